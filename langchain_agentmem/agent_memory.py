@@ -103,7 +103,6 @@ class AgentMemory(Maintenance, Closing):
         trace_content: How traces, hooks' steps and streams show what was said and remembered: True as it is, False not
             at all, else as this function from text to text gives it. Ids, names, counts, scores and times are always
             shown. What the agent's own runs show, such as the messages given to its model, is LangChain's to hide.
-        trace_checkpoints: Whether the checkpointer's reads and writes are steps too. Default: not, as there are many.
         strict: Whether the checkpointer imports no class but those that are held to be safe or allowed: see
             `AgentMemorySaver`. Default: as LangGraph's own savers, or as LANGGRAPH_STRICT_MSGPACK says.
         retention: Which messages conversations keep after each addition. Default: all, for ever.
@@ -149,7 +148,6 @@ class AgentMemory(Maintenance, Closing):
         on_thread_delete: Literal["keep", "forget"] = "keep",
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
-        trace_checkpoints: bool = False,
         strict: bool = False,
         retention: Retention | None = None,
         record: Sequence[str] = ("messages",),
@@ -170,7 +168,6 @@ class AgentMemory(Maintenance, Closing):
         key = EncryptionKey.of(key)  # which no traceback shows
         self.retention = checked_retention(retention)
         check_flag("strict", strict)
-        check_flag("trace_checkpoints", trace_checkpoints)
         self.strict = strict
         self.record = channels_given(record)
         self.weights = checked_weights(weights)
@@ -183,7 +180,6 @@ class AgentMemory(Maintenance, Closing):
             url,
             hooks=hooks,
             trace_content=trace_content,
-            trace_checkpoints=trace_checkpoints,
             opening=Opening(
                 synchronous,
                 busy_timeout,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -22,24 +22,20 @@ from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import Scopes, config_given, configurable_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of, value_of
-from langchain_agentmem.checkpoints.rewind_follower import CheckpointStep
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Run, Work
 from langchain_agentmem.storage import Engine, Steps, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.steps import Row
 from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads.checkpoint_log import Key, Saved
+from langchain_agentmem.threads.checkpoint_log import Key
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
-from langchain_agentmem.tracing import Thunk
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
 """Checkpoints whose places are asked for at once. A listing of many threads sorts them all each time, so these grow."""
 LARGEST_PAGE = 16
 SUBGRAPHS = 50
 """Subgraphs of a thread that its history names."""
-
-Follow = Callable[[Sequence[str]], Steps[None]]
 
 
 @dataclass(kw_only=True)
@@ -51,8 +47,6 @@ class Listing:
         scopes: How the config is led to its namespace.
         coding: Makes what LangGraph is given of what was found.
         serde: The serializer.
-        follow: Takes further steps in the transaction that reads a page, given the ids of its checkpoints.
-        step: Makes the step of a trace that a page is.
         config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
         wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. Empty
             for any.
@@ -68,8 +62,6 @@ class Listing:
     scopes: Scopes
     coding: Coding
     serde: SerializerProtocol
-    follow: Follow
-    step: Callable[[Thunk], CheckpointStep]
     config: RunnableConfig | None
     wanted: Mapping[str, Any]
     before: RunnableConfig | None
@@ -132,20 +124,9 @@ class Listing:
             metadata = value_of(self.serde, key.metadata)
         return all(under(metadata, name) == value for name, value in self.wanted.items())
 
-    def _asked(self) -> dict[str, Any]:
-        """What a trace shows of the call."""
-        asked = {"before_id": self._before, "limit": self.limit, "filter": self.wanted or None}
-        return {name: value for name, value in asked.items() if value is not None}
-
     def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
-        def steps() -> Steps[Sequence[tuple[Key, Saved]]]:
-            found = yield from checkpoint_log.load_keys(page, self.coding.prototypes.take)
-            yield from self.follow([saved.name for _, saved in found])
-            return found
-
-        with readable(ThreadAt(page[0].path, page[0].thread), page[0].name), self.step(self._asked) as step:
-            found = self.engine.read(steps)
-            step.finish(lambda: {"count": len(found), "checkpoint_ids": [saved.name for _, saved in found]})
+        with readable(ThreadAt(page[0].path, page[0].thread), page[0].name):
+            found = self.engine.read(partial(checkpoint_log.load_keys, page, self.coding.prototypes.take))
         return [
             self.coding.tuple(
                 self.serde,

@@ -56,7 +56,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -73,9 +73,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.lifetime import Closing, Ready
-from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of, running_config
+from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints import checkpoint_excerpt, checkpoint_listing, rewind_follower
+from langchain_agentmem.checkpoints import checkpoint_excerpt, checkpoint_listing
 from langchain_agentmem.checkpoints.checkpoint_codec import (
     Adoption,
     Coding,
@@ -95,8 +95,6 @@ from langchain_agentmem.checkpoints.checkpoint_codec import (
 from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges, CheckpointExcerpt
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
 from langchain_agentmem.checkpoints.rewind_follower import (
-    CheckpointStep,
-    CheckpointSteps,
     Rewinding,
     beginning_loop,
     loop_of,
@@ -122,29 +120,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Jobs: TypeAlias = list[Callable[[], bool]]
-Removed: TypeAlias = list[int]
 Later: TypeAlias = list[Callable[[], None]]
-"""How many checkpoints or threads each batch removed."""
-
-
-class SaverCall(NamedTuple):
-    """A call of the saver, as what follows it sees it.
-
-    Attributes:
-        method: "put", "put_writes", "adopt", "get_tuple", "list", "copy_thread", "prune" (once for every batch),
-            "delete_thread" or "delete_for_runs".
-        config: The whole config of the call; for calls that have none, that of the run they were made in, if any.
-        arguments: What else the method was given, and what it found: by name.
-    """
-
-    method: str
-    config: Mapping[str, Any] | None
-    arguments: Mapping[str, Any]
-
-
-Follower: TypeAlias = Callable[[SaverCall], Steps[None]]
-"""Takes further steps in the transaction of a call: what they write is stored with it, or neither is. The transactions
-of "get_tuple" and "list" only read."""
 
 
 def _in_thread(
@@ -191,7 +167,6 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             lets them be told apart. A thread that was never recorded is read whole at its next put; what it says later,
             while recording is off, is left out. Default: as the `AgentMemory` says, where no serializer is given;
             else none.
-        followers: Functions that take further steps in the transaction of every call.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -206,7 +181,6 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         strict: bool = False,
         retention: Retention | None = None,
         record: Sequence[str] | None = None,
-        followers: Sequence[Follower] = (),
     ) -> None:
         if strict and serde is not None:
             raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
@@ -223,11 +197,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             )
         self.database: Database = database_of(memory)
         self._database = self.database
-        self._followers = tuple(followers)
         self._coding = Coding(self.database.scopes)
         self.database.remembering.add(self._coding)
         self._rewinding = Rewinding(self.database)
-        self._steps = CheckpointSteps(self.database.tracing)
         self._owned = False
 
     @classmethod
@@ -281,23 +253,16 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, or its thread is in several namespaces.
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
-        pregel = beginning_loop(config)
-        with self._steps.step("get", self._steps.around(config), dict) as step:
-            found = self._get(config, pregel)
-            step.finish(lambda: rewind_follower.found(found))
-        return found
+        return self._get(config, beginning_loop(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, awaited."""
-        pregel = beginning_loop(config)
-        async with self._steps.step("get", self._steps.around(config), dict) as step:
-            found: CheckpointTuple | None = await self._in_thread(self._get, config, pregel)
-            step.finish(lambda: rewind_follower.found(found))
+        found: CheckpointTuple | None = await self._in_thread(self._get, config, beginning_loop(config))
         return found
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = address(config, self.database.scopes)
-        saved = self._found(config, at, ns, name)
+        saved = self._found(at, ns, name)
         thread_id = config["configurable"]["thread_id"]
         found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
         self._rewinding.loaded(config, found, pregel, addressed=name is not None)
@@ -305,12 +270,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             self._rewinding.met(config, at, saved.thread)
         return found
 
-    def _found(self, config: RunnableConfig, at: ThreadAt, ns: str, name: str | None) -> Saved | None:
+    def _found(self, at: ThreadAt, ns: str, name: str | None) -> Saved | None:
         def steps() -> Steps[Saved | None]:
-            seen = self._coding.seen(at)
-            saved = yield from checkpoint_log.get(at, ns, name, self._coding.prototypes.take, seen=seen)
-            yield from self._follow("get_tuple", config, checkpoint_id=saved.name if saved else None)
-            return saved
+            return checkpoint_log.get(at, ns, name, self._coding.prototypes.take, seen=self._coding.seen(at))
 
         return self._read(steps, at, name)
 
@@ -481,9 +443,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The config names no thread, or a value cannot be serialized. Nothing is stored.
         """
-        inputs = partial(_put, config, checkpoint, metadata, new_versions)
-        with self._steps.step("put", self._steps.around(config), inputs) as step:
-            return self._putting(config, checkpoint, metadata, new_versions, step)()
+        return self._putting(config, checkpoint, metadata, new_versions)()
 
     async def aput(
         self,
@@ -493,11 +453,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """`put`, awaited."""
-        inputs = partial(_put, config, checkpoint, metadata, new_versions)
-        async with self._steps.step("put", self._steps.around(config), inputs) as step:
-            stored: RunnableConfig = await self._in_thread(
-                self._putting(config, checkpoint, metadata, new_versions, step), write=True
-            )
+        store = self._putting(config, checkpoint, metadata, new_versions)
+        stored: RunnableConfig = await self._in_thread(store, write=True)
         return stored
 
     def put_writes(
@@ -514,17 +471,13 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: The config names no thread or checkpoint, or a value cannot be serialized. Nothing is stored.
         """
-        inputs = partial(_put_writes, writes, task_id)
-        with self._steps.step("put_writes", self._steps.around(config), inputs) as step:
-            self._putting_writes(config, writes, task_id, task_path, step)()
+        self._putting_writes(config, writes, task_id, task_path)()
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, awaited."""
-        inputs = partial(_put_writes, writes, task_id)
-        async with self._steps.step("put_writes", self._steps.around(config), inputs) as step:
-            await self._in_thread(self._putting_writes(config, writes, task_id, task_path, step), write=True)
+        await self._in_thread(self._putting_writes(config, writes, task_id, task_path), write=True)
 
     def adopt(self, found: CheckpointTuple, *, dry_run: bool = False) -> bool:
         """Store a checkpoint of another saver as it is, with what was written towards the next one.
@@ -557,9 +510,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
         def steps() -> Steps[bool]:
             remember.clear()
-            new = yield from adoption.steps(now, None if adoption.ns else seal)
-            yield from self._follow("adopt", found.config, checkpoint=adoption.checkpoint, metadata=adoption.metadata)
-            return new
+            return (yield from adoption.steps(now, None if adoption.ns else seal))
 
         with readable(adoption.at, adoption.name):
             new = self.database.engine.write(steps)
@@ -610,10 +561,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             InvalidInput: The memory has a template of namespaces, and several have a thread of this id.
         """
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
-        with self._steps.step("delete", None, lambda: {"thread_id": name}) as step:
-            deleted = self._change(self._deleting(low, high, name), "delete_thread", thread_id=thread_id)
-            step.finish(lambda: {"threads": len(deleted)})
-        self._forget(deleted)
+        self._forget(self._change(self._deleting(low, high, name)))
 
     adelete_thread = _in_thread(delete_thread, write=True)
 
@@ -628,10 +576,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         runs = [id_of(run, "run") for run in listed(run_ids, "run")]
         low, high = range_of(self._namespace())
-        with self._steps.step("delete", None, lambda: {"run_ids": runs}) as step:
-            delete = partial(memories.delete_for_runs, runs, low, high, now=self.database.now())
-            removed = self._change(delete, "delete_for_runs", run_ids=runs)
-            step.finish(lambda: {"checkpoints": removed})
+        self._change(partial(memories.delete_for_runs, runs, low, high, now=self.database.now()))
 
     adelete_for_runs = _in_thread(delete_for_runs, write=True)
 
@@ -644,12 +589,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         source = ThreadAt(path_of(self._namespace()), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
-
-        told = {"source_thread_id": source.name, "target_thread_id": target}
-        with self._steps.step("copy", None, lambda: told) as step:
-            work = partial(memories.copy, source, target, now=now, tail=self.database.tail)
-            copied = self._change(work, "copy_thread", **told)
-            step.finish(lambda: {"checkpoints": copied})
+        self._change(partial(memories.copy, source, target, now=now, tail=self.database.tail))
 
     acopy_thread = _in_thread(copy_thread, write=True)
 
@@ -664,21 +604,15 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: There is no such strategy, or the threads are no ids.
         """
-        with self._steps.step("prune", None, lambda: {"thread_ids": thread_ids, "strategy": strategy}) as step:
-            removed: Removed = []
-            for job in self._pruning(thread_ids, strategy, removed):
-                while job():
-                    continue
-            step.finish(lambda: _pruned(strategy, removed))
+        for job in self._pruning(thread_ids, strategy):
+            while job():
+                continue
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """`prune`, awaited. Other writers get in between the batches."""
-        async with self._steps.step("prune", None, lambda: {"thread_ids": thread_ids, "strategy": strategy}) as step:
-            removed: Removed = []
-            for job in await self._in_thread(self._pruning, thread_ids, strategy, removed):
-                while await self._in_thread(job, write=True):
-                    continue
-            step.finish(lambda: _pruned(strategy, removed))
+        for job in await self._in_thread(self._pruning, thread_ids, strategy):
+            while await self._in_thread(job, write=True):
+                continue
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
         """A version that follows another, as any saver made it, and that no fork will ever give again."""
@@ -689,7 +623,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """That of the run, where it names one; else the root, which means all."""
         return self.database.scopes.resolve(None, bare=True)
 
-    def _pruning(self, thread_ids: Sequence[str], strategy: str, removed: Removed) -> Sequence[Callable[[], bool]]:
+    def _pruning(self, thread_ids: Sequence[str], strategy: str) -> Sequence[Callable[[], bool]]:
         """What a pruning does, in functions that say whether they must be called again."""
         if not isinstance(strategy, str) or strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
@@ -704,16 +638,15 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
                     self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
                 prune = partial(memories.prune, keep=1, now=self.database.now())
                 changes = [partial(prune, at) for at in found]
-            jobs += [partial(self._prune, change, name, strategy, removed) for change in changes]
+            jobs += [partial(self._prune, change, strategy) for change in changes]
         return jobs
 
     def _deleting(self, low: str, high: str, name: str) -> Operation[Sequence[thread_lines.Deleted]]:
         """How the threads of an id are deleted."""
         return partial(memories.delete, low, high, name, now=self.database.now(), scopes=self.database.scopes)
 
-    def _prune(self, make: Operation[Any], name: str, strategy: str, removed: Removed) -> bool:
-        done = self._change(make, "prune", thread_id=name, strategy=strategy)
-        removed.append(done if strategy == "keep_latest" else len(done))
+    def _prune(self, make: Operation[Any], strategy: str) -> bool:
+        done = self._change(make)
         if strategy == "keep_latest":
             return bool(done >= thread_lines.BATCH)
         self._forget(done)
@@ -732,7 +665,6 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
-        step: CheckpointStep,
     ) -> Callable[[], RunnableConfig]:
         """Write out a checkpoint now, as it is; what is given back stores it.
 
@@ -767,14 +699,12 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             )
             if retains:
                 yield from self._rewinding.sweep(done[0], ns, told)
-            yield from self._follow("put", config, checkpoint=checkpoint, metadata=told)
             return done
 
         def store() -> RunnableConfig:
             path = at.path
             with suppress(ThreadDeleted):  # whoever deletes a thread does not get it back from a run that goes on
-                thread, written = self._write(steps, at, ns)
-                step.finish(lambda: {"checkpoint_id": stored.name, "bytes": len(stored.head) + written()})
+                thread = self._write(steps, at, ns)
                 remember[0]()
                 path = thread.path
             return config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
@@ -832,7 +762,6 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         writes: Sequence[tuple[str, Any]],
         task_id: str,
         task_path: str,
-        step: CheckpointStep,
     ) -> Callable[[], None]:
         """The same for what a task wrote."""
         at, ns, name = address(config, self.database.scopes)
@@ -857,23 +786,22 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             yield from self._rewinding.finish(config, at, thread, writes, task_id)
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
-            done = yield from checkpoint_log.put_writes(
-                at,
-                ns,
-                name,
-                plan,
-                now=now,
-                run_id=None if run_id is None else str(run_id),
-                before=finish,
-                check=partial(self._rewinding.check, config, at),
+            return (
+                yield from checkpoint_log.put_writes(
+                    at,
+                    ns,
+                    name,
+                    plan,
+                    now=now,
+                    run_id=None if run_id is None else str(run_id),
+                    before=finish,
+                    check=partial(self._rewinding.check, config, at),
+                )
             )
-            yield from self._follow("put_writes", config, writes=writes, task_id=task_id, task_path=task_path)
-            return done
 
         def store() -> None:
             with suppress(ThreadDeleted):
-                _, written = self._write(steps, at, ns)
-                step.finish(lambda: {"writes": len(writes), "bytes": written()})
+                self._write(steps, at, ns)
 
         return store
 
@@ -881,10 +809,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         with readable(at, name):
             return self.database.engine.read(make)
 
-    def _write(
-        self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt, ns: str
-    ) -> tuple[Thread, Callable[[], int]]:
-        """Store what was planned. The thread, and what tells how many bytes of values were new to it."""
+    def _write(self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt, ns: str) -> Thread:
+        """Store what was planned, and return the thread."""
         scopes = self.database.scopes
 
         def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
@@ -899,21 +825,12 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         self._coding.stored(at, ns, thread, used, shelved)
         if self.retention is not None and not self.retention.off:
             engine.release()
-        return thread, lambda: sum(len(part.body) for part in used.draft.parts) + sum(map(len, shelved.recipes))
+        return thread
 
-    def _change(self, make: Operation[T], method: str, **arguments: Any) -> T:
-        def steps() -> Steps[T]:
-            value = yield from make()
-            yield from self._follow(method, None, **arguments)
-            return value
-
-        value = self.database.engine.write(steps)
+    def _change(self, make: Operation[T]) -> T:
+        value = self.database.engine.write(make)
         self.database.engine.release()
         return value
-
-    def _follow(self, method: str, config: RunnableConfig | None, **arguments: Any) -> Steps[None]:
-        for follower in self._followers:
-            yield from follower(SaverCall(method, config or running_config(), arguments))
 
     async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
         return await self.database.engine.in_thread(function, *arguments, write=write)
@@ -925,16 +842,11 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         before: RunnableConfig | None,
         limit: int | None,
     ) -> Iterator[Sequence[CheckpointTuple]]:
-        def follow(checkpoint_ids: Sequence[str]) -> Steps[None]:
-            return self._follow("list", config, checkpoint_ids=checkpoint_ids)
-
         listing = Listing(
             engine=self.database.engine,
             scopes=self.database.scopes,
             coding=self._coding,
             serde=self.serde,
-            follow=follow,
-            step=partial(self._steps.step, "list", self._steps.around(config)),
             config=config,
             wanted={} if wanted is None else wanted,
             before=before,
@@ -943,26 +855,4 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         return self._rewinding.listed(config, before, limit, listing.pages(), loop_of(config))
 
 
-def _put(
-    config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
-) -> dict[str, Any]:
-    """What a trace shows of a checkpoint that is to be stored."""
-    return {
-        "checkpoint_id": checkpoint["id"],
-        "parent_id": (config.get("configurable") or {}).get("checkpoint_id"),
-        "step": metadata.get("step"),
-        "source": metadata.get("source"),
-        "channels": len(checkpoint["channel_versions"]),
-        "changed": len(new_versions),
-    }
-
-
-def _put_writes(writes: Sequence[tuple[str, Any]], task_id: str) -> dict[str, Any]:
-    return {"task_id": task_id, "writes": len(writes)}
-
-
-def _pruned(strategy: str, removed: Removed) -> dict[str, int]:
-    return {"checkpoints" if strategy == "keep_latest" else "threads": sum(removed)}
-
-
-__all__ = ["AgentMemorySaver", "Follower", "ImportReport", "SaverCall"]
+__all__ = ["AgentMemorySaver", "ImportReport"]

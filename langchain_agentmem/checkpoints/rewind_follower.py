@@ -1,10 +1,8 @@
-"""The memory of a thread follows its checkpoints, and so do traces: what the saver tells of its calls.
+"""The memory of a thread follows its checkpoints.
 
-LangGraph hands a saver the config that the graph was called with, and not the run of the graph: what is told to the
-callbacks of that config would stand beside the graph instead of beneath it. It also tells nobody when it takes the
-result of a function instead of running that. LangGraph's own loop knows both. It is the caller of what reads and puts,
-so it is looked for among the callers. What a task wrote is put from a thread of its own, by when the run is known.
-Where no loop is found, the config is believed, and no subgraph begins: somebody only looks.
+LangGraph tells nobody when it takes the result of a function instead of running that. LangGraph's own loop knows. It is
+the caller of what reads and puts, so it is looked for among the callers. Where no loop is found, the config is
+believed, and no subgraph begins: somebody only looks.
 
 LangGraph retries a node without telling its saver. LangChain's callbacks do tell.
 
@@ -18,15 +16,13 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -36,7 +32,7 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import configurable_of, namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, identity_of, runs_of
+from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.database import Database
@@ -44,7 +40,6 @@ from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
 from langchain_agentmem.threads.checkpoint_head import unfold
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
-from langchain_agentmem.tracing import SILENT, Step, Thunk, Tracing
 
 
 class _Watch(BaseCallbackHandler):
@@ -412,119 +407,3 @@ def beginning_loop(config: Mapping[str, Any] | None) -> Any:
     loop = loop_of(config)
     identify(loop, configurable_of(config).get("checkpoint_ns") or "")
     return loop
-
-
-class Surrounded:
-    """A step, and the config of its graph around it, where LangGraph's stream writer looks for it."""
-
-    __slots__ = ("_config", "_step", "_token")
-
-    def __init__(self, step: Step, config: RunnableConfig) -> None:
-        self._step, self._config = step, config
-        self._token: Token[RunnableConfig | None] | None = None
-
-    def finish(self, outputs: Thunk) -> None:
-        """Say what the operation gave back."""
-        self._step.finish(outputs)
-
-    def __enter__(self) -> Self:
-        self._token = var_child_runnable_config.set(self._config)
-        self._step.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._step.__exit__(kind, error, trace)
-        finally:
-            self._leave()
-
-    async def __aenter__(self) -> Self:
-        self._token = var_child_runnable_config.set(self._config)
-        await self._step.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self._step.__aexit__(kind, error, trace)
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        if self._token is not None:
-            var_child_runnable_config.reset(self._token)
-
-
-CheckpointStep: TypeAlias = Step | Surrounded
-
-
-class CheckpointSteps:
-    """Makes the steps of one saver. While checkpoints are not traced, nobody hears them.
-
-    Args:
-        tracing: The tracing of its database.
-    """
-
-    def __init__(self, tracing: Tracing) -> None:
-        self._tracing = tracing
-        self._runs: weakref.WeakValueDictionary[tuple[int, str], Any] = weakref.WeakValueDictionary()
-
-    def step(self, verb: str, config: Mapping[str, Any] | None, inputs: Thunk) -> CheckpointStep:
-        """One call of the saver, for `with` or `async with`.
-
-        Args:
-            verb: What it does, as in "memory.checkpoint.put".
-            config: What `around` gave; None for a call that is given none.
-            inputs: What it was given beside the config.
-        """
-        if not self._tracing.checkpoints:
-            return SILENT
-        given: Any = config
-        name = f"memory.checkpoint.{verb}"
-        step = self._tracing.step(name, inputs=lambda: {**_where(config), **inputs()}, config=given)
-        return step if control_of(config) is None else Surrounded(step, given)
-
-    def around(self, config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """The config of what is done for a config: within a graph, that of the graph's run.
-
-        Args:
-            config: The config of a call, which must be in progress.
-        """
-        if not self._tracing.checkpoints or config is None or control_of(config) is None:
-            return config
-        configurable = {"checkpoint_ns": "", **config["configurable"]}
-        # No identity ends before its run does.
-        key = id(identity_of(configurable)), str(configurable["checkpoint_ns"])
-        if (loop := loop_of(config)) is not None:
-            run = self._runs[key] = loop.manager
-        else:
-            run = self._runs.get(key)
-        return {
-            **config,
-            "configurable": configurable,
-            "callbacks": config.get("callbacks") if run is None else run.get_child(),
-        }
-
-
-def found(read: CheckpointTuple | None) -> dict[str, Any]:
-    """What a trace shows of a checkpoint that was read."""
-    if read is None:
-        return {"found": False}
-    return {
-        "found": True,
-        "checkpoint_id": read.checkpoint["id"],
-        "step": read.metadata.get("step"),
-        "channels": len(read.checkpoint["channel_values"]),
-        "pending_writes": len(read.pending_writes or ()),
-    }
-
-
-def _where(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Which checkpoint a config names, as inputs."""
-    configurable = configurable_of(config)
-    named = {name: configurable.get(name) for name in ("thread_id", "checkpoint_ns", "checkpoint_id")}
-    named["namespace"] = configurable.get("agentmem_namespace")
-    return {name: value for name, value in named.items() if value}

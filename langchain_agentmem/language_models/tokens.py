@@ -283,6 +283,11 @@ _LEAST_WEIGHT = 0.2
 _LONG_KEY = 4_096
 _REMEMBERED = 4_096
 
+MESSAGE_OVERHEAD = 3
+"""Tokens around each message: role and separators."""
+COUNTS_KEPT, TOOLS_KEPT = 8_192, 512
+"""Messages and tools whose counts are kept, the least recently used forgotten first: some 30 MB at the very most."""
+
 
 class TokenCounter:
     """Counts what texts, messages and contexts cost, remembers it per message, and learns from what providers report.
@@ -301,9 +306,6 @@ class TokenCounter:
 
             Where a callable or model fails, the estimate answers and the failure is logged once.
         image_tokens: Tokens for each image, whatever its size. Default 800, a photograph of about a megapixel.
-        message_overhead: Tokens around each message: role and separators. Default 3.
-        cache_size: Messages and tools whose counts are kept, the least recently used forgotten first. 0 keeps none.
-            Default 8,192, some 30 MB at the very most.
 
     Raises:
         InvalidInput: "tiktoken" without its file, an unknown name, something that cannot count, a negative number.
@@ -316,19 +318,10 @@ class TokenCounter:
         counter: CounterLike | None = None,
         *,
         image_tokens: int = 800,
-        message_overhead: int = 3,
-        cache_size: int = 8_192,
     ) -> None:
-        for name, value in (
-            ("image_tokens", image_tokens),
-            ("message_overhead", message_overhead),
-            ("cache_size", cache_size),
-        ):
-            check_whole(name, value)
+        check_whole("image_tokens", image_tokens)
         self._counter = counter
         self._image_tokens = image_tokens
-        self._message_overhead = message_overhead
-        self._cache_size = cache_size
         self._counts: OrderedDict[Any, int] = OrderedDict()
         self._tools: OrderedDict[Any, tuple[Any, str]] = OrderedDict()
         self._factors: dict[str, tuple[float, int]] = {}
@@ -350,7 +343,7 @@ class TokenCounter:
         None for a counter of the user's own, of which only the user knows when it counts otherwise.
         """
         name = self.name
-        return None if name.startswith("custom:") else f"{name}/{self._message_overhead}/{self._image_tokens}"
+        return None if name.startswith("custom:") else f"{name}/{self._image_tokens}"
 
     def count_text(self, text: str) -> int:
         """Count one text, without overhead, cache or calibration.
@@ -394,7 +387,7 @@ class TokenCounter:
             raise MessageError("The message is nested too deeply to be counted, or contains itself.") from exc
         texts = [part for part in parts if isinstance(part, str)]
         fixed = sum([self._image_tokens if part is IMAGE else part for part in parts if not isinstance(part, str)])
-        return self._message_overhead + fixed + self._count_texts(texts)
+        return MESSAGE_OVERHEAD + fixed + self._count_texts(texts)
 
     def count(
         self,
@@ -535,7 +528,7 @@ class TokenCounter:
                 self._counts.move_to_end(key)
                 return known
         count = sum(map(self.count_text, texts))
-        self._keep(self._counts, key, count, self._cache_size)
+        self._keep(self._counts, key, count, COUNTS_KEPT)
         return count
 
     def _keep(self, kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
@@ -556,7 +549,7 @@ class TokenCounter:
         if known and known[0] is tool:
             return known[1]
         text = _schema_text(tool)
-        self._keep(self._tools, key, (tool, text), min(self._cache_size, 512))
+        self._keep(self._tools, key, (tool, text), TOOLS_KEPT)
         return text
 
     def _is_new(self, key: tuple[Any, Any]) -> bool:

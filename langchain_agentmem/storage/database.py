@@ -137,7 +137,6 @@ class Database:
         url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.
         hooks: Functions that are called with every event.
         trace_content: How traces show what was said and remembered, see `Tracing`.
-        trace_checkpoints: Whether they show the checkpointer's reads and writes.
         opening: How it is opened.
         clock: Gives the time.
         new_id: Makes ids for messages that have none.
@@ -154,7 +153,6 @@ class Database:
         *,
         hooks: Sequence[Hook] = (),
         trace_content: Content = True,
-        trace_checkpoints: bool = False,
         opening: Opening = Opening(),  # noqa: B008 - a value
         clock: Clock = utc_now,
         new_id: NewId = new_uuid,
@@ -168,7 +166,7 @@ class Database:
         self.hooks = Hooks(hooks)
         self.clock = clock
         self.new_id = new_id
-        self.tracing = Tracing(self.hooks, content=trace_content, checkpoints=trace_checkpoints)
+        self.tracing = Tracing(self.hooks, content=trace_content)
         self.engine = open_engine(url, opening)
         self.worker = Worker(self.engine)
         self._bring_up_to_date()

@@ -34,12 +34,6 @@ its stamp says was stored, in one comparison of lists for the usual case, and wr
 that were read lately are kept as *prototypes* of which copies are handed out; parts never change, so they cannot be
 stale, and at most 32 MB of them are kept.
 
-What else has to happen with a call of the saver happens in its transaction: memory that rewinds is sealed there, and a
-`Follower` can take steps of its own, given the whole config of the call.
-
-The saver's calls are steps of a trace only with `trace_checkpoints=True`, since there are many; otherwise they are
-measured and no more. LangGraph gives a saver the config that the graph was called with, not the graph's run, so
-`checkpoints/rewind_follower.py` finds the run through the loop, which is the caller of every `get` and `put`, and
-remembers it for `put_writes`, which comes from a bare thread. Where no loop is found the steps stand under whatever the
-config names.
+What else has to happen with a call of the saver happens in its transaction: memory that rewinds is sealed there. The
+saver's calls are no steps of a trace, since there are many.
 """

@@ -138,7 +138,6 @@ class Tracing:
         metadata: What every step says about where it happened.
         content: How content is shown: True as it is, False not at all, else as this function from text to text gives
             it. What is not content, such as ids, counts and kinds, is always shown.
-        checkpoints: Whether the checkpointer's reads and writes are steps too.
         clock: The time of day, in UTC.
         timer: Seconds that only go forward.
 
@@ -146,7 +145,7 @@ class Tracing:
         InvalidInput: `content` is something else.
     """
 
-    __slots__ = ("_failures", "_showing", "checkpoints", "clock", "hooked", "hooks", "metadata", "timer")
+    __slots__ = ("_failures", "_showing", "clock", "hooked", "hooks", "metadata", "timer")
 
     def __init__(
         self,
@@ -154,14 +153,12 @@ class Tracing:
         metadata: Values | None = None,
         *,
         content: Content = True,
-        checkpoints: bool = False,
         clock: Callable[[], datetime] = _now,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.hooks = Hooks() if hooks is None else hooks
         self.hooked = bool(self.hooks)
         self.metadata = dict(metadata or {})
-        self.checkpoints = checkpoints
         self.clock = clock
         self.timer = timer
         self._showing = Showing(content)
