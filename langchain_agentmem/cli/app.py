@@ -34,7 +34,7 @@ from langchain_agentmem.cli.console import (
     minute,
     reasons,
     shortened,
-    time_named,
+    time_option,
 )
 from langchain_agentmem.cli.database_commands import (
     backup,
@@ -117,9 +117,6 @@ def demo(
         str | None,
         typer.Option(metavar="PROVIDER:NAME", help="A real model. Default: a deterministic one that needs no key."),
     ] = None,
-    limit: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Recall at most so much for each question.")
-    ] = 10,
     process: Annotated[int, typer.Option(hidden=True)] = 1,
     studio: Annotated[
         bool, typer.Option("--studio", help="Go on to a longer life, and look at it in Studio. Extra [studio].")
@@ -140,12 +137,12 @@ def demo(
     serve = server() if studio else None
     screen = Screen(quiet=as_json)
     if process == SECOND_PROCESS and database is not None:
-        second_process(screen, database=database, model=model, limit=limit, as_json=as_json)
+        second_process(screen, database=database, model=model, as_json=as_json)
         return
     # What is temporary is deleted even where a model fails or somebody presses Ctrl-C.
     with tempfile.TemporaryDirectory(prefix="agentmem-") if database is None else nullcontext() as folder:
         place = database or str(Path(str(folder)) / "demo.db")
-        code = tell_story(database=place, model=model, limit=limit, as_json=as_json)
+        code = tell_story(database=place, model=model, as_json=as_json)
         if serve is not None and code == 0:
             look_at(screen, serve, database=place, open_browser=not no_open)
     kept = f"The database is kept: agentmem threads list {shlex.quote(place)}"
@@ -173,13 +170,8 @@ def search(
     role: Annotated[
         list[str] | None, typer.Option(metavar="ROLE", help="Only what this role said, such as user; may be repeated.")
     ] = None,
-    before: Annotated[
-        datetime | None,
-        typer.Option(metavar="TIME", parser=time_named, help="Only what was said before. Without a zone in UTC."),
-    ] = None,
-    after: Annotated[
-        datetime | None, typer.Option(metavar="TIME", parser=time_named, help="Only what was said then or later.")
-    ] = None,
+    before: Annotated[datetime | None, time_option(told="Only what was said before. Without a zone in UTC.")] = None,
+    after: Annotated[datetime | None, time_option(told="Only what was said then or later.")] = None,
     order: Annotated[
         Order, typer.Option(help="The best first, or the oldest: how a topic went on, and what was replaced.")
     ] = "score",

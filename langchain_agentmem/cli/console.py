@@ -149,6 +149,11 @@ def time_named(text: str) -> datetime:
         raise typer.BadParameter(str(error)) from error
 
 
+def time_option(*names: str, told: str) -> Any:
+    """An option that gives a time."""
+    return typer.Option(*names, metavar="TIME", parser=time_named, help=told)
+
+
 def elsewhere(
     memory: AgentMemory, kinds: Sequence[MemoryKind] | None, here: tuple[str, ...] = (), *, whose: str | None = None
 ) -> str:
@@ -525,10 +530,7 @@ class Bar:
 
     def watch(self, at: HowFar) -> None:
         """How far something has come."""
-        self.show(*at)
-
-    def show(self, doing: str, done: int = 0, total: int | None = None) -> None:
-        """What is done, how much of it, and how much there is; None where nobody knows."""
+        doing, done, total = at
         told = doing if total is None else f"{doing} {done:,} of {total:,}"
         self._progress.update(self._task, description=told, completed=done, total=total)
 

@@ -245,13 +245,12 @@ NO_KEY = (
 )
 
 
-def tell_story(*, database: str, model: str | None, limit: int, as_json: bool) -> int:
+def tell_story(*, database: str, model: str | None, as_json: bool) -> int:
     """Live the first two conversations here, and the third in a new process.
 
     Args:
         database: The path or URL of the database, which the other process opens too.
         model: A real model's name, or None for the deterministic one.
-        limit: How much is recalled at most for each message.
         as_json: Whether exchanges are printed as JSON, and nothing else is.
 
     Returns:
@@ -265,20 +264,19 @@ def tell_story(*, database: str, model: str | None, limit: int, as_json: bool) -
     screen = Screen(quiet=as_json)
     if model is None:
         screen.line(NO_KEY)
-    first_process(screen, database=database, model=model, limit=limit, as_json=as_json)
+    first_process(screen, database=database, model=model, as_json=as_json)
     sys.stdout.flush()
     command = [sys.executable, "-m", "langchain_agentmem", "demo", database, "--process", str(SECOND_PROCESS)]
-    command += ["--limit", str(limit), *(("--model", model) if model else ())]
-    command += ["--json"] if as_json else []
+    command += [*(("--model", model) if model else ()), *(("--json",) if as_json else ())]
     return subprocess.run(command, check=False).returncode  # noqa: S603 - this very package, without a shell
 
 
-def first_process(screen: Screen, *, database: str, model: str | None, limit: int, as_json: bool) -> None:
+def first_process(screen: Screen, *, database: str, model: str | None, as_json: bool) -> None:
     """Live the first two conversations; arguments as for `tell_story`."""
     chat_model = usable_model(model)
     with made(database) as memory:
         screen.heading(f"Process {os.getpid()} talks with {PERSON}")
-        agent = build_agent(memory, chat_model, limit=limit)
+        agent = build_agent(memory, chat_model)
         for conversation, sayings in TALKS.items():
             if len(memory.conversation(conversation, NAMESPACE)):
                 screen.line(
@@ -291,12 +289,12 @@ def first_process(screen: Screen, *, database: str, model: str | None, limit: in
     screen.line(f"Process {os.getpid()} has closed the database.")
 
 
-def second_process(screen: Screen, *, database: str, model: str | None, limit: int, as_json: bool) -> None:
+def second_process(screen: Screen, *, database: str, model: str | None, as_json: bool) -> None:
     """Answer questions about the first two conversations; arguments as for `tell_story`."""
     chat_model = usable_model(model)
     with made(database) as memory:
         screen.heading(f"Process {os.getpid()} is new, and opened the same database")
-        agent = build_agent(memory, chat_model, limit=limit)
+        agent = build_agent(memory, chat_model)
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
         for question in QUESTIONS:
             _say(screen, agent, question, conversation, as_json=as_json)

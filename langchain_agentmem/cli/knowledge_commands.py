@@ -25,7 +25,7 @@ from langchain_agentmem.cli.console import (
     existing,
     one_thread,
     shortened,
-    time_named,
+    time_option,
 )
 from langchain_agentmem.errors import InvalidInput
 
@@ -47,14 +47,8 @@ def facts(
     at: Annotated[
         str | None, typer.Option("--at", metavar="CHECKPOINT", help="As the thread knew it there. Default: the newest.")
     ] = None,
-    as_of: Annotated[
-        datetime | None,
-        typer.Option("--as-of", metavar="TIME", parser=time_named, help="What held then. Default: now."),
-    ] = None,
-    known: Annotated[
-        datetime | None,
-        typer.Option("--known", metavar="TIME", parser=time_named, help="As it was known then. Default: now."),
-    ] = None,
+    as_of: Annotated[datetime | None, time_option("--as-of", told="What held then. Default: now.")] = None,
+    known: Annotated[datetime | None, time_option("--known", told="As it was known then. Default: now.")] = None,
     history: Annotated[bool, typer.Option("--history", help="All that ever held of ENTITY, ended or not.")] = False,
     neighbours: Annotated[
         bool, typer.Option("--neighbours", help="What is connected with ENTITY, the nearest first.")
@@ -195,12 +189,8 @@ def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, 
     chosen = selection.ids
     others = [exp_id for exp_id in selection.candidates if exp_id not in chosen]
     order = [*chosen, *sorted(others, key=lambda exp_id: -selection.scores.get(exp_id, 0.0))]
+    scores = {exp_id: round(selection.scores.get(exp_id, 0.0), 3) for exp_id in order}
     return [
-        {
-            "exp_id": exp_id,
-            "chosen": exp_id in chosen,
-            "score": round(selection.scores.get(exp_id, 0.0), 3),
-            "reason": reasons.get(exp_id, ""),
-        }
-        for exp_id in order
+        {"exp_id": each, "chosen": each in chosen, "score": scores[each], "reason": reasons.get(each, "")}
+        for each in order
     ]

@@ -37,7 +37,7 @@ from langchain_agentmem.cli.console import (
     one_thread,
     shortened,
     some,
-    time_named,
+    time_option,
 )
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.langchain_messages import from_langchain
@@ -78,14 +78,8 @@ def listed(
         typer.Option(metavar="TEXT", help="Only those with a message of all these words, or this in the id."),
     ] = None,
     role: Annotated[str | None, typer.Option(help="Only those in which this role speaks.")] = None,
-    since: Annotated[
-        datetime | None,
-        typer.Option(metavar="TIME", parser=time_named, help="Only those that changed last then or later, in UTC."),
-    ] = None,
-    until: Annotated[
-        datetime | None,
-        typer.Option(metavar="TIME", parser=time_named, help="Only those that changed last before this time."),
-    ] = None,
+    since: Annotated[datetime | None, time_option(told="Only those that changed last then or later, in UTC.")] = None,
+    until: Annotated[datetime | None, time_option(told="Only those that changed last before this time.")] = None,
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:

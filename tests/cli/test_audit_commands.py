@@ -88,11 +88,6 @@ class TestReport:
         assert said["size"] > 0
         assert said["todos"][0]["signs"] == [{"entry_id": "id-4", "quote": "I fixed the gate."}]
 
-    def test_without_a_database_or_with_one_that_is_not_there_it_says_so(self, agentmem, tmp_path):
-        assert "DATABASE" in agentmem("report").stderr
-        assert "There is no database at" in refused(agentmem("report", tmp_path / "none.db"))
-        assert "There is no database at" in refused(agentmem("verify", tmp_path / "none.db"))
-
 
 class TestEntries:
     def test_the_last_are_printed_oldest_first_on_plain_lines(self, agentmem, database):

@@ -420,11 +420,3 @@ class TestPruning:
             path = await memory.admin.abackup(f"{database}.copy")
         report = await Admin.arestore(path, f"{database}.restored")
         assert report.checked["messages"] == 66
-
-
-@pytest.mark.slow
-def test_every_command_tells_what_it_does(agentmem):
-    listed = fine(agentmem("--help"))
-    for name in ("backup", "restore", "export", "import", "copy", "verify", "erase", "prune", "doctor"):
-        assert f"  {name} " in listed
-        assert fine(agentmem(name, "--help"))
