@@ -18,20 +18,19 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from statistics import median
-from typing import NamedTuple
 
 from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import REFLECTION, AuditEntry
 from langchain_agentmem.audit.audit_store import EntrySizes, is_said
-from langchain_agentmem.audit.junk_rules import RULES, WORDS, JunkRule, patterns, reasons
+from langchain_agentmem.audit.junk_rules import RULES, JunkRule, pattern, reasons
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
-from langchain_agentmem.base.safe_repr import counted, size_of
+from langchain_agentmem.base.safe_repr import counted, one_line, size_of
 from langchain_agentmem.search.analysis import STOP_WORDS, terms
 from langchain_agentmem.storage import Steps, query
 from langchain_agentmem.storage.steps import Row
@@ -68,17 +67,13 @@ LEAST_IN_HOUR, TIMES_USUAL = 200, 10
 _HOUR = 3_600_000_000
 _SPANS = (7, 30)
 _TOLD_OF_SECTION = 5
-_EXAMPLES = 5
 _LOOKED_AT_OF_REPLY = 10_000
 _SHOWN = 160
-_MOST_QUOTES = 3
 _ENOUGH = 2 / 3
-_FEW = 2  # words, all of which must be there
+"""The share of a todo's words that a sentence holds which says that it is done."""
 _SENTENCE = re.compile(r"(?<=[.!?;\n])\s+|\n")
-_LISTS = WORDS["report"]["lists"]
-_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns("report").items()}
-_TODO_STOPS = frozenset(each for word in STOP_WORDS for each in terms(word)) | frozenset(terms(_LISTS["asking"]))
-_VERBS = frozenset(terms(_LISTS["verbs"]))
+_SAYS_DONE, _SAYS_NOT = (re.compile(pattern(name), re.IGNORECASE) for name in ("done", "not_done"))
+_STOPS = frozenset(each for word in STOP_WORDS for each in terms(word))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,16 +90,6 @@ class Growth:
     entries: int
     size: int
 
-    @property
-    def entries_a_day(self) -> float:
-        """How many entries a day."""
-        return self.entries / self.days
-
-    @property
-    def bytes_a_day(self) -> float:
-        """How many bytes a day."""
-        return self.size / self.days
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RateAnomaly:
@@ -119,9 +104,6 @@ class RateAnomaly:
     hour: datetime
     entries: int
     usual: float
-
-    def __str__(self) -> str:
-        return f"the hour from {self.hour:%Y-%m-%d %H}:00 has {self.entries:,} entries; usual are {self.usual:,.0f}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,24 +126,6 @@ class ConversationSize:
     first_at: datetime
     last_at: datetime
 
-    def __str__(self) -> str:
-        name = "/".join((*self.namespace, self.conversation_id))
-        junk = f"{100 * self.junk / self.entries:.0f}% junk"
-        return f"{name}: {counted(self.entries, 'entries')}, {junk}, last {self.last_at:%Y-%m-%d %H:%M}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sign:
-    """What suggests that a todo is done.
-
-    Attributes:
-        entry_id: The entry that says so.
-        quote: Its sentence.
-    """
-
-    entry_id: str
-    quote: str
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenTodo:
@@ -171,19 +135,15 @@ class OpenTodo:
         id: Its id.
         text: What is to be done.
         age: How long it has been open.
-        signs: What suggests that it is done, the latest first.
+        done_by: The latest entry that says that it is done; None where none does.
+        quote: The sentence that says so.
     """
 
     id: str
     text: str
     age: timedelta
-    signs: tuple[Sign, ...] = ()
-
-    def __str__(self) -> str:
-        told = f"{self.text} ({self.id}, open for {counted(self.age // timedelta(days=1), 'days')})"
-        if self.signs:
-            told += f"; done, it seems: {self.signs[0].entry_id} says: {self.signs[0].quote}"
-        return told
+    done_by: str | None = None
+    quote: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,14 +160,6 @@ class ArchiveSuggestion:
     entries: int
     size: int
 
-    def __str__(self) -> str:
-        if not self.entries:
-            return "It is large, but has no old entries that are not archived: what it needs is room, or to erase some."
-        return (
-            f"It is large. Archive {counted(self.entries, 'entries')} from before {self.before:%Y-%m-%d}, which take "
-            f"{size_of(self.size)}. They are found as before."
-        )
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JunkCheck:
@@ -216,33 +168,14 @@ class JunkCheck:
     Attributes:
         hidden: How many entries each rule hides, by its name; an entry may be hidden by several.
         idle: The rules by which no entry is junk.
-        gone: Names by which entries are hidden, of which there is no rule any more.
         to_hide: How many of the entries that were read are shown, and junk by the rules as they are now.
         to_show: How many of them are hidden, and are none.
-        examples: The ids of some of both.
     """
 
     hidden: Mapping[str, int] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
     to_hide: int = 0
     to_show: int = 0
-    examples: tuple[str, ...] = ()
-
-    def _lines(self, sizes: EntrySizes) -> Iterable[str]:
-        if not sizes.entries:
-            return
-        yield f"Junk: {100 * sizes.junk / sizes.entries:.1f}% of all entries are hidden."
-        for name, count in self.hidden.items():
-            gone = " (there is no such rule any more)" if name in self.gone else ""
-            yield f"  {name}: {count:,}, {100 * count / sizes.entries:.1f}%{gone}"
-        if self.idle:
-            yield f"  Nothing is junk by: {', '.join(self.idle)}"
-        if self.to_hide or self.to_show:
-            yield (
-                f"  By the rules as they are, {self.to_hide:,} would be hidden and {self.to_show:,} shown, such as "
-                f"{', '.join(self.examples)}. filter_junk() judges all anew."
-            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -281,27 +214,53 @@ class Health:
         return self.sizes.entry_bytes + self.sizes.message_bytes
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(_lines(self))
 
-    def _lines(self) -> Iterable[str]:
-        sizes = self.sizes
-        yield (
-            f"{counted(sizes.entries, 'entries')}, {size_of(self.size)}; {sizes.junk:,} hidden as junk, "
-            f"{sizes.archived:,} archived."
+
+def _lines(found: Health) -> Iterator[str]:
+    sizes, junk, archiving = found.sizes, found.junk, found.archiving
+    yield (
+        f"{counted(sizes.entries, 'entries')}, {size_of(found.size)}; {sizes.junk:,} hidden as junk, "
+        f"{sizes.archived:,} archived."
+    )
+    if found.read < sizes.entries:
+        yield f"All are counted, and the newest {found.read:,} are read."
+    for growth in dict.fromkeys(found.growth):
+        daily = f"{growth.entries / growth.days:,.1f} entries and {size_of(growth.size / growth.days)} a day."
+        yield f"Last {counted(round(growth.days, 1), 'days')}: {daily}"
+    if archiving is not None:
+        old = f"{counted(archiving.entries, 'entries')} from before {archiving.before:%Y-%m-%d}"
+        advice = (
+            f"Archive {old}, which take {size_of(archiving.size)}."
+            if archiving.entries
+            else "Nothing old is left to archive."
         )
-        if self.read < sizes.entries:
-            yield f"All are counted, and the newest {self.read:,} are read."
-        for growth in dict.fromkeys(self.growth):
-            yield (
-                f"Last {counted(round(growth.days, 1), 'days')}: {growth.entries_a_day:,.1f} entries and "
-                f"{size_of(growth.bytes_a_day)} a day."
-            )
-        if self.archiving is not None:
-            yield str(self.archiving)
-        yield from _section("Too many entries", self.runaway, len(self.runaway))
-        yield from _section(counted(self.conversations, "conversations"), self.patterns, self.conversations)
-        yield from _section(counted(self.open_todos, "open todos"), self.todos, self.open_todos)
-        yield from self.junk._lines(sizes)
+        yield f"It is large. {advice}"
+    hours = [f"{each.hour:%Y-%m-%d %H}:00: {each.entries:,}, usual are {each.usual:,.0f}" for each in found.runaway]
+    yield from _section("Hours with too many entries", hours, len(hours))
+    talks = [
+        f"{'/'.join((*each.namespace, each.conversation_id))}: {counted(each.entries, 'entries')}, "
+        f"{each.junk / each.entries:.0%} junk, last {each.last_at:%Y-%m-%d %H:%M}"
+        for each in found.patterns
+    ]
+    yield from _section(counted(found.conversations, "conversations"), talks, found.conversations)
+    todos = [
+        f"{each.text} ({each.id}, open for {counted(each.age // timedelta(days=1), 'days')})"
+        + (f"; done, it seems: {each.done_by} says: {each.quote}" if each.done_by else "")
+        for each in found.todos
+    ]
+    yield from _section(counted(found.open_todos, "open todos"), todos, found.open_todos)
+    yield from (f"Junk by {name}: {count:,}, {count / sizes.entries:.1%}" for name, count in junk.hidden.items())
+    if junk.to_hide or junk.to_show:
+        yield f"By the rules as they are, filter_junk() would hide {junk.to_hide:,} more, and show {junk.to_show:,}."
+
+
+def _section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
+    if lines:
+        yield f"{title}:"
+        yield from (f"  {line}" for line in lines[:_TOLD_OF_SECTION])
+        if count > _TOLD_OF_SECTION:
+            yield f"  … and {count - _TOLD_OF_SECTION:,} more"
 
 
 def examine(
@@ -322,10 +281,11 @@ def examine(
     [ever] = yield query.audit_sizes(**where, since=audit_store.EVER)
     found = yield query.audit_open_todos(**where, limit=MOST_TODOS)
     todos = _OpenTodos((yield from audit_rows.entries(found)))
-    judged = _Judged(rules)
+    differing = {True: 0, False: 0}
 
     def take(entry: AuditEntry) -> None:
-        judged.take(entry)
+        is_junk = bool(reasons(entry.kind, entry.prompt, entry.reply, rules))
+        differing[is_junk] += is_junk != bool(entry.junk)
         todos.take(entry)
 
     read = yield from _read(low, high, take)
@@ -353,7 +313,7 @@ def examine(
         open_todos=int(ever["todos"]),
         todos=todos.found(now),
         archiving=(yield from _archivable(where, now - OLD)) if size > large else None,
-        junk=judged.found((yield query.audit_junk_counts(**where))),
+        junk=_junk((yield query.audit_junk_counts(**where)), rules, to_hide=differing[True], to_show=differing[False]),
     )
 
 
@@ -386,100 +346,53 @@ def _archivable(where: Mapping[str, str], before: datetime) -> Steps[ArchiveSugg
     return ArchiveSuggestion(before=before, entries=int(row["entries"]), size=int(row["bytes"]))
 
 
-class _Judged:
-    """Sees how the rules for junk do."""
-
-    def __init__(self, rules: Sequence[JunkRule]) -> None:
-        self._rules = rules
-        self._to_hide = self._to_show = 0
-        self._examples: list[str] = []
-
-    def take(self, entry: AuditEntry) -> None:
-        now = reasons(entry.kind, entry.prompt, entry.reply, self._rules)
-        if bool(now) == bool(entry.junk):
-            return
-        self._to_hide += bool(now)
-        self._to_show += bool(entry.junk)
-        if len(self._examples) < _EXAMPLES:
-            self._examples.append(entry.id)
-
-    def found(self, counts: Sequence[Row]) -> JunkCheck:
-        hidden: Counter[str] = Counter()
-        for row in counts:
-            hidden.update(dict.fromkeys(json.loads(row["junk"]), int(row["entries"])))
-        names = list(dict.fromkeys(rule.name for rule in self._rules))
-        return JunkCheck(
-            hidden=dict(hidden.most_common()),
-            idle=tuple(name for name in names if name not in hidden),
-            gone=tuple(sorted(hidden.keys() - set(names))),
-            to_hide=self._to_hide,
-            to_show=self._to_show,
-            examples=tuple(self._examples),
-        )
-
-
-class _Todo(NamedTuple):
-    entry: AuditEntry
-    about: frozenset[str]
-    signs: list[Sign]
+def _junk(counts: Sequence[Row], rules: Sequence[JunkRule], *, to_hide: int, to_show: int) -> JunkCheck:
+    hidden: Counter[str] = Counter()
+    for row in counts:
+        hidden.update(dict.fromkeys(json.loads(row["junk"]), int(row["entries"])))
+    idle = tuple(dict.fromkeys(rule.name for rule in rules if rule.name not in hidden))
+    return JunkCheck(hidden=dict(hidden.most_common()), idle=idle, to_hide=to_hide, to_show=to_show)
 
 
 class _OpenTodos:
     """Finds what suggests that open todos are done."""
 
     def __init__(self, todos: Iterable[AuditEntry]) -> None:
-        self._todos = [_Todo(entry, _about(_text_of(entry)), []) for entry in todos]
-        self._by_term: dict[str, list[_Todo]] = {}
+        self._todos = sorted(todos, key=lambda each: each.created_at)
+        self._about = {each.id: frozenset(terms(_text_of(each))) - _STOPS for each in self._todos}
+        self._by_term: dict[str, list[AuditEntry]] = {}
         for todo in self._todos:
-            for term in todo.about:
+            for term in self._about[todo.id]:
                 self._by_term.setdefault(term, []).append(todo)
+        self._signs: dict[str, tuple[str, str]] = {}
 
     def take(self, entry: AuditEntry) -> None:
         text = entry.reply[:_LOOKED_AT_OF_REPLY]
-        if entry.junk or not (entry.kind == REFLECTION or is_said(entry)) or not _PATTERNS["done"].search(text):
+        if entry.junk or not (entry.kind == REFLECTION or is_said(entry)) or not _SAYS_DONE.search(text):
             return
         for sentence in _SENTENCE.split(text):
-            if not _PATTERNS["done"].search(sentence) or _PATTERNS["not_done"].search(sentence):
-                continue
-            told = set(terms(sentence)) & self._by_term.keys()
-            for todo in {todo.entry.id: todo for term in told for todo in self._by_term[term]}.values():
-                about = len(todo.about)
-                enough = len(todo.about & told) >= (about if about <= _FEW else _ENOUGH * about)
-                if enough and entry.created_at >= todo.entry.created_at:
-                    todo.signs.append(Sign(entry_id=entry.id, quote=_short(sentence)))
+            if _SAYS_DONE.search(sentence) and not _SAYS_NOT.search(sentence):
+                told = Counter(
+                    todo.id
+                    for term in set(terms(sentence)) & self._by_term.keys()
+                    for todo in self._by_term[term]
+                    if todo.created_at <= entry.created_at
+                )
+                for todo_id, words in told.items():
+                    if words >= _ENOUGH * len(self._about[todo_id]):
+                        self._signs[todo_id] = entry.id, one_line(sentence, _SHOWN)
 
     def found(self, now: datetime) -> tuple[OpenTodo, ...]:
         """The open todos, the oldest first."""
-        return tuple(
-            OpenTodo(
-                id=todo.entry.id,
-                text=_short(_text_of(todo.entry)),
-                age=max(now - todo.entry.created_at, timedelta(0)),
-                signs=tuple(reversed(todo.signs[-_MOST_QUOTES:])),
+        found = []
+        for todo in self._todos:
+            done_by, quote = self._signs.get(todo.id, (None, ""))
+            age = max(now - todo.created_at, timedelta(0))
+            found.append(
+                OpenTodo(id=todo.id, text=one_line(_text_of(todo), _SHOWN), age=age, done_by=done_by, quote=quote)
             )
-            for todo in sorted(self._todos, key=lambda todo: todo.entry.created_at)
-        )
+        return tuple(found)
 
 
 def _text_of(todo: AuditEntry) -> str:
     return todo.prompt.removeprefix(MARKS["todo"][0]).strip()
-
-
-def _about(text: str) -> frozenset[str]:
-    """What a todo is about: without the verb that says what to do, unless that leaves a word that many share."""
-    said = [term for term in terms(text) if term not in _TODO_STOPS]
-    return frozenset(said[1:] if len(set(said)) > _FEW and said[0] in _VERBS else said)
-
-
-def _short(text: str) -> str:
-    joined = " ".join(text.split())
-    return joined if len(joined) <= _SHOWN else f"{joined[: _SHOWN - 1]}\u2026"
-
-
-def _section(title: str, items: Sequence[object], count: int) -> Iterable[str]:
-    if not items:
-        return
-    yield f"{title}:"
-    yield from (f"  {each}" for each in items[:_TOLD_OF_SECTION])
-    if count > _TOLD_OF_SECTION:
-        yield f"  … and {count - _TOLD_OF_SECTION:,} more"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias, get_args
 
 from langchain_agentmem.audit.audit_entry import KINDS, Kind
@@ -132,32 +132,56 @@ def _seen(text: str) -> str:
     return " " if _ALL_BLANK.match(text) else f"{text[:_SEEN]}\n(more)\n{text[-_SEEN:]}"
 
 
-def patterns(part: str) -> dict[str, str]:
-    """The regular expressions of one part of the audit trail's words, by their names."""
-    table = WORDS[part]
-    found = {name: "|".join(words.split()) for name, words in table.get("lists", {}).items()}
-    for name, words in table.get("words", {}).items():
-        alternatives = "|".join(words.splitlines())
-        for plain, spelled in table["spelling"].items():
-            alternatives = alternatives.replace(plain, spelled)
-        found[name] = _resolved(f"(?:{alternatives})", found)
-    for name, text in table["patterns"].items():
-        found[name] = _resolved(text, found)
-    return found
+def _phrases(*names: str) -> str:
+    """The pattern of any of some phrases, as a whole word."""
+    found = "|".join("".join(WORDS["phrases"][name].splitlines()) for name in names)
+    return "(?:" + found.replace("'", "['\u2019]?").replace(" ?", r"\s?").replace(" ", r"[\s,]+") + r")(?![^\W_])"
 
 
-def _resolved(text: str, found: Mapping[str, str]) -> str:
-    return re.sub(r"<<(\w+)>>", lambda name: found[name[1]], "".join(text.splitlines()))
+def pattern(name: str) -> str:
+    """One of the patterns of the words of the audit trail."""
+    return "".join(WORDS["patterns"][name].splitlines())
 
 
-def _rules() -> Iterable[JunkRule]:
-    found = patterns("junk")
-    for rule in WORDS["junk"]["rules"]:
-        texts = {name: _resolved(rule[name], found) for name in ("pattern", "unless") if name in rule}
-        yield JunkRule(**{**rule, **texts})
+def _only(text: str, most: int = 8) -> str:
+    """The pattern of a text that holds nothing but this, with marks and emoji around it."""
+    return rf"\A[\W_]*+(?:{text}[\W_]*+){{1,{most}}}\Z"
 
 
 _SEEN = 2_000
-_ALL_BLANK = re.compile(patterns("junk")["blank"] + r"\Z")
-RULES: tuple[JunkRule, ...] = tuple(_rules())
+_BLANK = r"\A[\s\x00\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]*+"
+_ALL_BLANK = re.compile(rf"{_BLANK}\Z")
+_TALK = _phrases("answer", "praise", "thanks", "noise", "greeting")
+_REST = r"(?>(?:(?!\b(?:but|because|I['\u2019](?:ve|ll)|I (?:have|will))\b)[^.!?\n\d`]){0,80})"
+_CANNED = _only(rf"(?:{_TALK}|{_phrases('canned')}{_REST})")
+_ASKS = pattern("asks")
+
+RULES: tuple[JunkRule, ...] = (
+    JunkRule(name="empty", pattern=rf"{_BLANK}\Z", field="either", kinds=("exchange",)),
+    JunkRule(name="empty", pattern=rf"{_BLANK}\Z", kinds=("reference",)),
+    JunkRule(name="empty", pattern=rf"{_BLANK}(?:\[TODO\]\s*+)?\Z", field="prompt", kinds=("todo",)),
+    JunkRule(
+        name="incomplete reflection",
+        pattern=r"\A\s*+(?:\[SELF-REFLECTION\]\s*+)?(?:Agent status report\b\s*+)?"
+        r"(?:[^\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{0,20}|(?s:.){0,6})\s*+\Z",
+        kinds=("reflection",),
+    ),
+    JunkRule(
+        name="small talk",
+        pattern=rf"{_only(_TALK)}|\A(?=\s*\S)[\W_]+\Z",
+        field="prompt",
+        unless=rf"\A(?!{_CANNED}|[\W_]*+\Z)",
+    ),
+    JunkRule(
+        name="test entry",
+        pattern=rf"(?=(?s:.{{0,60}}?)\b{_phrases('test')}){_only(_phrases('test', 'beside_test', 'greeting'))}"
+        r"|\A\W*([a-z;]{2,5})\1{1,40}[a-z;]?\W*\Z|\A\s*\[(?:test|debug)\][^?]{0,200}\Z",
+        field="prompt",
+        unless=r"(?s:.){100}|\b(?:passed|failed|error)|\d\d",
+    ),
+    JunkRule(name="filler", pattern=_only(_phrases("praise", "thanks", "noise")), kinds=("exchange",), unless=_ASKS),
+    JunkRule(name="filler", pattern=_only(_TALK), kinds=("exchange",), unless=rf"\A(?!{_only(_TALK)})"),
+    JunkRule(name="no words", pattern=r"\A\s*[.!?…-][\s.!?…-]*\Z", kinds=("exchange",)),
+    JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_ASKS),
+)
 """For empty prompts and replies, words that say nothing, reflections of at most 20 characters, tests and debugging."""

@@ -60,7 +60,6 @@ class TestSizeAndGrowth:
         week, month = report(quick).growth
         assert (week.entries, month.entries) == (21, 81)
         assert (week.days, month.days) == (7, 30)
-        assert week.entries_a_day == 3
         assert month.size == pytest.approx(report(quick).size * 81 / 1081, rel=0.1)
 
     def test_growth_of_a_young_trail_is_by_its_age(self, quick):
@@ -101,7 +100,7 @@ class TestRunaway:
         add_all(memory, steady + burst)
         [found] = report(memory).runaway
         assert (found.hour, found.usual, found.entries) == (datetime(2026, 3, 29, 12, tzinfo=UTC), 4, 250)
-        assert str(found) == "the hour from 2026-03-29 12:00 has 250 entries; usual are 4"
+        assert "2026-03-29 12:00: 250, usual are 4" in str(report(memory))
 
     def test_a_steady_stream_is_none(self, quick):
         add_all(quick, [entry(f"About {word(i)}", created_at=before(minutes=i / 5)) for i in range(2_000)])
@@ -124,7 +123,8 @@ class TestPatterns:
         long, short = report(memory).patterns
         assert (long.entries, long.junk) == (3, 1)
         assert (long.first_at, long.last_at) == (before(days=2), before(hours=1))
-        assert str(short) == "short: 1 entry, 0% junk, last 2026-03-28 12:00"
+        assert short.conversation_id == "short"
+        assert "short: 1 entry, 0% junk, last 2026-03-28 12:00" in str(report(memory))
 
     def test_of_very_many_the_largest_are_told(self, quick):
         add_all(quick, [entry(conversation_id=f"c{i % 40:02d}", created_at=before(days=i)) for i in range(70)])
@@ -141,28 +141,26 @@ class TestTodos:
         made, said = todo(text, created_at=before(days=3)), entry("How far are you?", reply, created_at=before(days=1))
         add(quick, made, said)
         [found] = report(quick).todos
-        assert (found.id, found.age) == (made.id, timedelta(days=3))
-        [sign] = found.signs
-        assert sign.entry_id == said.id
-        assert sign.quote in " ".join(reply.split())
-        assert f"done, it seems: {said.id} says:" in str(found)
+        assert (found.id, found.age, found.done_by) == (made.id, timedelta(days=3), said.id)
+        assert found.quote in " ".join(reply.split())
+        assert f"done, it seems: {said.id} says:" in str(report(quick))
 
     @pytest.mark.parametrize("reply", SENTENCES["not_done"])
     def test_one_that_nothing_says_is_done_is_not(self, quick, reply):
         add(quick, todo("Fix the build system", created_at=before(days=3)), entry(reply=reply, created_at=NOW))
         [found] = report(quick).todos
-        assert found.signs == ()
+        assert found.done_by is None
 
     def test_what_was_said_before_it_does_not_count(self, quick):
         said = entry(reply="I fixed the build system.", created_at=before(days=9))
         add(quick, said, todo("Fix the build system", created_at=before(days=3)))
         add(quick, entry(reply="I fixed the build system.", created_at=before(days=8)))  # came later, is older
-        assert report(quick).todos[0].signs == ()
+        assert report(quick).todos[0].done_by is None
 
     def test_a_reflection_of_the_agent_counts(self, quick):
         add(quick, todo("Fix the gate hinge", created_at=before(days=3)))
         add(quick, entry("[SELF-REFLECTION]", "I fixed the gate hinge today.", kind="reflection", created_at=NOW))
-        assert report(quick).todos[0].signs
+        assert report(quick).todos[0].done_by
 
     def test_done_and_hidden_ones_are_left_out(self, memory):
         add(memory, todo("Fix the gate", status="done"), todo("", junk=("empty",)), todo("Paint it"))
@@ -192,7 +190,6 @@ class TestArchiving:
         after = report(memory, large=10_000)
         assert after.size < found.size - found.archiving.size / 2
         assert (after.sizes.archived, after.archiving.entries) == (30, 0)
-        assert "has no old entries that are not archived" in str(after)
 
 
 class TestJunk:
@@ -208,17 +205,16 @@ class TestJunk:
         found = report(quick)
         assert found.junk.hidden == {"small talk": 2, "filler": 1, "empty": 1}
         assert set(found.junk.idle) == {rule.name for rule in RULES} - {"small talk", "filler", "empty"}
-        assert (found.junk.to_hide, found.junk.to_show, found.junk.gone) == (0, 0, ())
-        assert "Junk: 75.0% of all entries are hidden." in str(found)
+        assert (found.junk.to_hide, found.junk.to_show) == (0, 0)
+        assert "Junk by small talk: 2, 50.0%" in str(found)
 
     def test_entries_that_would_be_judged_otherwise_now_are_told(self, quick):
         trail = AuditTrail(quick)
-        beat = trail.add("heartbeat 17", "ack")
-        hi = trail.add("Hi", "Hello!")
+        trail.add("heartbeat 17", "ack")
+        trail.add("Hi", "Hello!")
         trail.rules = [JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")]
         found = trail.report().junk
-        assert (found.to_hide, found.to_show, set(found.examples)) == (1, 1, {beat.id, hi.id})
-        assert found.gone == tuple(sorted(hi.junk))
+        assert (found.to_hide, found.to_show) == (1, 1)
         trail.filter_junk()
         assert (trail.report().junk.to_hide, trail.report().junk.to_show) == (0, 0)
 
@@ -240,4 +236,4 @@ class TestReading:
         trail.add("Is it done?", "I fixed the gate.")
         awaited, waited = asyncio.run(trail.areport()), trail.report()
         assert str(awaited) == str(waited)
-        assert awaited.todos[0].signs == waited.todos[0].signs != ()
+        assert awaited.todos[0].done_by == waited.todos[0].done_by is not None

@@ -123,12 +123,6 @@ class TestWhatARunIsCalled:
 
 
 class TestTodos:
-    def test_a_line_that_asks_is_one_after_a_list_too(self):
-        assert todos_in("- apples\n- pears\nPlease add the following:\nthe quinces.") == ["Please add the following:"]
-        listed = "- fix the gate\nPlease add the following:\nthe quinces."
-        assert todos_in(listed) == ["fix the gate", "Please add the following:"]
-        assert todos_in("- apples\n\nPlease add:\n- quinces") == ["Please add: quinces"]
-
     def test_what_asks_for_nothing_is_left_out_of_a_long_text(self):
         story = "We looked at the tree, and it was green as far as anybody could tell.\n"
         assert todos_in(f"{story * 20_000}Please fix the fence.\n{story * 20_000}") == ["Please fix the fence."]

@@ -41,13 +41,6 @@ def test_the_items_of_a_list_give_one_each():
     assert todos_in(text) == ["Fix the login", "add a button", "Test it"]
 
 
-def test_items_that_say_only_what_say_it_with_the_line_above():
-    assert todos_in("Please add:\n- a search box\n- a clear button\n\nThanks") == [
-        "Please add: a search box",
-        "Please add: a clear button",
-    ]
-
-
 def test_code_gives_none():
     assert todos_in("Look:\n```python\nfix()\n# should add a test\n```\nFix it") == ["Fix it"]
 

@@ -86,7 +86,7 @@ class TestReport:
         said = json.loads(fine(agentmem("report", database, "--json")))
         assert said["sizes"]["entries"] == 5
         assert said["size"] > 0
-        assert said["todos"][0]["signs"] == [{"entry_id": "id-4", "quote": "I fixed the gate."}]
+        assert (said["todos"][0]["done_by"], said["todos"][0]["quote"]) == ("id-4", "I fixed the gate.")
 
 
 class TestEntries:
