@@ -39,9 +39,8 @@ an event that says why (`CompactionFellShort`).
 
 What was compacted is kept in the database: a restart or another process goes on from there without asking the model
 again, and after a rewind or a fork that compaction counts which is true there. When the model fails, hangs or answers
-nonsense, the summary is made of what was said, and made anew when the model is back. `background=True` makes
-summaries ahead of need. `memory.tools()` gives an agent `recall_dropped(query)` and `expand(id)`, which bring back
-what left the context.
+nonsense, the summary is made of what was said, and made anew when the model is back. `memory.tools()` gives
+an agent `recall_dropped(query)` and `expand(id)`, which bring back what left the context.
 
 For LangChain's agents there is a middleware; a call that a provider refuses as too large is answered by a smaller
 context and tried again:

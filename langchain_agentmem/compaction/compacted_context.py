@@ -290,7 +290,6 @@ def record_of(
     outcome: PipelineOutcome,
     *,
     tried: bool,
-    ahead: bool = False,
     saved: int = 0,
 ) -> CompactionRecord:
     """What is to be kept of a compaction.
@@ -300,7 +299,6 @@ def record_of(
         before: What it began with.
         outcome: What it came to.
         tried: Whether a model was asked.
-        ahead: Whether it is not to be used yet.
         saved: By how many tokens what it came to is shorter than what it began with, uncalibrated.
     """
     said = [(message, key) for message, key in zip(before.messages, before.keys, strict=True) if key is not None]
@@ -320,7 +318,6 @@ def record_of(
         provisional=outcome.summary.provisional if outcome.summary else bool(earlier and earlier.provisional),
         tried=tried,
         slot=subject.slot,
-        ahead=ahead,
         saved=saved + (earlier.saved if earlier else 0),
     )
 
@@ -373,10 +370,9 @@ def place_of(at: Address | None) -> dict[str, Any]:
 
 COMPACT, RECOVER = "compaction.compact", "compaction.recover"
 """What the steps are called in a trace."""
-NOTHING, COMPACTED, READY, NOT_SMALLER = (
+NOTHING, COMPACTED, NOT_SMALLER = (
     "nothing to do",
     "compacted",
-    "used one made ahead",
     "cannot be made smaller",
 )
 """What a trace says came of it."""

@@ -4,7 +4,6 @@ All are checked when they are built: what cannot work is refused then, and not i
 
 What a compaction has to reach, and with what: the same for every processor of one run.
 
-Compactions of graphs are made ahead of need, so that no turn waits for a model that summarizes.
 
 When a context has come near its threshold, it is compacted in a thread, to a little less than usual: what is said until
 the threshold is passed must fit too. What comes of it is kept in the database and not used yet; the turn that passes
@@ -17,7 +16,7 @@ leaves nothing behind; a later turn has it tried again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -408,21 +407,3 @@ def input_tokens_of(config: ManagedMemoryConfig, model: Any, limit: Size) -> int
         return given
     window = window_of(model)
     return int(window * _SHARE_OF_WINDOW) if window else max(limit.tokens or 0, LEAST_INPUT)
-
-
-EARLY = 0.8
-"""At which share of the threshold a context is compacted ahead."""
-LEAST_SHARE = 0.3
-"""How much of the target a compaction that is made ahead may use at least."""
-
-
-def early(limit: Size) -> Size:
-    """The size from which on a context is compacted ahead, by the size beyond which it must be."""
-    return Size(**{name: None if most is None else int(most * EARLY) for name, most in asdict(limit).items()})
-
-
-def usable_share(limit: Size, target: Size) -> float:
-    """Which share of the target may be used, so that there is room for what is said until the threshold is passed."""
-    if limit.tokens is None or target.tokens is None:
-        return 1.0
-    return max(LEAST_SHARE, 1 - limit.tokens * (1 - EARLY) / target.tokens)

@@ -93,7 +93,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         share_conversation: Whether a subagent is recorded in its caller's conversation. Default False: it has its own.
         window: The tokens that the agent's model takes. Default: what the profile of that model tells, else that of
             `model`.
-        background: Whether summaries are made ahead of need, so that no turn waits for them. Default False.
         tools: Whether the agent is given the tools `recall_dropped` and `expand`. Default True; False for an agent that
             has `memory.tools()` already.
 
@@ -114,7 +113,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         namespace: Sequence[str] | None = None,
         share_conversation: bool = False,
         window: int | None = None,
-        background: bool = False,
         tools: bool = True,
     ) -> None:
         super().__init__()
@@ -123,7 +121,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._model = usable_model(model)
         self._config = checked_config(config)
         self._window = checked_window(window)
-        self._background = background
         self._shared: Compactor | None = None
         self._refused: OrderedDict[Any, Size] = OrderedDict()
         self._told = False
@@ -233,7 +230,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
                     self._config,
                     self._model,
                     window=window,
-                    background=self._background,
                 )
             refused = self._refused.get((name_of(model), at))
         compactor = copy.copy(self._shared)

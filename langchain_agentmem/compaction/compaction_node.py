@@ -46,7 +46,6 @@ class CompactionOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     system: Countable | None
     window: int | None
-    background: bool
 
 
 class CompactionNode(Runnable[Any, Any]):
@@ -80,8 +79,6 @@ class CompactionNode(Runnable[Any, Any]):
         tools: The tools that the agent's model is given: their schemas take room too. Default: none.
         system: What is sent to the model before the messages, and does not stand among them. Default: nothing.
         window: The tokens that the agent's model takes. Default: those of `model`, if it tells.
-        background: Whether summaries are made ahead of need, in a thread, as a context comes near its threshold: then
-            no turn waits for the model, unless it passes the threshold before the summary is ready. Default False.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -101,7 +98,6 @@ class CompactionNode(Runnable[Any, Any]):
         tools: Sequence[ToolLike] = (),
         system: Countable | None = None,
         window: int | None = None,
-        background: bool = False,
     ) -> None:
         self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
         self._compactor = Compactor(
@@ -109,7 +105,6 @@ class CompactionNode(Runnable[Any, Any]):
             checked_config(config),
             usable_model(model),
             window=checked_window(window),
-            background=background,
         )
         self._shrink = shrink
         counter = self._compactor.counter

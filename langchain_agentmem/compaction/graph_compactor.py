@@ -25,7 +25,6 @@ from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
-    READY,
     RECOVER,
     CompactedHistory,
     CompactionReport,
@@ -41,12 +40,10 @@ from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
     Situation,
     Size,
-    early,
     input_tokens_of,
     is_within,
     limit_of,
     target_of,
-    usable_share,
     window_of,
 )
 from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
@@ -55,7 +52,7 @@ from langchain_agentmem.conversations import compaction_records, message_log, pr
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.language_models.model_calls import Ahead, Run, Shown, Work
+from langchain_agentmem.language_models.model_calls import Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
@@ -108,7 +105,6 @@ class Compactor:
         config: The budget, and what is done to keep it.
         model: What summarizes, see `usable_model`; None for a summary without a model.
         window: The tokens that the model of the agent takes. Default: those of `model`, if it tells.
-        background: Whether compactions are made ahead of need. Default False.
     """
 
     def __init__(
@@ -118,10 +114,8 @@ class Compactor:
         model: Any = None,
         *,
         window: int | None = None,
-        background: bool = False,
     ) -> None:
         self.database = database
-        self.ahead = Ahead() if background else None
         self.config = config
         self.model = model
         self.limit = limit_of(config, window or window_of(model))
@@ -158,20 +152,13 @@ class Compactor:
     def _viewing(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, report: CompactionReport
     ) -> Work[ContextView]:
-        history, known, context = yield from self._found(messages, at)
+        history, context = yield from self._found(messages, at)
         overhead += yield from self._put_beside(context, at, overhead)
         self._learn(history, context, overhead)
         tokens = self.calibrated(context.tokens + overhead)
-        size = tokens, len(context.messages)
-        report.sized(NOTHING, size)
+        report.sized(NOTHING, (tokens, len(context.messages)))
         if not self.is_due(context, tokens, self.model, at):
-            self._notice(history, at, known, context, overhead)
             return self._view(context, history, overhead, report)
-        if (ready := (yield from self._newest(history, at, known, beyond=context))) is not None:
-            ready_tokens = self.calibrated(ready.tokens + overhead)
-            if self._is_within(self.limit, ready, ready_tokens):
-                report.sized(READY, size, (ready_tokens, len(ready.messages)))
-                return self._view(ready, history, overhead, report, compacted=True)
         base = yield from self._base(history, at, context)
         situation = self.situation(overhead=overhead)
         record = yield from self.compacted(state_subject(history, at, base), base, situation, report, tokens=tokens)
@@ -202,7 +189,7 @@ class Compactor:
         report = self._report(at)
 
         def working() -> Work[ContextView | None]:
-            history, _, context = yield from self._found(messages, at)
+            history, context = yield from self._found(messages, at)
             subject = state_subject(history, at, context)
             record = yield from self.recovered(
                 subject, context, report, provider=provider, attempt=attempt, overhead=overhead
@@ -232,15 +219,13 @@ class Compactor:
             self.limit = replace(self.limit, tokens=lower)
             self.target = target_of(self.config, self.limit)
 
-    def _found(
-        self, messages: Sequence[BaseMessage], at: message_log.Address | None
-    ) -> Work[tuple[History, list[Header], Context]]:
+    def _found(self, messages: Sequence[BaseMessage], at: message_log.Address | None) -> Work[tuple[History, Context]]:
         before = self._followed.get(at)
         old = History() if before is None else before.history
         history = followed(old, messages, self.counter)
         known = yield from self._noted(history, at, before)
         context = yield from self._newest(history, at, known)
-        return history, known, context or resolved(None, history, self.counter)
+        return history, context or resolved(None, history, self.counter)
 
     def _left(self, messages: Sequence[BaseMessage], view: ContextView, at: message_log.Address | None) -> Work[None]:
         """Note that what was put before messages that have left the context just now is not shown any more."""
@@ -278,7 +263,7 @@ class Compactor:
             _remember(self._followed, at, _Followed(None, history))
             there = [*self._records.items()]  # in one go: other threads go on putting records there
             loose = [record for (where, _), record in reversed(there) if where is None]
-            return [Header(record.id, record.digest, record.reached, None, ahead=False) for record in loose]
+            return [Header(record.id, record.digest, record.reached, None) for record in loose]
         conversation, found = yield Run("compaction.find", lambda: _known(at), shown=False)
         if before is not None and (conversation is None or before.conversation not in (conversation, None)):
             before = None  # another process has deleted the conversation since
@@ -321,8 +306,6 @@ class Compactor:
         history: History,
         at: message_log.Address | None,
         known: Sequence[Header],
-        *,
-        beyond: Context | None = None,
     ) -> Work[Context | None]:
         """The context that the newest compaction in use gives; else None.
 
@@ -330,47 +313,13 @@ class Compactor:
             history: The history.
             at: The conversation in which it is recorded, or None.
             known: What compactions there are, the newest first.
-            beyond: Given the context in use, one that was made ahead of need and goes further is taken into use.
         """
         for header in known:
-            if header.ahead == (beyond is not None) and _goes_on(header, history, beyond):
+            if _is_of(header, history):
                 record = yield from self.loaded(at, header.id)
                 if record is not None:
-                    if header.ahead:
-                        use = partial(compaction_records.use, record.id)
-                        yield Run("compaction.use", use, write=True, shown=False)
                     return resolved(record, history, self.counter)
         return None
-
-    def _notice(
-        self, history: History, at: message_log.Address | None, known: Sequence[Header], context: Context, overhead: int
-    ) -> None:
-        """Have a context that comes near its threshold compacted ahead of need, once."""
-        if self.ahead is None or at is None or self.model is None or not self.config.active_context.enabled:
-            return
-        tokens = self.calibrated(context.tokens + overhead)
-        if self._is_within(early(self.limit), context, tokens) or _is_ahead(known, context, history):
-            return
-
-        def make() -> Work[None]:
-            report = self._report(at)
-            work = self._making_ahead(history, at, context, overhead, report)
-            yield report.step(COMPACT, work, at, "ahead of need", messages=len(history.messages), **self._bounds())
-
-        self.ahead.begin(self.database, at, STATE, make)
-
-    def _making_ahead(
-        self, history: History, at: message_log.Address, context: Context, overhead: int, report: CompactionReport
-    ) -> Work[None]:
-        known: list[Header] = yield Run("compaction.find", lambda: compaction_records.headers(at, STATE), shown=False)
-        tokens = self.calibrated(context.tokens + overhead)
-        report.sized(NOTHING, (tokens, len(context.messages)))
-        if _is_ahead(known, context, history):  # another process has done it
-            return
-        base = yield from self._base(history, at, context)
-        situation = self.situation(overhead=overhead, share=usable_share(self.limit, self.target))
-        subject = state_subject(history, at, base)
-        yield from self.compacted(subject, base, situation, report, tokens=tokens, ahead=True)
 
     def _base(self, history: History, at: message_log.Address | None, context: Context) -> Work[Context]:
         record = yield from self.base(context.record, at, self.model)
@@ -473,18 +422,17 @@ class Compactor:
 
     # -- compacting --------------------------------------------------------------------------------------------
 
-    def situation(self, *, overhead: int = 0, share: float = 1.0, model: Any = None) -> Situation:
+    def situation(self, *, overhead: int = 0, model: Any = None) -> Situation:
         """What a compaction has to reach.
 
         Args:
             overhead: Tokens that are sent beside the messages.
-            share: Which part of the target may be used.
             model: What summarizes. Default: this object's model.
         """
         tokens = self.target.tokens
         model = self.model if model is None else model
         return Situation(
-            target=replace(self.target, tokens=None if tokens is None else int(tokens * share / self.counter.factor())),
+            target=replace(self.target, tokens=None if tokens is None else int(tokens / self.counter.factor())),
             counter=self.counter,
             config=self.config.active_context,
             model=model,
@@ -500,7 +448,6 @@ class Compactor:
         report: CompactionReport,
         *,
         tokens: int,
-        ahead: bool = False,
     ) -> Work[CompactionRecord]:
         """Compact a context, and keep what comes of it.
 
@@ -510,16 +457,13 @@ class Compactor:
             situation: What to reach.
             report: Who is told.
             tokens: What the context costs that is to be replaced.
-            ahead: Whether the result is not to be used yet.
         """
         before, situation = self._closed(subject, base, situation)
         with report.compacting(tokens, len(base.messages)):
             outcome = yield from compacting(before.messages, situation)
-            if ahead and outcome.failures:  # there is time to try again
-                raise outcome.failures[0].error
             again = base.record is not None and base.record.reached == subject.reached
             anew = again and outcome.messages != before.messages
-            record = yield from self._kept(subject, before, outcome, situation, report, ahead=ahead, anew=anew)
+            record = yield from self._kept(subject, before, outcome, situation, report, anew=anew)
         _remember(self._settled, (subject.at, record.id), subject.later)
         return record
 
@@ -587,7 +531,6 @@ class Compactor:
         situation: Situation,
         report: CompactionReport,
         *,
-        ahead: bool = False,
         anew: bool = False,
     ) -> Work[CompactionRecord]:
         """Keep and report what a compaction came to.
@@ -598,12 +541,11 @@ class Compactor:
             outcome: What it came to.
             situation: What was to be reached.
             report: Who is told.
-            ahead: Whether it is not to be used yet.
             anew: Whether it counts although the same history was compacted before.
         """
         saved = max(0, self._cost(before.messages) - self._cost(outcome.messages))
         tried = situation.model is not None
-        record = record_of(subject, before, outcome, tried=tried, ahead=ahead, saved=saved)
+        record = record_of(subject, before, outcome, tried=tried, saved=saved)
         at = subject.at
         if at is None:
             record = replace(record, id=next(self._numbers))
@@ -689,13 +631,6 @@ def _stored(at: message_log.Address, keys: tuple[str, ...]) -> MessagesStored:
     return MessagesStored(namespace=namespace_of(at.path), conversation_id=at.name, message_ids=keys)
 
 
-def _goes_on(header: Header, history: History, context: Context | None) -> bool:
-    """Whether a compaction is of a history, and goes further than a context."""
-    since = context.record.reached if context is not None and context.record else 0
-    there = (context is None or header.reached > since) and header.reached <= len(history.messages)
-    return there and history.digests[header.reached] == header.digest
-
-
-def _is_ahead(known: Sequence[Header], context: Context, history: History) -> bool:
-    """Whether there is a compaction of a history that goes further than the one in use."""
-    return any(_goes_on(header, history, context) for header in known)
+def _is_of(header: Header, history: History) -> bool:
+    """Whether a compaction is of a history."""
+    return header.reached <= len(history.messages) and history.digests[header.reached] == header.digest

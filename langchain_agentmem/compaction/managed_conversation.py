@@ -126,7 +126,7 @@ def _is_all_new(known: Logged, now: Any, since: Sequence[Any]) -> bool:
 def newest_of(at: message_log.Address) -> Steps[int | None]:
     """The number of the newest compaction of a conversation's log that is in use; None where there is none."""
     found = yield from compaction_records.headers(at, LOG)
-    return next((header.id for header in found if not header.ahead), None)
+    return found[0].id if found else None
 
 
 def read_from(at: message_log.Address, record: CompactionRecord | None, counter: TokenCounter) -> Steps[Logged]:

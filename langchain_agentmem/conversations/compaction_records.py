@@ -65,14 +65,12 @@ class Header(NamedTuple):
         digest: Of everything up to where it reaches.
         reached: How many messages that are.
         slot: The row of the last of them, where it is a record of the log.
-        ahead: Whether it was made ahead of need, and is not in use.
     """
 
     id: int
     digest: bytes
     reached: int
     slot: int | None
-    ahead: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +88,6 @@ class CompactionRecord:
         provisional: Whether a summary in it was made without a model.
         tried: Whether a model was asked for it.
         slot: The row of the last message, where it is a record of the log.
-        ahead: Whether it is not in use yet.
         id: Its number; 0 before it is kept.
         saved: How many tokens the context is shorter by than everything up to there, uncalibrated. Records that were
             kept before this was noted have 0.
@@ -104,7 +101,6 @@ class CompactionRecord:
     provisional: bool = False
     tried: bool = False
     slot: int | None = None
-    ahead: bool = False
     id: int = 0
     saved: int = 0
 
@@ -190,12 +186,8 @@ def keep(
     if found is None:
         raise StorageError(f"The conversation {safe_repr(at.name)} was deleted while its context was compacted.")
     branch = found[0]
-    if record.ahead and record.dropped and not (yield query.slot_of_key(branch=branch, key=record.dropped[-1])):
-        raise StorageError(
-            f"What was said in the conversation {safe_repr(at.name)} was deleted while it was compacted."
-        )
     there = None if anew else (yield from _same(branch, lane, record.digest))
-    if there is not None and not there.provisional and (record.ahead or not there.ahead):
+    if there is not None and not there.provisional:
         return there
     number = yield from _insert(
         branch,
@@ -204,7 +196,6 @@ def keep(
         digest=record.digest,
         reached=record.reached,
         slot=record.slot,
-        ahead=int(record.ahead),
         now=now,
     )
     return replace(record, id=number)
@@ -213,11 +204,6 @@ def keep(
 def _insert(branch: int, body: bytes, **fields: Any) -> Steps[int]:
     [row] = yield query.insert_compaction(branch=branch, checksum=zlib.crc32(body), body=body, **fields)
     return int(row["id"])
-
-
-def use(number: int) -> Steps[None]:
-    """Note that a record that was made ahead is in use now."""
-    yield query.use_compaction(id=number)
 
 
 def problems() -> Steps[list[str]]:
@@ -248,7 +234,6 @@ def dump(branch: int) -> Steps[list[dict[str, Any]]]:
                 "digest": bytes(row["digest"]).hex(),
                 "reached": row["reached"],
                 "through": None if row["slot"] is None else (yield query.key_of_slot(slot=row["slot"]))[0]["key"],
-                "ahead": bool(row["ahead"]),
                 "created_at": row["created_at"],
                 "body": body,
             }
@@ -279,7 +264,6 @@ def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> St
                 "lane": str(each["lane"]),
                 "digest": bytes.fromhex(each["digest"]),
                 "reached": int(each["reached"]),
-                "ahead": int(bool(each["ahead"])),
                 "now": int(each["created_at"]),
             }
             key = each["through"]
@@ -306,7 +290,7 @@ def _same(branch: int, lane: str, digest: bytes) -> Steps[CompactionRecord | Non
 
 
 def _header(row: Any) -> Header:
-    return Header(int(row["id"]), bytes(row["digest"]), int(row["reached"]), row["slot"], bool(row["ahead"]))
+    return Header(int(row["id"]), bytes(row["digest"]), int(row["reached"]), row["slot"])
 
 
 def _read(row: Any) -> CompactionRecord:

@@ -23,7 +23,6 @@ from langchain_agentmem.compaction import (
     messages_behind,
     summary_in,
 )
-from langchain_agentmem.compaction.compaction_node import CompactionNode
 from langchain_agentmem.compaction.role_compactor import CompactorConfig, ContextCompactor
 from langchain_agentmem.language_models.tokens import TokenCounter
 from tests.compaction.summarizers import Summarizer, budget, question, talk
@@ -365,38 +364,7 @@ class TestInTheBackground:
         monkeypatch.setattr(tracers, "_configure_hooks", [(listening, True, None, None)])
         return collector
 
-    def test_what_is_made_ahead_of_need_is_a_run_of_its_own(self, memory, everywhere):
-        system = "You count. " * 9
-        node = CompactionNode(memory, Summarizer(), CONFIG, background=True, system=system)
-        thread, turns = {"configurable": of_thread()}, 10
-        while not everywhere.named(SUMMARIZE):
-            turns += 1
-            history = talk(turns)
-            node.invoke(history, thread)
-            assert node._compactor.ahead.wait(LIMIT)
-        ahead = next(run for run in everywhere.roots if run.name == COMPACT)
-        assert shape(ahead) == (COMPACT, [SUMMARIZE])
-        assert ahead.parent_run_id is None
-        assert ahead.inputs == {**HERE, "trigger": "ahead of need", "messages": len(history), **BUDGET}
-        assert ahead.outputs["status"] == "compacted"
-        assert ahead.outputs["tokens_before"] == COUNTER.count(history, system=system)
-        assert metadata(ahead) == FOUND
-        everywhere.roots.clear()
-        while COUNTER.count(history, system=system) <= BUDGET["threshold_tokens"]:
-            turns += 1
-            history = talk(turns)
-        shown = node.invoke(history, thread)
-        [turn] = everywhere.roots
-        assert shape(turn) == ("CompactionNode", [(COMPACT, [RECORD])])
-        assert turn.child_runs[0].outputs == {
-            "status": "used one made ahead",
-            "tokens_before": COUNTER.count(history, system=system),
-            "tokens_after": COUNTER.count(shown, system=system),
-            "messages_before": len(history),
-            "messages_after": len(shown),
-        }
-
-    def test_so_is_the_summary_of_a_roles_rounds(self, memory, everywhere):
+    def test_the_summary_of_a_roles_rounds_is_a_run_of_its_own(self, memory, everywhere):
         session = memory.session("t", namespace=("ada",))
         compactor = ContextCompactor(session, "Planner", Summarizer(), CompactorConfig(threshold=3, retain_recent=1))
         for number in range(4):

@@ -131,7 +131,7 @@ def contexts(memory: AgentMemory) -> None:
     node = memory.compaction(
         told, ManagedMemoryConfig(),
         shrink=False, conversation_id="c", namespace=("a",), tools=[look_up, {"name": "f"}, told], system="Be kind.",
-        window=100_000, background=True,
+        window=100_000,
     )  # fmt: skip
     assert_type(node, CompactionNode)
     builder = StateGraph(CompactionState)

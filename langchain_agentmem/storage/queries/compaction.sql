@@ -2,38 +2,35 @@
 
 -- name: compactions
 -- The newest ones of a lane, without their bodies.
-select id, digest, reached, slot, ahead
+select id, digest, reached, slot
 from compaction
 where branch_id = :branch and lane = :lane and id < :before
 order by id desc
 limit cast(:limit as bigint);
 
 -- name: compaction
-select c.id, c.digest, c.reached, c.slot, c.ahead, c.created_at, c.checksum, c.body
+select c.id, c.digest, c.reached, c.slot, c.created_at, c.checksum, c.body
 from compaction c
 where c.id = :id and c.branch_id = :branch;
 
 -- name: newest_compactions
--- The newest ones that are in use, of all lanes.
-select id, lane, digest, reached, slot, ahead, created_at, checksum, body from compaction
-where branch_id = :branch and ahead = 0
+-- The newest ones of all lanes.
+select id, lane, digest, reached, slot, created_at, checksum, body from compaction
+where branch_id = :branch
 order by id desc
 limit cast(:limit as bigint);
 
 -- name: compaction_of
 -- One that reaches to the same place of the same history.
-select id, digest, reached, slot, ahead, checksum, body from compaction
+select id, digest, reached, slot, checksum, body from compaction
 where branch_id = :branch and lane = :lane and digest = :digest
 order by id desc
 limit 1;
 
 -- name: insert_compaction
-insert into compaction (branch_id, lane, digest, reached, slot, ahead, created_at, checksum, body)
-values (:branch, :lane, :digest, :reached, :slot, :ahead, :now, :checksum, :body)
+insert into compaction (branch_id, lane, digest, reached, slot, created_at, checksum, body)
+values (:branch, :lane, :digest, :reached, :slot, :now, :checksum, :body)
 returning id;
-
--- name: use_compaction
-update compaction set ahead = 0 where id = :id;
 
 -- name: delete_compactions
 -- Those of a branch that stand for what is changed or removed: all that reach as far, and all that do not say so.
@@ -54,7 +51,7 @@ order by id
 limit cast(:limit as bigint);
 
 -- name: dump_compactions
-select id, lane, digest, reached, slot, ahead, created_at, checksum, body
+select id, lane, digest, reached, slot, created_at, checksum, body
 from compaction
 where branch_id = :branch
 order by id;

@@ -92,8 +92,8 @@ create index entry_correction on entry (branch_id) where correction is not null;
 
 -- A compacted context. `lane` names the context: a graph's state, a conversation's log, or one role's rounds.
 -- `digest` is the digest of the messages up to its end, `reached` their number, and `slot` the row of the last of
--- them if the context is a conversation's. `ahead` marks one that was made in advance and is not in use yet. The
--- body is JSON: it names the messages that were kept and contains those that were made.
+-- them if the context is a conversation's. The body is JSON: it names
+-- the messages that were kept and contains those that were made.
 create table compaction (
     id integer primary key,
     branch_id integer not null references branch (id) on delete cascade,
@@ -101,7 +101,6 @@ create table compaction (
     digest blob not null,
     reached integer not null,
     slot integer,
-    ahead integer not null default 0,
     created_at integer not null,
     checksum integer not null,
     body blob not null
