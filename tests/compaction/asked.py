@@ -88,24 +88,18 @@ class Waiting:
         self.replies = list(replies)
         self.usual = usual
         self.asked = []
-        self.threads = []
         self.free = threading.Event()
         self.free.set()
         self.began = threading.Semaphore(0)
 
     def __call__(self, messages):
         self.asked.append("\n".join(message.text for message in messages))
-        self.threads.append(threading.current_thread().name)
         self.began.release()
         assert self.free.wait(LIMIT)
         reply = self.replies.pop(0) if self.replies else self.usual(len(self.asked))
         if isinstance(reply, Exception):
             raise reply
         return reply
-
-    @property
-    def asked_in_a_turn(self):
-        return [name for name in self.threads if name != "agentmem-ahead"]
 
 
 def image(n: int):
