@@ -124,8 +124,11 @@ class Conversation(RuleBasedStateMachine):
 
     @rule(n=st.integers(0, 5), role=ROLES)
     def look(self, n: int, role: str) -> None:
-        rows = [content for _, _, content in self.rows]
-        assert [each["content"] for each in self.chat.retrieve_recent(n)] == rows[len(rows) - min(n, len(rows)) :]
+        start = max(0, len(self.rows) - n)
+        while 0 < start < len(self.rows) and self.rows[start][1] == "tool":  # results are given with their calls
+            start -= 1
+        recent = [content for _, _, content in self.rows[start:]]
+        assert [each["content"] for each in self.chat.retrieve_recent(n)] == recent
         own = [content for _, each, content in self.rows if each == role]
         assert [each["content"] for each in self.chat.retrieve_by_role(role)] == own
         assert len(self.chat.retrieve_by_role(role, n)) == min(n, len(own))
