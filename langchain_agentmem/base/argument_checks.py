@@ -7,13 +7,10 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from langchain_agentmem.base.redaction import SecretPattern
 
 LONGEST_NAME = 500
 
@@ -140,21 +137,6 @@ def check_flag(name: str, value: Any) -> None:
     """
     if not isinstance(value, bool):
         raise InvalidInput(f"{name} must be True or False, not {safe_repr(value)}.")
-
-
-def patterns_given(values: Any) -> tuple[SecretPattern, ...]:
-    """What somebody wants taken for a secret.
-
-    Raises:
-        InvalidInput: It is no list of patterns.
-    """
-    from langchain_agentmem.base.redaction import SecretPattern  # noqa: PLC0415 - who has secrets pays for the patterns
-
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise InvalidInput("secret_patterns must be a list; make one with patterns_with([...]).")
-    if wrong := [each for each in values if not isinstance(each, SecretPattern)]:
-        raise InvalidInput(f"{safe_repr(wrong[0])} is no SecretPattern; make a list of them with patterns_with([...]).")
-    return tuple(values)
 
 
 def whole_field(config: Any, name: str, *, least: int, optional: bool = False) -> None:

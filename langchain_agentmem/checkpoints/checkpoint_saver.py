@@ -231,10 +231,6 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         saver._owned = True
         return saver
 
-    def drop_caches(self) -> None:
-        """Let go of the messages that are kept in memory to read faster. Nothing that is stored is touched."""
-        self._coding.forget()
-
     def setup(self) -> Ready:
         """Do nothing: the database is ready when it is open. May be awaited too."""
         return Ready()

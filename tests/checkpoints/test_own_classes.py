@@ -217,7 +217,7 @@ class TestAgents:
     def test_the_structured_response_of_an_agent_comes_back_as_itself(self, memory):
         agent = create_agent(Planner(), [], response_format=ToolStrategy(Trip), checkpointer=memory.checkpointer)
         agent.invoke({"messages": [("user", "Plan a trip")]}, at())
-        memory.checkpointer.drop_caches()
+        memory.checkpointer._coding.forget()
         found = agent.get_state(at()).values["structured_response"]
         assert (type(found), found) == (Trip, Trip(title="Portugal", days=[1, 2]))
 
