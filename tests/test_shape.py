@@ -15,14 +15,14 @@ import langchain_agentmem
 from langchain_agentmem import AgentMemory
 
 LIMITS = {
-    "lines of code": 46_700,
-    "files": 226,
-    "lines of SQL": 4_916,
-    "tables": 46,
-    "exported names": 70,
-    "public options": 173,
-    "attributes of AgentMemory": 36,
-    "lines of code of the tests": 81_150,
+    "lines of code": 44_838,
+    "files": 224,
+    "lines of SQL": 4_852,
+    "tables": 44,
+    "exported names": 68,
+    "public options": 129,
+    "attributes of AgentMemory": 35,
+    "lines of code of the tests": 79_712,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}

@@ -66,8 +66,8 @@ def forks(tmp_path_factory):
 class Reader:
     """Somebody who does what a page says, in a folder of their own."""
 
-    def __init__(self, forks: Forks, folder: Path) -> None:
-        self._forks, self._here = forks, f"import os; os.chdir({str(folder)!r})\n"
+    def __init__(self, forks: Forks, folder: Path, url: str) -> None:
+        self._forks, self._here = forks, f"import os; os.chdir({str(folder)!r})\nurl = {url!r}\n"
 
     def do(self, kind: str, steps: list[Step]) -> None:
         """Take steps of one kind that follow each other; a program goes on with what those before have made."""
@@ -114,9 +114,10 @@ def check_settings(settings: dict) -> None:
 
 @pytest.mark.timeout(900)  # some pages have thirty commands
 @pytest.mark.parametrize("page", NAMES)
-def test_what_a_page_says_runs_and_prints_what_it_shows(page, forks, tmp_path):
+def test_what_a_page_says_runs_and_prints_what_it_shows(page, forks, tmp_path, request):
     materials(page, tmp_path)
-    reader = Reader(forks, tmp_path)
+    databases = request.getfixturevalue("postgres_databases") if page == "docs/postgresql.md" else None
+    reader = Reader(forks, tmp_path, databases.bare("page") if databases else "")
     for kind, steps in itertools.groupby(filter(is_run, steps_of(page)), key=lambda step: step.kind):
         reader.do(kind, [*steps])
 
