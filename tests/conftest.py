@@ -37,6 +37,7 @@ ROOM = 4 << 30
 
 # How quick a machine is says nothing of what holds on it.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("patient"), max_examples=20)
 hypothesis.settings.load_profile("patient")
 events.PATIENCE = 60.0  # nor whether a hook was told of something,
 embedding.PATIENCE = 60.0  # a search found what had just been said,
@@ -63,7 +64,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="run all of what is marked as `slow`")
+    parser.addoption("--full", action="store_true", help="the full ring: also the folders `full`, and PostgreSQL")
+    parser.addoption("--rest", action="store_true", help="of --full, what the quick ring leaves out")
     parser.addoption(
         "--every-engine", action="store_true", help="run on PostgreSQL, too, what is marked as `sqlite_suffices`"
     )
@@ -72,45 +74,53 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.option.full:
+        hypothesis.settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Collect the folders `full` with --full; pyproject.toml leaves them out otherwise."""
+    return False if collection_path.name == "full" and config.option.full else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What is decided above the storage, and sends no statement that other tests do not send, runs on SQLite alone."""
+    """Choose the engines of a test: SQLite in the quick ring, else both, or SQLite alone where that suffices."""
     test, asked = metafunc.definition, metafunc.config.getoption
     if "url" not in metafunc.fixturenames or any("url" in mark.args[0] for mark in test.iter_markers("parametrize")):
         return
     if asked("encrypted"):
         kinds = ["encrypted"]
     else:
-        one = test.get_closest_marker("sqlite_suffices") is not None and not asked("every_engine")
-        kinds = ["sqlite"] if one else [*ENGINES]
-        if test.get_closest_marker("encrypted_too") is not None:
+        one = test.get_closest_marker("sqlite_suffices") is not None or not asked("full")
+        kinds = ["sqlite"] if one and not asked("every_engine") else [*ENGINES]
+        if asked("full") and test.get_closest_marker("encrypted_too") is not None:
             kinds.append("encrypted")
         if kinds == [*ENGINES]:
             return
     test.add_marker(pytest.mark.parametrize("url", kinds, indirect=True))
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Who names files, words, marks or another storage wants all of what they are."""
-    option = config.option
-    named = config.args_source is pytest.Config.ArgsSource.ARGS or option.markexpr != "not deep"
-    others = ("keyword", "every_engine", "encrypted", "lf", "failedfirst", "stepwise")
-    option.full |= named or any(getattr(option, each, False) for each in others)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of what is slow the first of its parameters alone is run; nothing of what has none, or is slow in every form."""
-    if config.getoption("full"):
-        return
+    """Leave out what is slow, unless its marker is asked for: in the quick ring all, else all but the first form."""
+    full, rest = config.option.full, config.option.rest
     kept, left_out, seen = [], [], set()
     for item in items:
         test = item.nodeid.partition("[")[0]
         mark = item.get_closest_marker("slow")
-        leave_out = mark is not None and (bool(mark.args) or test in seen or test == item.nodeid)
+        again = mark is not None and (not full or bool(mark.args) or test in seen or test == item.nodeid)
+        quick = mark is None and "full" not in item.path.parts and not _is_of_another_engine(item)
+        leave_out = (again and "slow" not in config.option.markexpr) or (quick and rest)
         (left_out if leave_out else kept).append(item)
         seen.add(test)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+def _is_of_another_engine(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    return call is not None and call.params.get("url", "sqlite") != "sqlite"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -12,8 +12,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
-
-from .histories import random_history
+from tests.support.histories import random_history
 
 MARK = re.compile(r"mk(\d+)[a-c]x")
 

@@ -28,9 +28,9 @@ from langchain_agentmem.language_models.summarization import (
     turn_of,
 )
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, sections, summary_message
+from tests.support.histories import random_history
 
 from .asked import COUNTER, FILLER, GOAL, REPLY, Counting, image, summarized, tool_rounds, with_image, work
-from .histories import random_history
 
 AT_URL = {"type": "image", "url": "https://example.org/kitchen.png"}
 IN_URL = {"type": "image_url", "image_url": {"url": "https://example.org/kitchen.png?signature=3f9a"}}

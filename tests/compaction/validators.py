@@ -23,7 +23,7 @@ from langchain_google_genai.chat_models import _parse_chat_history
 from langchain_mistralai.chat_models import _convert_message_to_mistral_chat_message
 from langchain_openai import ChatOpenAI
 
-from .histories import PIXEL
+from tests.support.histories import PIXEL
 
 SOURCES = {
     "openai chat": "https://platform.openai.com/docs/guides/function-calling; ids: https://github.com/agno-agi/agno/issues/5382",

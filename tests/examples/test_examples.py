@@ -67,7 +67,8 @@ PRINTS = {
     "move_from_agent_memory_json.py": [
         "4 entries added, 1 lost: The file ends within an entry",
         "a copy of the damaged file is kept: True\nonce more: 0 are new",
-        "['How many trees are there?', 'Where is the medlar?', 'Is it ripe?']\nhidden: [('thanks', ('small talk',))]",
+        "['How many trees are there?', 'Where is the medlar?', 'Is it ripe?']",
+        "hidden: [('thanks', ('small talk', 'filler'))]",
         "to be done: [TODO] Count the quinces (01 February 2025)",
         "found: At the wall.\nnothing was changed: True\n5 entries written back",
     ],

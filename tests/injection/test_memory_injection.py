@@ -28,7 +28,7 @@ from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, injected, is_filler, is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, woven
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.histories import random_history
+from tests.support.histories import random_history
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -1,0 +1,1 @@
+"""What tests of every folder share: a scripted model, graphs, histories."""
