@@ -36,8 +36,7 @@ from langchain_agentmem.messages.history_repair import repaired, sound_until
 from langchain_agentmem.messages.history_shape import bundles, role_of, shape_of
 from langchain_agentmem.messages.message_marks import sections, summary_in
 from langchain_agentmem.testing import provider_problems
-
-from .marked import (
+from tests.compaction.marked import (
     COUNTER,
     Model,
     Sample,

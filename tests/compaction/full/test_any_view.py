@@ -30,12 +30,11 @@ from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import assert_valid_for_providers, provider_problems
+from tests.compaction.loopback import loopback
+from tests.compaction.marked import COUNTER, Model, costs, marked_history, places_in, with_halves, with_odd_calls
+from tests.compaction.provider_clients import CLIENTS, chat_client
+from tests.compaction.validators import IMAGE, refusals
 from tests.support.histories import PIXEL
-
-from .loopback import loopback
-from .marked import COUNTER, Model, costs, marked_history, places_in, with_halves, with_odd_calls
-from .provider_clients import CLIENTS, chat_client
-from .validators import IMAGE, refusals
 
 CHUNKS = 10
 HISTORIES = 2_000

@@ -21,9 +21,8 @@ from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
 from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
-
-from .loopback import calls, loopback
-from .provider_clients import CLIENTS, chat_client
+from tests.compaction.loopback import calls, loopback
+from tests.compaction.provider_clients import CLIENTS, chat_client
 
 FIRST = "Turn 0. My ship is called Persephone; whatever I ask, never sell it."
 SYSTEM = "You look after a harbour."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from .validators import JUDGES, SOURCES, refusals
+from tests.compaction.validators import JUDGES, SOURCES, refusals
 
 ASK = HumanMessage("What is the weather in Oslo?")
 BROKEN = {"name": "weather", "args": '{"city": ', "id": "call_9", "error": "cut", "type": "invalid_tool_call"}

@@ -10,9 +10,8 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from langchain_agentmem.language_models.overflow import refusal
-
-from .loopback import calls, loopback
-from .provider_clients import CLIENTS
+from tests.compaction.loopback import calls, loopback
+from tests.compaction.provider_clients import CLIENTS
 
 ASK = HumanMessage("What is the weather in Oslo?")
 LOOK = AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Oslo"}, "id": "call_1"}])
