@@ -24,11 +24,6 @@ from .test_handler import Scripted
 
 
 @pytest.fixture
-def trail(memory):
-    return memory.audit
-
-
-@pytest.fixture
 def handler(trail):
     return trail.handler()
 

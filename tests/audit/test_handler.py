@@ -6,16 +6,14 @@ import asyncio
 import copy
 import gc
 import logging
-import operator
 import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
 from langchain_core.language_models import BaseChatModel, FakeListLLM, FakeStreamingListLLM
@@ -24,22 +22,17 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.types import RetryPolicy, Send
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from langchain_agentmem.audit import model_call_capture as module
 from langchain_agentmem.audit.model_call_capture import GIVEN_UP, UNFINISHED, AuditHandler
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
 from langchain_agentmem.tracing import Tracing
-from tests.compaction.loopback import calls, loopback
 
 CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_call"}
-SETTINGS = {"api_key": "x", "model": "gpt-test", "max_retries": 0}
 
 
 class Scripted(BaseChatModel):
@@ -198,11 +191,6 @@ class TestEveryWayToCall:
         assert sorted(trail.said) == [(each, f"Well, {each}") for each in "abc"]
         assert len({each.run_id for each in trail}) == 3
 
-    def test_several_prompts_of_one_call(self, trail, handler):
-        Scripted().generate([[HumanMessage("a")], [HumanMessage("b")]], callbacks=[handler])
-
-        assert trail.said == [("a", "Well, a"), ("b", "Well, b")]
-
     @pytest.mark.parametrize("bind", ["model", "config", "both"])
     def test_however_the_handler_is_given_it_hears_once(self, trail, handler, heard, bind):
         model = Scripted(callbacks=[handler]) if bind != "config" else Scripted()
@@ -277,38 +265,6 @@ class TestGraphs:
         assert [each.text for each in trail[1].messages[:2]] == ["one", "Well, one"]
         assert trail[1].messages[:2] == (given, answered)  # known again, ids and all
 
-    def test_an_agent_with_tools(self, trail, heard):
-        agent = create_agent(Scripted(script=agent_script), [weather], name="clerk", checkpointer=InMemorySaver())
-
-        agent.invoke({"messages": [("user", "Weather in Rome?")]}, {**heard, "configurable": {"thread_id": "t1"}})
-
-        asked, answered = trail
-        assert asked.prompt == answered.prompt == "Weather in Rome?"
-        assert asked.reply == ""
-        assert asked.messages[-1].tool_calls[0].name == "weather"
-        assert [each.role for each in answered.messages] == ["user", "assistant", "tool", "assistant"]
-        assert answered.reply == "It is Sunny in Rome."
-        assert answered.extra["tools"] == ["weather"]
-        assert answered.extra["agent"] == "clerk"
-
-    def test_tools_that_call_models_and_graphs_within_graphs(self, trail, heard):
-        inner = chat_graph(Scripted(model="inner"))
-
-        @tool(name_or_callable="weather")
-        def asking(city: str) -> str:
-            """The weather in a city."""
-            return inner.invoke({"messages": [("user", city)]})["messages"][-1].text
-
-        agent = create_agent(Scripted(script=agent_script, model="outer"), [asking], checkpointer=InMemorySaver())
-        agent.invoke({"messages": [("user", "Weather?")]}, {**heard, "configurable": {"thread_id": "t1"}})
-
-        assert [(each.model, each.prompt, each.reply) for each in trail] == [
-            ("outer", "Weather?", ""),
-            ("inner", "Rome", "Well, Rome"),
-            ("outer", "Weather?", "It is Well, Rome"),
-        ]
-        assert {each.thread_id for each in trail} == {"t1"}
-
     @pytest.mark.parametrize("asynchronous", [False, True])
     def test_what_a_graph_streams_is_the_same_with_and_without(self, trail, handler, asynchronous):
         def stream(callbacks):
@@ -335,16 +291,6 @@ class TestGraphs:
         assert alone[1] == ["stream", "whole"]
         assert trail.said == [("count", "one two three")] * 2
 
-    def test_nodes_that_are_tried_again(self, trail, heard):
-        answers = iter([ConnectionError("down"), "Up."])
-        model = Scripted(script=lambda messages: next(answers))
-        graph = chat_graph(model, retry_policy=RetryPolicy(initial_interval=0.001, jitter=False))
-
-        graph.invoke({"messages": [("user", "hi")]}, {**heard, "configurable": {"thread_id": "t1"}})
-
-        assert [each.error for each in trail] == ["ConnectionError: down", None]
-        assert len({each.run_id for each in trail}) == 2
-
     def test_one_handler_in_many_threads_and_graphs(self, trail, handler):
         graphs = [chat_graph(Scripted(model=f"model-{n}")) for n in range(2)]
 
@@ -359,71 +305,6 @@ class TestGraphs:
             (f"t{n}", f"model-{n % 2}", f"n{n}") for n in range(40)
         }
         assert len(trail) == 40
-
-    def test_parallel_nodes(self, trail, heard):
-        class State(TypedDict):
-            replies: Annotated[list, operator.add]
-
-        graph = StateGraph(State)
-        graph.add_node("one", lambda state: {"replies": [Scripted().invoke(state["q"]).text]})
-        graph.add_conditional_edges(START, lambda state: [Send("one", {"q": f"q{n}"}) for n in range(5)])
-        graph.add_edge("one", END)
-
-        graph.compile().invoke({"replies": []}, heard)
-
-        assert sorted(trail.said) == [(f"q{n}", f"Well, q{n}") for n in range(5)]
-
-
-class TestOpenAI:
-    """The real client, and a server on this machine."""
-
-    def test_a_completion(self, trail, heard):
-        with loopback(script=lambda request: "Hello there.") as server:
-            ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", heard)
-
-        (entry,) = trail
-        assert (entry.prompt, entry.reply, entry.model) == ("Hi", "Hello there.", "gpt-test")
-        assert (entry.extra["provider"], entry.extra["stop_reason"]) == ("openai", "stop")
-        assert entry.input_tokens == server.sizes[0] > 0
-        assert entry.output_tokens > 0
-
-    async def test_a_stream(self, trail, heard):
-        with loopback(script=lambda request: "Hello there.") as server:
-            model = ChatOpenAI(base_url=server.url, stream_usage=True, **SETTINGS)
-            chunks = [each.text async for each in model.astream("Hi", heard)]
-            list(model.stream("Hi", heard))
-
-        assert "there." in chunks
-        assert trail.said == [("Hi", "Hello there.")] * 2
-        assert {each.model for each in trail} == {"gpt-test"}
-        assert {each.input_tokens for each in trail} == {server.sizes[0]}
-        assert {each.extra["stop_reason"] for each in trail} == {"stop"}
-
-    def test_an_agent_that_streams_calls_of_tools(self, trail, heard):
-        def script(request):
-            last = request["messages"][-1]
-            return last["content"] if last["role"] == "tool" else calls(("c1", "weather", {"city": "Rome"}))
-
-        with loopback(script=script) as server:
-            agent = create_agent(ChatOpenAI(base_url=server.url, streaming=True, **SETTINGS), [weather])
-            agent.invoke({"messages": [("user", "Weather?")]}, heard)
-
-        asked, answered = trail
-        assert asked.messages[-1].tool_calls[0].arguments == '{"city": "Rome"}'
-        assert asked.extra["stop_reason"] == "tool_calls"
-        assert answered.reply == "Sunny in Rome."
-        assert asked.messages[-1] == answered.messages[1]
-
-    def test_a_failure_of_the_server(self, trail, heard):
-        with loopback(script=lambda request: 1 / 0) as server:
-            with pytest.raises(Exception, match="Error code: 500"):
-                ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", heard)
-            server.failures.clear()
-
-        (entry,) = trail
-        assert re.match(r"\w+Error: Error code: 500 - ", entry.error)
-        assert (entry.reply, entry.model, entry.extra["status_code"]) == ("", "gpt-test", 500)
-        assert (entry.input_tokens, entry.output_tokens) == (None, None)
 
 
 class TestCallsThatDoNotEndWell:
@@ -454,22 +335,6 @@ class TestCallsThatDoNotEndWell:
         await asyncio.wait([task])
 
         assert [(each.reply, each.error) for each in trail] == [("one ", "CancelledError")]
-
-    async def test_a_cancelled_call_is_told_once_it_is_gone(self, trail, handler, heard):
-        task = asyncio.create_task(Scripted(wait=60).ainvoke("hi", heard))
-        await until(lambda: handler._open)
-        task.cancel()
-        await asyncio.wait([task])
-        del task
-        await collected()
-
-        await Scripted().ainvoke("next", heard)
-
-        assert sorted((each.prompt, each.error, each.duration is None) for each in trail if each.error) == [
-            ("hi", GIVEN_UP, True)
-        ]
-        assert len(trail) == 2
-        assert not handler._open
 
     async def test_a_call_in_a_cancelled_graph_is_told_with_its_thread(self, trail, handler, heard):
         graph = chat_graph(Scripted(wait=60))
@@ -562,12 +427,6 @@ class TestNothingBreaks:
 
         assert len(trail) == 9
 
-    def test_a_huge_prompt_passes(self, trail, heard):
-        text = "\x00\ud800 🙂" * 1_000_000
-        Scripted(script=lambda messages: "ok").invoke(text, heard)
-
-        assert trail[0].prompt == text
-
     def test_other_handlers_are_not_disturbed(self, trail, handler):
         class Other(BaseCallbackHandler):
             def __init__(self):
@@ -601,29 +460,24 @@ class TestNothingBreaks:
     async def test_the_loop_is_not_held_up_while_an_entry_is_written(self, trail):
         written = threading.Event()
 
+        begun = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
         def record(entry):
             # The loop has to run for this to be set: on the loop's own thread it never would.
+            loop.call_soon_threadsafe(begun.set)
             assert written.wait(120)
             trail(entry)
 
         model = Scripted()
         call = asyncio.create_task(model.ainvoke("hi", {"callbacks": [AuditHandler(record)]}))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         assert not call.done()  # what has returned has been written
         written.set()
         await call
 
         assert trail.said == [("hi", "Well, hi")]
         assert threading.main_thread() not in trail.threads
-
-    async def test_many_calls_at_once(self, trail, handler, heard):
-        model = Scripted(wait=0.01)
-
-        await asyncio.gather(*(model.ainvoke(f"n{n}", heard) for n in range(200)))
-
-        assert sorted(trail.said) == sorted((f"n{n}", f"Well, n{n}") for n in range(200))
-        assert len({each.id for each in trail}) == 200
-        assert not handler._open
 
     def test_steps_of_memory_are_not_traced_for_its_sake(self, handler):
         def remember(_):

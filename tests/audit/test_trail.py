@@ -20,21 +20,6 @@ from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MemoryClos
 HEARTBEAT = JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")
 
 
-@pytest.fixture
-def trail(memory):
-    return memory.audit
-
-
-@pytest.fixture
-def ann(memory):
-    return AuditTrail(memory, ("ann",))
-
-
-@pytest.fixture
-def bob(memory):
-    return AuditTrail(memory, ("bob",))
-
-
 def said(entries):
     return [(each.prompt, each.reply) for each in entries]
 

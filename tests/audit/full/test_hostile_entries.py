@@ -49,11 +49,6 @@ class Colour(enum.StrEnum):
     RED = "red, as it seems"
 
 
-@pytest.fixture
-def trail(memory):
-    return memory.audit
-
-
 @pytest.fixture(params=STRANGE.values(), ids=STRANGE)
 def strange(request):
     return request.param

@@ -8,8 +8,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_part, audit_rows, audit_store, model_call_capture
 from langchain_agentmem.audit.audit_todos import todos_in
 from langchain_agentmem.errors import InvalidInput
-
-from .entries import BEGIN, add, call, entry, read, todo
+from tests.audit.entries import BEGIN, add, call, entry, read, todo
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
 from collections import Counter
 
 import pytest
@@ -15,11 +12,6 @@ from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.errors import InvalidInput
 
 NOON = 1_738_439_400
-
-
-@pytest.fixture
-def trail(memory):
-    return memory.audit
 
 
 def document(path, *entries):
@@ -40,14 +32,6 @@ def said(entries):
 class TestO1:
     """The original's filter deleted each todo, since a todo has no reply."""
 
-    def test_a_todo_without_a_reply_stays(self, trail):
-        (todo,) = trail.add_todo_from_chat("I want to add a new feature and fix bugs")
-        assert todo.reply == ""
-        trail.add("Where is Ann?", "At home.")
-        assert trail.filter_junk() == 0
-        assert trail.todos() == [todo]
-        assert todo in trail.last()
-
     def test_nor_is_one_of_a_file_hidden(self, trail, tmp_path):
         entry = was("[TODO] Fix the build system", "", conversation="todo-capture")
         trail.import_document(document(tmp_path / "m.json", entry))
@@ -58,14 +42,6 @@ class TestO1:
 @pytest.mark.sqlite_suffices
 class TestO2:
     """Its rule for reflections never matched, and as written would have matched each of them."""
-
-    def test_a_reflection_is_judged_by_what_it_says(self, trail):
-        long = trail.add_self_reflection("I fixed the build, and learned to run the tests first.")
-        short = trail.add_self_reflection("Fine.")
-
-        assert long.prompt == short.prompt == "[SELF-REFLECTION] Agent status report"
-        assert (long.junk, short.junk) == ((), ("incomplete reflection",))
-        assert trail.last() == [long]
 
     def test_so_it_is_in_a_file(self, trail, tmp_path):
         prompt = "[SELF-REFLECTION] Agent status report"
@@ -83,24 +59,6 @@ class TestO3:
         assert trail.add("ok", reply).junk == ()
         assert trail.add("yes", "Then I delete /var/tmp/build and start again with version 3.2 of it.").junk == ()
 
-    def test_a_short_answer_to_a_question_stays(self, trail):
-        for prompt, reply in (
-            ("How many trees are there?", "42"),
-            ("What is the capital of France?", "Paris"),
-            ("Shall I delete the file?", "yes, delete it"),
-            ("Is it done?", "no"),
-        ):
-            assert trail.add(prompt, reply).junk == ()
-        assert len(trail.last(9)) == 4
-
-    @pytest.mark.parametrize("word", ["ok", "thanks", "lol", "huh", "cool", "OK!!", "Thanks."])
-    def test_filler_on_both_sides_is_hidden(self, trail, word):
-        assert trail.add(word, "cool").junk
-        assert trail.last() == []
-
-    def test_a_filler_for_a_reply_is_hidden(self, trail):
-        assert trail.add("The sun is out.", "cool").junk == ("filler",)
-
     def test_nothing_is_ever_dropped(self, trail):
         added = [trail.add(word, word) for word in ("", "ok", "test", "ping", "lol")]
         assert trail.last() == []
@@ -116,10 +74,6 @@ class TestO4:
         for name in ("one", "two"):
             trail.add("Is the build green?", "Yes, it is green.", name)
         assert [len(trail.last(9, name)) for name in ("one", "two")] == [1, 1]
-
-    def test_and_so_in_one(self, trail):
-        entries = [trail.add("Is the build green?", "Yes, it is green.", "one") for _ in range(3)]
-        assert trail.last(9, "one") == entries
 
     def test_and_so_in_a_file(self, trail, tmp_path):
         entries = [was("Is it green?", "Yes, it is.", at, name) for name in ("a", "b", "b") for at in (NOON, NOON + 1)]
@@ -194,19 +148,6 @@ class TestO5:
         assert list(tmp_path.glob(".m.json*")) == []
 
 
-ADDS = """
-    import sys
-    from langchain_agentmem import AgentMemory
-
-    url, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    with AgentMemory(url) as memory:
-        print("open", flush=True)
-        sys.stdin.readline()
-        for number in range(count):
-            memory.audit.add(f"Where is {name}-{number}?", f"{name}-{number} is at home.", name)
-"""
-
-
 class TestO6:
     """It wrote its whole file for each entry, and two of them overwrote each other's."""
 
@@ -220,56 +161,10 @@ class TestO6:
                     written[number] = memory.admin.stats()["bytes"]
         assert written[999] - written[499] < 500 * 2_000
 
-    @pytest.mark.slow("in every form")
-    def test_two_processes_lose_nothing(self, url):
-        script = textwrap.dedent(ADDS)
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", script, url, name, "150"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for name in ("ann", "bob")
-        ]
-        for each in processes:
-            assert each.stdout.readline() == "open\n"
-        for each in processes:
-            each.stdin.write("go\n")
-            each.stdin.flush()
-        for each in processes:
-            each.communicate(timeout=120)
-            assert each.returncode == 0
-        with AgentMemory(url) as memory:
-            for name in ("ann", "bob"):
-                told = [each.prompt for each in memory.audit.last(999, name)]
-                assert told == [f"Where is {name}-{number}?" for number in range(150)]
-            assert len(memory.audit.last(999)) == 300
-            assert memory.audit.verify().entries == 300
-            assert memory.admin.verify().ok
-
-
-@pytest.mark.sqlite_suffices
-class TestO7:
-    """It gave everything for the last none, and something odd for fewer."""
-
-    def test_the_last_none_are_none(self, trail):
-        trail.add("Where is Ann?", "At home.")
-        assert trail.last(0) == trail.last(n=0, include_junk=True) == []
-
-    def test_fewer_than_none_is_refused(self, trail):
-        with pytest.raises(InvalidInput, match="0 or more, not -1"):
-            trail.last(-1)
-
 
 @pytest.mark.sqlite_suffices
 class TestO8:
     """It failed for want of a text, of an object, or of a folder."""
-
-    def test_none_is_an_empty_text(self, trail):
-        both, prompt, reply = trail.add(None, None), trail.add("Why?", None), trail.add(None, "Because of the rain.")
-        assert said([both, prompt, reply]) == [("", ""), ("Why?", ""), ("", "Because of the rain.")]
-        assert [each.junk for each in trail.last(include_junk=True)] == [("empty",)] * 3
 
     def test_null_in_a_file(self, trail, tmp_path):
         path = document(tmp_path / "m.json", was(None, None), was("Why?", None), {}, {"reply": "Because it rains."})
@@ -299,45 +194,16 @@ class TestO8:
 class TestO9:
     """It looked for keywords anywhere in a word, and knew no todo that is done or there already."""
 
-    @pytest.mark.parametrize("text", ["The address is new.", "The latest needle.", "A contest in documentaries."])
-    def test_a_keyword_is_a_whole_word(self, trail, text):
-        assert trail.add_todo_from_chat(text) == []
-
-    def test_once_and_with_a_status(self, trail):
-        (todo,) = trail.add_todo_from_chat("We need a title.")
-        assert trail.add_todo_from_chat("we need a title!") == []
-        assert todo.status == "open"
-        trail.complete(todo.id)
-        assert (trail.todos(), [each.id for each in trail.todos("done")]) == ([], [todo.id])
-
     def test_one_that_a_file_holds_is_there_already(self, trail, tmp_path):
         entry = was("[TODO] Fix the build system", "", conversation="todo-capture")
         trail.import_document(document(tmp_path / "m.json", entry))
         assert trail.add_todo_from_chat("Please listen. Fix the build system!") == []
         assert len(trail.todos()) == 1
 
-    def test_one_for_each_sentence_not_for_each_line(self, trail):
-        todos = trail.add_todo_from_chat("Fix the\tbuild. Then add a test. The sun is out.")
-        assert [each.prompt for each in todos] == ["[TODO] Fix the build.", "[TODO] Then add a test."]
-
 
 @pytest.mark.sqlite_suffices
 class TestO10:
     """It looked for its guidelines in one place, added them at each start, and told times by the second."""
-
-    def test_guidelines_from_anywhere_once(self, trail, tmp_path):
-        path = tmp_path / "guide.md"
-        path.write_text("Buttons have labels.")
-        assert trail.add_best_practices_reference(path) == trail.add_best_practices_reference(str(path))
-        path.write_text("Buttons have good labels.")
-        new = trail.add_best_practices_reference(path)
-        assert trail.last() == [new]
-        assert trail.head().sequence == 2
-
-    def test_none_there_is_told(self, trail, tmp_path):
-        with pytest.raises(InvalidInput, match=r"gone\.md"):
-            trail.add_best_practices_reference(tmp_path / "gone.md")
-        assert trail.head().sequence == 0
 
     def test_of_those_that_each_start_added_to_a_file_the_last_is_shown(self, trail, tmp_path):
         prompt = "[REFERENCE] GUI Best Practices Checklist"

@@ -27,11 +27,6 @@ def memory(new_id, clock):
         yield memory
 
 
-@pytest.fixture
-def trail(memory):
-    return memory.audit
-
-
 def under(seen, call):
     """What a call gives that is made by a step of the user's own."""
     return RunnableLambda(lambda _: call()).with_config(run_name="mine").invoke(None, {"callbacks": [seen]})

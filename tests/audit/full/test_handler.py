@@ -1,0 +1,113 @@
+"""Calls of real clients, agents, cancelled runs, and much at once are entries too."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_agentmem.audit.model_call_capture import AuditHandler
+from tests.audit.test_handler import Scripted, Trail, agent_script, chat_graph, weather
+from tests.compaction.loopback import calls, loopback
+
+SETTINGS = {"api_key": "x", "model": "gpt-test", "max_retries": 0}
+
+
+@pytest.fixture
+def trail():
+    return Trail()
+
+
+@pytest.fixture
+def heard(trail, new_id, clock):
+    return {"callbacks": [AuditHandler(trail, new_id, clock)]}
+
+
+class TestOpenAI:
+    """The real client, and a server on this machine."""
+
+    def test_a_completion(self, trail, heard):
+        with loopback(script=lambda request: "Hello there.") as server:
+            ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", heard)
+
+        (entry,) = trail
+        assert (entry.prompt, entry.reply, entry.model) == ("Hi", "Hello there.", "gpt-test")
+        assert (entry.extra["provider"], entry.extra["stop_reason"]) == ("openai", "stop")
+        assert entry.input_tokens == server.sizes[0] > 0
+        assert entry.output_tokens > 0
+
+    async def test_a_stream(self, trail, heard):
+        with loopback(script=lambda request: "Hello there.") as server:
+            model = ChatOpenAI(base_url=server.url, stream_usage=True, **SETTINGS)
+            chunks = [each.text async for each in model.astream("Hi", heard)]
+            list(model.stream("Hi", heard))
+
+        assert "there." in chunks
+        assert trail.said == [("Hi", "Hello there.")] * 2
+        assert {each.model for each in trail} == {"gpt-test"}
+        assert {each.input_tokens for each in trail} == {server.sizes[0]}
+        assert {each.extra["stop_reason"] for each in trail} == {"stop"}
+
+    def test_an_agent_that_streams_calls_of_tools(self, trail, heard):
+        def script(request):
+            last = request["messages"][-1]
+            return last["content"] if last["role"] == "tool" else calls(("c1", "weather", {"city": "Rome"}))
+
+        with loopback(script=script) as server:
+            agent = create_agent(ChatOpenAI(base_url=server.url, streaming=True, **SETTINGS), [weather])
+            agent.invoke({"messages": [("user", "Weather?")]}, heard)
+
+        asked, answered = trail
+        assert asked.messages[-1].tool_calls[0].arguments == '{"city": "Rome"}'
+        assert asked.extra["stop_reason"] == "tool_calls"
+        assert answered.reply == "Sunny in Rome."
+        assert asked.messages[-1] == answered.messages[1]
+
+    def test_a_failure_of_the_server(self, trail, heard):
+        with loopback(script=lambda request: 1 / 0) as server:
+            with pytest.raises(Exception, match="Error code: 500"):
+                ChatOpenAI(base_url=server.url, **SETTINGS).invoke("Hi", heard)
+            server.failures.clear()
+
+        (entry,) = trail
+        assert re.match(r"\w+Error: Error code: 500 - ", entry.error)
+        assert (entry.reply, entry.model, entry.extra["status_code"]) == ("", "gpt-test", 500)
+        assert (entry.input_tokens, entry.output_tokens) == (None, None)
+
+
+class TestAgents:
+    def test_an_agent_with_tools(self, trail, heard):
+        agent = create_agent(Scripted(script=agent_script), [weather], name="clerk", checkpointer=InMemorySaver())
+
+        agent.invoke({"messages": [("user", "Weather in Rome?")]}, {**heard, "configurable": {"thread_id": "t1"}})
+
+        asked, answered = trail
+        assert asked.prompt == answered.prompt == "Weather in Rome?"
+        assert asked.reply == ""
+        assert asked.messages[-1].tool_calls[0].name == "weather"
+        assert [each.role for each in answered.messages] == ["user", "assistant", "tool", "assistant"]
+        assert answered.reply == "It is Sunny in Rome."
+        assert answered.extra["tools"] == ["weather"]
+        assert answered.extra["agent"] == "clerk"
+
+    def test_tools_that_call_models_and_graphs_within_graphs(self, trail, heard):
+        inner = chat_graph(Scripted(model="inner"))
+
+        @tool("weather")
+        def asking(city: str) -> str:
+            """The weather in a city."""
+            return inner.invoke({"messages": [("user", city)]})["messages"][-1].text
+
+        agent = create_agent(Scripted(script=agent_script, model="outer"), [asking], checkpointer=InMemorySaver())
+        agent.invoke({"messages": [("user", "Weather?")]}, {**heard, "configurable": {"thread_id": "t1"}})
+
+        assert [(each.model, each.prompt, each.reply) for each in trail] == [
+            ("outer", "Weather?", ""),
+            ("inner", "Rome", "Well, Rome"),
+            ("outer", "Weather?", "It is Well, Rome"),
+        ]
+        assert {each.thread_id for each in trail} == {"t1"}
