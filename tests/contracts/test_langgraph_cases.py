@@ -1,4 +1,4 @@
-"""What LangGraph's own tests (`langgraph_suite.py`) found with our checkpointer, each with the stock one as well."""
+"""What LangGraph's own tests (`langgraph_suite.py`) found with our checkpointer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Annotated, TypedDict
 
 import pytest
 from langchain_core.agents import AgentAction, AgentFinish
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Overwrite, interrupt
@@ -30,20 +28,9 @@ class Form(BaseModel):
     answer: str | None = None
 
 
-@pytest.fixture(params=["ours", "stock"])
-def saver(request, url):
-    if request.param == "ours":
-        with AgentMemorySaver.from_conn_string(url) as saver:
-            yield saver
-    else:
-        with SqliteSaver.from_conn_string(":memory:") as saver:
-            yield saver
-
-
-@pytest.fixture(params=["ours", "stock"])
-async def async_saver(request, url):
-    kind = AgentMemorySaver if request.param == "ours" else AsyncSqliteSaver
-    async with kind.from_conn_string(url if request.param == "ours" else ":memory:") as saver:
+@pytest.fixture
+def saver(url):
+    with AgentMemorySaver.from_conn_string(url) as saver:
         yield saver
 
 
@@ -92,8 +79,8 @@ class TestAgents:
         assert graph.invoke(None, AT) == DONE
         assert [type(action) for action, _ in graph.get_state(AT).values["steps"]] == [AgentAction, AgentAction]
 
-    async def test_awaited_too(self, async_saver):
-        graph = agent_graph(async_saver)
+    async def test_awaited_too(self, saver):
+        graph = agent_graph(saver)
         await graph.ainvoke({"question": "what?"}, AT)
         assert (await graph.aget_state(AT)).values["outcome"] == first("0")
         await graph.aupdate_state(AT, {"outcome": first("edited"), "steps": Overwrite([])})

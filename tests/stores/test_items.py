@@ -25,11 +25,6 @@ from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, Inva
 NS = ("users", "ana")
 
 
-@pytest.fixture
-def store(memory):
-    return memory.store
-
-
 def keys(found):
     return [item.key for item in found]
 

@@ -16,11 +16,6 @@ VALUE = {"title": "Apples", "body": "about pears", "parts": [{"t": "plums"}, {"t
 ODD = ['"', "NEAR(", "a OR b AND", "*", "😀", "%_", "x" * 50_000, "'; --", "日本", "\0"]
 
 
-@pytest.fixture
-def store(memory):
-    return memory.store
-
-
 def found(store, question, namespace=("users",), **arguments):
     return [item.key for item in store.search(namespace, query=question, **arguments)]
 

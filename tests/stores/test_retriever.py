@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -233,18 +231,6 @@ class TestChains:
         with pytest.raises(InvalidInput):
             filled.retriever().invoke("tea", {"callbacks": [collector]}, limit=-1)
         assert "limit" in collector.roots[0].error
-
-
-@pytest.mark.slow
-def test_the_facade_loads_no_retriever_until_it_is_asked_for():
-    code = (
-        "import sys\nfrom langchain_agentmem import AgentMemory\n"
-        "with AgentMemory() as memory:\n"
-        "    memory.search('x')\n    before = 'langchain_core.retrievers' in sys.modules\n"
-        "    memory.retriever()\n    print(before, 'langchain_core.retrievers' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False True\n"
 
 
 def test_it_can_be_named_from_the_package(tmp_path):

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
-import langsmith
 import pytest
-from langsmith import run_trees
 from langsmith.utils import get_env_var
 
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.tracing import Tracing
 from langchain_agentmem.tracing.langchain_runs import environment_asks_for_tracing
 
-from .loopback import LangSmith
 from .trees import Collector
 
 
@@ -53,34 +50,6 @@ def forget_environment() -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[LangSmith]:
-    """LangSmith, on this machine."""
-    with LangSmith() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield running
-        running.let_go()
-        running.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def client(server: LangSmith, monkeypatch: pytest.MonkeyPatch) -> Iterator[langsmith.Client]:
-    """The real client, as the one that LangSmith and LangChain share."""
-    monkeypatch.setenv("LANGSMITH_ENDPOINT", server.url)
-    monkeypatch.setenv("LANGSMITH_API_KEY", "not-a-key")
-    forget_environment()
-    made = langsmith.Client()
-    monkeypatch.setattr(run_trees, "_CLIENT", made)
-    yield made
-    server.let_go()
-    made.cleanup(timeout=0 if server.ill else 10)  # what an ill server was to be told is lost
-    made.session.close()
-
-
-@pytest.fixture
-def langsmith_on(client: langsmith.Client, monkeypatch: pytest.MonkeyPatch) -> langsmith.Client:
-    """The same, and the environment asks for it."""
-    monkeypatch.setenv("LANGSMITH_TRACING", "true")
-    forget_environment()
-    return client
+def withheld(tmp_path, heard):
+    with AgentMemory(tmp_path / "a.db", hooks=[heard.append], trace_content=False) as memory:
+        yield memory

@@ -1,24 +1,16 @@
 """What goes wrong with those who look on changes nothing for what they look at."""
 
 import logging
-import threading
-import time
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_agentmem import AgentMemory
-from langchain_agentmem.base import events
-from langchain_agentmem.base.clock import utc_now
-from langchain_agentmem.base.events import StepFinished, StepStarted
 from langchain_agentmem.tracing import langchain_runs
 from langchain_agentmem.tracing.trace_steps import logger
 
-from .agent import ANSWERS, CONFIG, aconverse, agent, converse
-from .conftest import forget_environment
-from .trees import Collector, aremember, remember
+from .trees import aremember, remember
 
 
 def unreadable():
@@ -126,128 +118,3 @@ class TestFailingListeners:
         await aremember(tracing, config=traced_by)
 
         assert len(complaints(caplog)) == 1
-
-
-@pytest.fixture(scope="module")
-def usual(tmp_path_factory):
-    """What it does and remembers while all is well."""
-    return outcome(tmp_path_factory.mktemp("usual"))
-
-
-def outcome(folder, *hooks, **config):
-    """What the agent answers and remembers, and the steps that it takes."""
-    steps = []
-    with AgentMemory(folder / "a.db", hooks=[steps.append, *hooks]) as memory:
-        answers = converse(agent(memory, folder / "experience"), **config)
-        return result(memory, answers, steps)
-
-
-async def aoutcome(folder, *hooks, **config):
-    steps = []
-    async with AgentMemory(folder / "a.db", hooks=[steps.append, *hooks]) as memory:
-        answers = await aconverse(agent(memory, folder / "experience"), **config)
-        return result(memory, answers, steps)
-
-
-def result(memory, answers, steps):
-    done = [(type(each), each.name) for each in steps if isinstance(each, StepStarted | StepFinished)]
-    layers, facts = memory.layers(CONFIG), memory.facts(CONFIG)
-    counted = memory.admin.stats()
-    stored = {key: counted[key] for key in ("messages", "checkpoints", "compactions", "memories", "facts", "records")}
-    return {
-        "answers": answers,
-        "records": [each.content for each in layers.archival.all()],
-        "facts": [(each.subject, each.predicate, each.object) for each in facts.as_of(utc_now())],
-        "stored": stored,
-        "steps": done,
-    }
-
-
-class TestAgent:
-    """Whoever looks on at a whole agent may fail or hang: it answers the same, remembers the same, does the same."""
-
-    def test_as_it_should_be(self, usual):
-        assert usual["answers"] == [*ANSWERS]
-        assert usual["records"] == ["Ana is the sister, and lives in Lisbon."]
-        assert usual["facts"] == [("Ana", "lives in", "Lisbon")]
-        assert len(usual["steps"]) > 60
-
-    @pytest.mark.slow
-    async def test_a_tracer_that_raises(self, usual, tmp_path):
-        class Raising(Broken):
-            raise_error = False
-
-        assert outcome(tmp_path, callbacks=[Raising()]) == usual
-        (tmp_path / "awaited").mkdir()
-        assert await aoutcome(tmp_path / "awaited", callbacks=[Raising()]) == usual
-
-    def test_a_tracer_whose_own_thread_hangs(self, usual, tmp_path):
-        free = threading.Event()
-
-        class Sending(Collector):
-            """Hands each tree to a thread that never comes back to take the next."""
-
-            def __init__(self):
-                super().__init__()
-                self.threads = []
-
-            def _persist_run(self, run):
-                thread = threading.Thread(target=free.wait, args=(60,))
-                thread.start()
-                self.threads.append(thread)
-
-        tracer = Sending()
-        assert outcome(tmp_path, callbacks=[tracer]) == usual
-        assert all(thread.is_alive() for thread in tracer.threads)
-        free.set()
-        for thread in tracer.threads:
-            thread.join()
-
-    def test_a_tracer_that_takes_its_time(self, usual, tmp_path):
-        class Slow(Collector):
-            def _start_trace(self, run):
-                time.sleep(0.001)
-                super()._start_trace(run)
-
-        assert outcome(tmp_path, callbacks=[Slow()]) == usual
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("illness", ["refuses", "hangs", "hangs up"])
-    def test_an_ingestion_server_that_is_ill(self, usual, tmp_path, server, client, monkeypatch, illness):
-        """The server that hangs answers nothing until the agent is done, which therefore never waits for it."""
-        monkeypatch.setenv("LANGSMITH_TRACING", "true")
-        forget_environment()
-        server.ill = illness
-        assert outcome(tmp_path) == usual
-        while not server.asked:
-            time.sleep(0.001)
-        assert server.runs == {}
-        server.let_go()
-
-    @pytest.mark.slow
-    async def test_hooks_that_raise(self, usual, tmp_path):
-        def fail(event):
-            raise RuntimeError("broken hook")
-
-        async def afail(event):
-            raise RuntimeError("broken hook")
-
-        assert outcome(tmp_path, fail, afail) == usual
-        (tmp_path / "awaited").mkdir()
-        assert await aoutcome(tmp_path / "awaited", fail, afail) == usual
-
-    def test_hooks_that_hang(self, usual, tmp_path, monkeypatch):
-        """It is let go only when the agent is done, which therefore did not wait for it."""
-        monkeypatch.setattr(events, "PATIENCE", 0.05)
-        free = threading.Event()
-        heard = []
-
-        def hang(event):
-            heard.append(event)
-            free.wait(60)
-
-        try:
-            assert outcome(tmp_path, hang) == usual
-            assert len(heard) == 1
-        finally:
-            free.set()

@@ -4,22 +4,16 @@ import json
 import re
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler, get_usage_metadata_callback
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tracers.context import collect_runs, register_configure_hook, tracing_v2_enabled
-from langsmith import traceable, tracing_context
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import Hooks
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
 from langchain_agentmem.tracing import Tracing
-from tests.conftest import CountingIds, SteppingClock
 
-from .agent import ANSWERS, CONFIG, OWN_WORDS, TURNS, aconverse, agent, converse, scripted
-from .loopback import arrive
-from .trees import Collector, shape, walk
+from .agent import ANSWERS, CONFIG, OWN_WORDS, TURNS, agent
+from .trees import walk
 
 CONTENT = ("tea", "Ana", "Lisbon", "sister", "Name one thing only", "bring a gift", *OWN_WORDS[:1], "predicate")
 """Words that stand only in what was said and remembered."""
@@ -51,12 +45,6 @@ def highest_of_ours(roots):
             yield from highest_of_ours(root.child_runs)
 
 
-@pytest.fixture
-def withheld(tmp_path, heard):
-    with AgentMemory(tmp_path / "a.db", hooks=[heard.append], trace_content=False) as memory:
-        yield memory
-
-
 class TestAgent:
     """The whole agent, of which everything that memory shows is looked through."""
 
@@ -83,157 +71,6 @@ class TestAgent:
         steps = [event for event in heard if type(event).__name__.startswith("Step")]
         assert len(steps) > 20
         assert quoted(dumped(list(map(str, steps)))) == []
-
-    async def test_nor_where_it_is_awaited(self, withheld, tmp_path, collector):
-        graph = agent(withheld, tmp_path / "experience")
-        assert await aconverse(graph, callbacks=[collector]) == [*ANSWERS]
-
-        shown = list(highest_of_ours(collector.roots))
-        assert [quoted(all_of(run)) for run in shown] == [[]] * len(shown)
-        assert {run.name[:7] for each in shown for run in walk(each)} == {"memory."}
-
-    def test_everything_else_is_shown_as_before(self, tmp_path):
-        seen = {}
-        for shown in (True, False):
-            collector = Collector()
-            # Where the checkpointer records, too, whoever comes first does.
-            options = {"clock": SteppingClock(), "new_id": CountingIds(), "trace_content": shown, "record": ()}
-            with AgentMemory(tmp_path / f"{shown}.db", **options) as memory:
-                converse(agent(memory, tmp_path / "experience"), callbacks=[collector])
-            seen[shown] = [
-                (run.name, run.run_type, numbers(run.inputs), numbers(run.outputs)) for run in collector.ours()
-            ]
-        assert seen[True] == seen[False]
-
-    def test_nothing_reaches_langsmith_by_the_environment(self, withheld, tmp_path, server, langsmith_on):
-        converse(agent(withheld, tmp_path / "experience"))
-        arrive(langsmith_on)
-
-        ours = [run for run in server.runs.values() if run["name"].startswith("memory.")]
-        beneath = [child for run in ours for child in server.children(run["id"])]
-        assert len(ours) > 20
-        assert {run["name"][:7] for run in beneath} <= {"memory."}
-        assert [quoted(dumped(run)) for run in ours] == [[]] * len(ours)
-
-    def test_tokens_are_counted_and_calls_are_kept_all_the_same(self, tmp_path):
-        counted, kept = [], []
-        for shown in (True, False):
-            usage = UsageMetadataCallbackHandler()
-            with (
-                AgentMemory(tmp_path / f"{shown}.db", trace_content=shown) as memory,
-                get_usage_metadata_callback() as surrounding,
-            ):
-                graph = agent(memory, tmp_path / "experience")
-                converse(graph, callbacks=[usage, memory.audit.handler()])
-                kept.append(memory.admin.stats()["audit"])
-            assert usage.usage_metadata == surrounding.usage_metadata
-            assert {"agent", "summarizer", "chooser", "extractor"} == set(usage.usage_metadata)
-            counted.append(usage.usage_metadata)
-
-        assert counted[0] == counted[1]
-        assert kept[0] == kept[1] > 0
-
-
-def numbers(values):
-    """Every number and key of some values, in their order, without the texts, and tokens, as random ids count too."""
-    if isinstance(values, dict):
-        return [(key, numbers(value)) for key, value in values.items() if not key.startswith("tokens_")]
-    if isinstance(values, list | tuple):
-        return [numbers(each) for each in values]
-    return values if isinstance(values, int | float) else None
-
-
-class Watchful(BaseCallbackHandler):
-    """Hears every model."""
-
-    def __init__(self):
-        self.heard = []
-
-    def on_chat_model_start(self, serialized, messages, **_):
-        self.heard.append(messages)
-
-    def on_chain_start(self, serialized, inputs, **_):
-        self.heard.append(inputs)
-
-
-class TestModels:
-    """The calls of memory's models, which LangChain would show with every word."""
-
-    ASK = Ask(scripted("summarizer"), [SystemMessage("Ana")], "compaction.summarize")
-
-    def asked(self):
-        yield self.ASK
-        yield self.ASK._replace(timeout=60)  # asked in a thread
-
-    @pytest.fixture
-    def database(self, withheld):
-        return withheld.database
-
-    @pytest.mark.parametrize("way", ["callbacks", "collect_runs", "hook", "tracing_v2_enabled", "traceable"])
-    async def test_no_tracer_hears_them_however_it_was_attached(self, database, way, client, server, monkeypatch):
-        from contextvars import ContextVar
-
-        from langchain_core.tracers import context
-
-        monkeypatch.setattr(context, "_configure_hooks", [*context._configure_hooks])
-        watchful, collector = Watchful(), Collector()
-
-        async def both(_):
-            perform(self.asked(), database)
-            await aperform(self.asked(), database)
-
-        if way == "callbacks":
-            await RunnableLambda(both).ainvoke(None, {"callbacks": [collector, watchful]})
-            assert collector.shapes == [("both", [("memory.compaction.summarize", [])] * 4)]
-        elif way == "collect_runs":
-            with collect_runs() as collected:
-                await both(None)
-            assert [shape(run) for run in collected.traced_runs] == [("memory.compaction.summarize", [])] * 4
-        elif way == "hook":
-            variable = ContextVar("watchful", default=None)
-            register_configure_hook(variable, inheritable=True)
-            variable.set(watchful)
-            await both(None)
-            assert [inputs["messages"] for inputs in watchful.heard] == [1] * 4
-        elif way == "tracing_v2_enabled":
-            with tracing_v2_enabled(client=client):
-                await both(None)
-        else:
-            with tracing_context(enabled=True, client=client):
-                await traceable(name="mine")(both)(None)
-
-        arrive(client)
-        assert "Ana" not in dumped([server.runs, watchful.heard])
-        assert {run["name"] for run in server.runs.values()} <= {"mine", "memory.compaction.summarize"}
-
-    def test_after_a_call_everybody_hears_again(self, database, collector):
-        def twice(_):
-            perform(self.asked(), database)
-            scripted("summarizer").invoke("What tea?")
-
-        with collect_runs() as collected:
-            RunnableLambda(twice).invoke(None, {"callbacks": [collector]})
-            scripted("summarizer").invoke("What tea?")
-
-        assert [run.name for run in collector.runs][-1] == "Scripted"
-        assert [run.name for run in collected.traced_runs][-1] == "Scripted"
-
-    def test_a_model_that_fails_gives_the_surroundings_back(self, database, collector):
-        def fail(messages):
-            raise RuntimeError("Ana")
-
-        def work():
-            yield self.ASK._replace(model=fail)
-
-        def node(_):
-            with pytest.raises(RuntimeError):
-                perform(work(), database)
-            scripted("summarizer").invoke("What tea?")
-
-        RunnableLambda(node).invoke(None, {"callbacks": [collector]})
-
-        assert collector.shapes == [("node", [("memory.compaction.summarize", []), ("Scripted", [])])]
-        assert collector.run("memory.compaction.summarize").error.startswith("Withheld('RuntimeError: <3 characters>')")
 
 
 def searched(tracing, config, text="Ana lives in Lisbon.", error=None):

@@ -20,10 +20,9 @@ from langchain_agentmem.compaction.compaction_middleware import CompactionMiddle
 from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from tests.compaction.loopback import loopback
-
-from .agent import ANSWERS, GIFTS, TURNS, aconverse, agent, converse, said, scripted
-from .loopback import arrive
-from .trees import drawn, shape
+from tests.tracing.agent import ANSWERS, GIFTS, TURNS, aconverse, agent, converse, said, scripted
+from tests.tracing.loopback import arrive
+from tests.tracing.trees import drawn, shape
 
 TREE = """
 LangGraph

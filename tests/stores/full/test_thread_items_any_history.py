@@ -8,11 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
-
-from langchain_agentmem import AgentMemory
-from tests.living import one_node, thread
-
-from .test_items_like_in_memory import (
+from tests.stores.test_items_like_in_memory import (
     Clock,
     Ours,
     gets,
@@ -24,6 +20,9 @@ from .test_items_like_in_memory import (
     searches,
     told,
 )
+
+from langchain_agentmem import AgentMemory
+from tests.living import one_node, thread
 
 batches = st.lists(gets | puts | puts | puts | searches | lists, max_size=12)
 histories = st.lists(st.tuples(st.integers(0, 5), batches), max_size=8)

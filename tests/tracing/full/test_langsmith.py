@@ -7,9 +7,9 @@ import pytest
 from langchain_core.tracers.context import tracing_v2_enabled
 from langsmith import get_current_run_tree, run_trees, traceable, tracing_context
 
-from .conftest import forget_environment
-from .loopback import arrive
-from .trees import aremember, graph_of, remember
+from tests.tracing.conftest import forget_environment
+from tests.tracing.loopback import arrive
+from tests.tracing.trees import aremember, graph_of, remember
 
 
 class TestLangSmith:
