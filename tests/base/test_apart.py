@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -14,42 +11,17 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.concurrency import LARGE, aside, is_large
 from langchain_agentmem.language_models.model_calls import Do, aperform
 from langchain_agentmem.messages.message import Message
-from tests.forking import ENVIRONMENT
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.mark.slow("in every form")
-def test_no_method_works_through_a_large_value_or_imports_anything_on_the_loop(url, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.awaited", url, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env=ENVIRONMENT,
-        cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n") == ["", ""], done.stdout
 
 
 class TestWhatIsLarge:
-    @pytest.mark.parametrize(
-        "wrap", [str, str.encode, lambda text: {"a": [(text,)]}, lambda text: Message(role="user", content=text)]
-    )
-    def test_a_long_text_wherever_it_stands(self, wrap):
-        assert is_large(wrap("x" * LARGE))
-        assert not is_large(wrap("x" * (LARGE // 8)))
-
-    def test_many_values(self):
-        assert is_large(list(range(LARGE)))
-        assert is_large(dict.fromkeys(range(LARGE)))
-
-    def test_what_holds_itself(self):
+    def test_a_long_text_wherever_it_stands_and_many_values(self):
+        for wrap in (str, str.encode, lambda text: {"a": [(text,)]}, lambda text: Message(role="user", content=text)):
+            assert is_large(wrap("x" * LARGE))
+            assert not is_large(wrap("x" * (LARGE // 8)))
         endless: list[object] = []
         endless.append(endless)
-        assert is_large(endless)
+        for many in (list(range(LARGE)), dict.fromkeys(range(LARGE)), endless):
+            assert is_large(many)
 
     def test_a_part_of_a_memory_is_a_handle(self):
         with AgentMemory(":memory:") as memory:

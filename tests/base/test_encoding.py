@@ -12,7 +12,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -66,38 +66,25 @@ def shape(value):
 
 
 class TestRoundTrips:
-    @settings(max_examples=300, deadline=None)
     @given(VALUES)
     def test_every_value_survives_with_its_types(self, value):
         assert shape(decode(encode(value))) == shape(value)
 
-    @settings(max_examples=150, deadline=None)
     @given(VALUES)
     def test_the_plain_form_survives_ordinary_json(self, value):
         assert shape(from_plain(json.loads(json.dumps(to_plain(value))))) == shape(value)
 
-    @pytest.mark.parametrize("text", ["", "\0", "a\0b", "\ud800", "😀", "\u2028"])
-    def test_every_text_survives(self, text):
-        assert decode(encode({text: [text]})) == {text: [text]}
-
-    def test_lone_surrogates_are_not_joined(self):
+    def test_what_is_easily_lost_survives(self):
+        mine = {TAG: "bytes", "value": "aGk="}
+        moment = datetime(2025, 10, 26, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Paris"))
+        times = [time(1, 2, fold=1), time(3, tzinfo=UTC), time(4, tzinfo=ZoneInfo("Asia/Tokyo"))]
+        small = [b"\0\xff", bytearray(b"x"), date(2026, 1, 2), UUID(int=7), Decimal("-0.10"), 1 - 2j, -0.0]
+        texts = {text: [text] for text in ("", "\0", "a\0b", "\ud800", "\ud83d\ude00", "😀", "\u2028")}
+        for value in (mine, {"a": [mine, {TAG: mine}]}, moment, times, small, texts):
+            assert shape(decode(encode(value))) == shape(value)
+        assert decode(encode(moment)).fold == 1
+        assert decode(encode([10**5000, -(10**5000)])) == [10**5000, -(10**5000)]  # too long for decimal digits
         assert len(decode(encode("\ud83d\ude00"))) == 2
-
-    def test_nan_and_infinities_survive(self):
-        nan, up, down = decode(encode([float("nan"), float("inf"), float("-inf")]))
-        assert nan != nan  # noqa: PLR0124 - that is what NaN means
-        assert (up, down) == (float("inf"), float("-inf"))
-
-    def test_negative_zero_survives(self):
-        assert shape(decode(encode(-0.0))) == ("float", "-0.0")
-
-    def test_an_integer_too_long_for_decimal_survives(self):
-        assert decode(encode([10**5000, -(10**5000)])) == [10**5000, -(10**5000)]
-
-    def test_the_users_own_tags_are_data(self):
-        value = {TAG: "bytes", "value": "aGk="}
-        assert decode(encode(value)) == value
-        assert decode(encode({"a": [value, {TAG: value}]})) == {"a": [value, {TAG: value}]}
 
     def test_subclasses_come_back_as_the_kept_type(self):
         point = namedtuple("point", "x y")  # noqa: PYI024
@@ -105,18 +92,10 @@ class TestRoundTrips:
         value = [point(1, 2), number.one, OrderedDict(a=1), type("Name", (str,), {})("n")]
         assert shape(decode(encode(value))) == shape([(1, 2), 1, {"a": 1}, "n"])
 
-    def test_a_repeated_hour_keeps_its_fold(self):
-        moment = datetime(2025, 10, 26, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Paris"))
-        back = decode(encode(moment))
-        assert (back.fold, back.tzinfo, back.isoformat()) == (1, moment.tzinfo, moment.isoformat())
-
-    def test_times_keep_zone_and_fold(self):
-        value = [time(1, 2, fold=1), time(3, tzinfo=UTC), time(4, tzinfo=ZoneInfo("Asia/Tokyo"))]
-        assert shape(decode(encode(value))) == shape(value)
-
-    def test_small_types_survive(self):
-        value = [b"\0\xff", bytearray(b"x"), date(2026, 1, 2), UUID(int=7), Decimal("-0.10"), 1 - 2j]
-        assert shape(decode(encode(value))) == shape(value)
+    def test_nan_and_infinities_survive(self):
+        nan, up, down = decode(encode([float("nan"), float("inf"), float("-inf")]))
+        assert nan != nan  # noqa: PLR0124 - that is what NaN means
+        assert (up, down) == (float("inf"), float("-inf"))
 
 
 class TestCanonical:
@@ -124,9 +103,10 @@ class TestCanonical:
     def test_what_is_not_nested_has_the_bytes_that_json_gives(self, value):
         assert write_plain(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def test_so_do_lone_surrogates_and_large_numbers(self):
+    def test_the_form_is_compact_utf_8(self):
         assert write_plain({"a": "\ud800", "b": 1}) == b'{"a":"\xed\xa0\x80","b":1}'
         assert write_plain({"a": 2**70}) == b'{"a":1180591620717411303424}'
+        assert encode({"b": "é", "a": [1, 2]}) == '{"a":[1,2],"b":"é"}'.encode()
 
     def test_the_order_of_keys_and_members_does_not_matter(self):
         assert encode({"a": 1, "b": {1, 2, 3}}) == encode({"b": {3, 2, 1}, "a": 1})
@@ -134,9 +114,6 @@ class TestCanonical:
 
     def test_the_type_matters(self):
         assert len({encode(value) for value in (1, 1.0, True, "1", b"1", (1,), [1], {1})}) == 8
-
-    def test_it_is_compact_utf8(self):
-        assert encode({"b": "é", "a": [1, 2]}) == '{"a":[1,2],"b":"é"}'.encode()
 
 
 class TestRefusals:
@@ -146,21 +123,13 @@ class TestRefusals:
 
         with pytest.raises(InvalidInput, match=r"artifact\.rows\[3\]: an object of type .*Row .*model_dump"):
             encode({"artifact": {"rows": [1, 2, 3, Row(x=1)]}})
-
-    def test_a_dataclass_is_told_about_asdict(self):
-        @dataclass
-        class Row:
-            x: int
-
         with pytest.raises(InvalidInput, match="asdict"):
-            encode((1, {"a": Row(1)}))
+            encode((1, {"a": dataclass(type("Row", (), {}))()}))
 
-    @pytest.mark.parametrize("value", [object(), Enum("E", "a").a, memoryview(b"x"), print])
-    def test_what_needs_its_class_is_refused(self, value):
-        with pytest.raises(InvalidInput, match="cannot be stored as JSON"):
-            encode([value])
-
-    def test_a_cycle_is_refused(self):
+    def test_what_needs_its_class_or_holds_itself_is_refused(self):
+        for value in (object(), Enum("E", "a").a, memoryview(b"x"), print):
+            with pytest.raises(InvalidInput, match="cannot be stored as JSON"):
+                encode([value])
         loop = []
         loop.append(loop)
         with pytest.raises(InvalidInput, match="refers to itself"):
@@ -174,26 +143,14 @@ class TestRefusals:
         with pytest.raises(InvalidInput, match="nested"):
             encode([deep])
 
-    @pytest.mark.parametrize(
-        "data",
-        [
-            b"",
-            b"{",
-            b'{"a":1}x',
-            b"\xff",
-            b"NaN",
-            b'{"$agentmem":"bytes","value":"!"}',
-            b'{"$agentmem":"bytes"}',
-            b'{"$agentmem":"os.system","value":"x"}',
-            b'{"$agentmem":["list"],"value":"x"}',
-            b'{"$agentmem":"datetime","value":{"iso":5}}',
-            b'{"$agentmem":"set","value":[[1]]}',
-            b"[" * 100_000,
-        ],
-    )
-    def test_damaged_bytes_are_refused(self, data):
-        with pytest.raises(InvalidInput):
-            decode(data)
+    def test_damaged_bytes_are_refused(self):
+        for data in (
+            b"", b"{", b'{"a":1}x', b"\xff", b"NaN", b'{"$agentmem":"bytes","value":"!"}', b'{"$agentmem":"bytes"}',
+            b'{"$agentmem":"os.system","value":"x"}', b'{"$agentmem":["list"],"value":"x"}', b"[" * 100_000,
+            b'{"$agentmem":"datetime","value":{"iso":5}}', b'{"$agentmem":"set","value":[[1]]}',
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput):
+                pytest.fail(f"{data[:50]!r} gave {decode(data)!r}")
 
     def test_a_zone_this_machine_lacks_becomes_its_offset(self):
         data = b'{"$agentmem":"datetime","value":{"fold":0,"iso":"2026-01-02T03:00:00+01:00","zone":"No/Where"}}'
@@ -201,7 +158,6 @@ class TestRefusals:
 
 
 class TestPlainness:
-    @settings(max_examples=200, deadline=None)
     @given(VALUES)
     def test_plain_means_that_json_alone_keeps_it(self, value):
         if is_plain(value):

@@ -38,19 +38,17 @@ def read(path, key):
 
 class TestWhatIsWritten:
     @pytest.mark.parametrize("key", [RAW, "a passphrase, with ü and 🪶"])
-    @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
-    def test_is_read_again_with_the_key(self, tmp_path, key, size):
-        text = "heron\n" * (size // 6) + "x" * (size % 6)
-        path = written(tmp_path / "text", text, key)
-        assert read(path, key) == text
-        assert path.stat().st_size == HEAD + size + max(1, -(-size // CHUNK)) * TAG
-        assert b"heron" not in path.read_bytes()
-        assert not is_database(path)
+    def test_is_read_again_with_the_key(self, tmp_path, key):
+        for size in (0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK):
+            text = "heron\n" * (size // 6) + "x" * (size % 6)
+            path = written(tmp_path / "text", text, key)
+            assert read(path, key) == text
+            assert path.stat().st_size == HEAD + size + max(1, -(-size // CHUNK)) * TAG
+            assert b"heron" not in path.read_bytes()
+            assert not is_database(path)
 
-    def test_is_as_it_was_without_a_key(self, tmp_path):
+    def test_is_never_twice_the_same_and_plain_without_a_key(self, tmp_path):
         assert read(written(tmp_path / "text", "a heron\n", None), RAW) == "a heron\n"
-
-    def test_is_never_twice_the_same(self, tmp_path):
         one, other = (written(tmp_path / name, "a heron", RAW).read_bytes() for name in "ab")
         assert one[len(BEGIN) + 1 :] != other[len(BEGIN) + 1 :]
 
@@ -67,22 +65,19 @@ class TestWhatIsNotRead:
     def path(self, tmp_path):
         return written(tmp_path / "text", self.TEXT, RAW)
 
-    @pytest.mark.parametrize("key", [bytes(32), "a passphrase"])
-    def test_with_another_key(self, path, key):
-        with pytest.raises(InvalidInput, match="The key does not fit"):
-            read(path, key)
-
-    def test_without_a_key(self, path):
+    def test_with_another_key_or_none(self, path):
+        for key in (bytes(32), "a passphrase"):
+            with pytest.raises(InvalidInput, match="The key does not fit"):
+                read(path, key)
         with pytest.raises(InvalidInput, match=r"is encrypted. Give its key \(key=…, or AGENTMEM_KEY\)"):
             read(path, None)
 
-    @pytest.mark.parametrize(
-        "left", [*range(len(BEGIN), HEAD + TAG + 2, 9), HEAD + CHUNK + TAG, HEAD + 3 * (CHUNK + TAG), -1]
-    )
-    def test_cut_off(self, path, left):
-        path.write_bytes(path.read_bytes()[:left])
-        with pytest.raises(InvalidInput, match="cut off"):
-            read(path, RAW)
+    def test_cut_off(self, path):
+        whole = path.read_bytes()
+        for left in (*range(len(BEGIN), HEAD + TAG + 2, 9), HEAD + CHUNK + TAG, HEAD + 3 * (CHUNK + TAG), -1):
+            path.write_bytes(whole[:left])
+            with pytest.raises(InvalidInput, match="cut off"):
+                read(path, RAW)
 
     def test_with_any_bit_flipped(self, path):
         whole, luck = path.read_bytes(), random.Random(2)
@@ -99,14 +94,9 @@ class TestWhatIsNotRead:
         other = written(tmp_path / "other", self.TEXT, RAW).read_bytes()[HEAD : HEAD + step]
         one, two, three, last = chunks
         for kept in (
-            [two, one, three, last],
-            [one, three, last],
-            [one, one, two, three, last],
-            [last],
-            [one, two, three],
-            [other, two, three, last],
-            [*chunks, last],
-        ):
+            [two, one, three, last], [one, three, last], [one, one, two, three, last], [last], [one, two, three],
+            [other, two, three, last], [*chunks, last],
+        ):  # fmt: skip
             path.write_bytes(head + b"".join(kept))
             with pytest.raises(InvalidInput, match="changed"):
                 read(path, RAW)
@@ -121,15 +111,13 @@ class TestWhatIsNotRead:
 
 
 class TestKeys:
-    @pytest.mark.parametrize(
-        "given", ["", b"", b"short", RAW + b"\0", 5, [RAW], "half of \ud83d", bytearray(RAW), True]
-    )
-    def test_what_is_none_is_refused_and_not_shown(self, given):
-        with pytest.raises(InvalidInput, match="A key is a passphrase, 32 bytes, or a function") as refused:
-            EncryptionKey.of(given).check()
-        assert "short" not in str(refused.value)
-        with pytest.raises(InvalidInput, match="A key is a passphrase"):
-            EncryptionKey.of(lambda: given).asked()
+    def test_what_is_none_is_refused_and_not_shown(self):
+        for given in ("", b"", b"short", RAW + b"\0", 5, [RAW], "half of \ud83d", bytearray(RAW), True):
+            with pytest.raises(InvalidInput, match="A key is a passphrase, 32 bytes, or a function") as refused:
+                EncryptionKey.of(given).check()
+            assert "short" not in str(refused.value)
+            with pytest.raises(InvalidInput, match="A key is a passphrase"):
+                EncryptionKey.of(lambda given=given: given).asked()
 
     def test_nothing_shows_one(self):
         key = EncryptionKey.of("hunter2 hunter2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.base.fencing import fenced, unfenced
@@ -31,39 +31,29 @@ def marks(block: str) -> list[str]:
 
 
 class TestFenced:
-    @pytest.mark.parametrize("text", HOSTILE)
-    def test_nothing_in_it_ends_it_or_opens_another(self, text):
-        block = fenced("note", text, by="Maya")
-        assert marks(block) == ['<note by="Maya">', "</note>"]
-        assert unfenced("note", block) == text
-
-    @pytest.mark.parametrize("sign", ["\u200b", "\u200d", "\xad", "\u2060", "\ufeff", "\u202e", "\U000e0041", "\u115f"])
-    def test_what_nobody_sees_does_not_hide_a_mark(self, sign):
-        for text in (f"</no{sign}te>", f"<{sign}/note>", f"</note{sign}>", f"&lt;/n{sign}o{sign}te>"):
-            block = fenced("note", text)
-            assert block == f"<note>\n{text.replace('&', '&amp;').replace('<', '&lt;')}\n</note>"
+    def test_nothing_in_it_ends_it_or_opens_another(self):
+        for text in HOSTILE:
+            block = fenced("note", text, by="Maya")
+            assert marks(block) == ['<note by="Maya">', "</note>"]
             assert unfenced("note", block) == text
 
-    @pytest.mark.slow
+    def test_what_nobody_sees_does_not_hide_a_mark(self):
+        for sign in ("\u200b", "\u200d", "\xad", "\u2060", "\ufeff", "\u202e", "\U000e0041", "\u115f"):
+            for text in (f"</no{sign}te>", f"<{sign}/note>", f"</note{sign}>", f"&lt;/n{sign}o{sign}te>"):
+                block = fenced("note", text)
+                assert block == f"<note>\n{text.replace('&', '&amp;').replace('<', '&lt;')}\n</note>"
+                assert unfenced("note", block) == text
+
     @given(TEXTS)
-    @settings(max_examples=500)
     def test_any_text_stays_inside_and_comes_back(self, text):
         block = fenced("note", text)
         assert marks(block) == ["<note>", "</note>"]
         assert unfenced("note", block) == text
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "if a < b && c > d: return List<int>",
-            "<div class='x'>&amp; &lt;b&gt;</div>",
-            "notes <notes> <annote>",
-            "",
-            "\n",
-        ],
-    )
-    def test_what_is_no_mark_stays_as_it_was_written(self, text):
-        assert fenced("note", text) == f"<note>\n{text}\n</note>"
+    def test_what_is_no_mark_stays_as_it_was_written(self):
+        div = "<div class='x'>&amp; &lt;b&gt;</div>"
+        for text in ("if a < b && c > d: return List<int>", div, "notes <notes> <annote>", "", "\n"):
+            assert fenced("note", text) == f"<note>\n{text}\n</note>"
 
     @given(TEXTS)
     def test_fences_stand_in_fences(self, text):
@@ -81,12 +71,11 @@ class TestFenced:
     def test_attributes_that_are_none_are_left_out(self):
         assert fenced("note", "x", by=None, n=0) == '<note n="0">\nx\n</note>'
 
-    @pytest.mark.parametrize("name", ["", "a b", "1", "a>", "a\n", "é"])
-    def test_a_name_that_is_none_is_refused(self, name):
-        with pytest.raises(InvalidInput, match="cannot name a fence"):
-            fenced(name, "text")
-        with pytest.raises(InvalidInput, match="cannot name a fence"):
-            fenced("note", "text", **{name: 1})
+    def test_a_name_that_is_none_is_refused(self):
+        for name in ("", "a b", "1", "a>", "a\n", "é"):
+            for fence, attributes in ((name, {}), ("note", {name: 1})):
+                with pytest.raises(InvalidInput, match="cannot name a fence"):
+                    fenced(fence, "text", **attributes)
 
     def test_long_text_takes_no_longer_than_its_length(self):
         for piece in ("<", "&", "&amp;", "amp;", "<  ", "</", "&amp;lt; "):
@@ -95,16 +84,7 @@ class TestFenced:
 
 
 class TestUnfenced:
-    @pytest.mark.parametrize(
-        "block",
-        [
-            "",
-            "text",
-            "<note>text</note>",
-            "<note>\na\n</note>\n<note>\nb\n</note>",
-            "<other>\na\n</other>",
-            "<note>\na",
-        ],
-    )
-    def test_other_text_is_no_block(self, block):
-        assert unfenced("note", block) is None
+    def test_other_text_is_no_block(self):
+        two = "<note>\na\n</note>\n<note>\nb\n</note>"
+        for block in ("", "text", "<note>text</note>", two, "<other>\na\n</other>", "<note>\na"):
+            assert unfenced("note", block) is None, block

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -91,11 +92,9 @@ class TestWhatIsStored:
         talk.add_messages([HumanMessage(str(n)) for n in range(5)])
         assert len(talk.messages) == 5
 
-    async def test_awaited_calls_have_the_same(self, memory):
+    async def test_awaited_calls_and_a_memory_within_a_namespace_have_the_same(self, memory):
         with pytest.raises(LimitExceeded, match="value_bytes"):
             await memory.conversation("c").aadd_messages([HumanMessage(self.LONG)])
-
-    def test_a_memory_within_a_namespace_has_the_same(self, memory):
         refused("value_bytes", lambda: memory.within(("a",)).conversation("c").add_user_message(self.LONG))
 
     @pytest.mark.sqlite_suffices
@@ -176,13 +175,10 @@ class TestWhatIsImported:
 
 @pytest.mark.sqlite_suffices
 class TestOptions:
-    @pytest.mark.parametrize("name", [each.name for each in fields(MemoryLimits)])
-    @pytest.mark.parametrize("wrong", [0, -1, 1.5, "1", True, None])
-    def test_what_is_no_number_is_refused(self, name, wrong):
-        with pytest.raises(InvalidInput, match=f"The limit {name} must be a whole number"):
-            replace(SMALL, **{name: wrong})
-
-    def test_what_are_no_limits_are_refused(self):
+    def test_what_is_no_number_and_what_are_no_limits_are_refused(self):
+        for name, wrong in product([each.name for each in fields(MemoryLimits)], [0, -1, 1.5, "1", True, None]):
+            with pytest.raises(InvalidInput, match=f"The limit {name} must be a whole number"):
+                replace(SMALL, **{name: wrong})
         with pytest.raises(InvalidInput, match="limits must be MemoryLimits"):
             AgentMemory(limits={"batch": 1})
 

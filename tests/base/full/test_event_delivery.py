@@ -1,0 +1,430 @@
+"""How events come to listeners: at any moment, from any thread, and whatever a listener does."""
+
+import asyncio
+import gc
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from langchain_agentmem.base import events
+from langchain_agentmem.base.events import (
+    Hooks,
+    MessageUpdated,
+)
+from tests.base.listening import RESET, STORED, UPDATED, auntil, until, warnings_in
+
+pytestmark = pytest.mark.sqlite_suffices
+
+
+@pytest.mark.usefixtures("patient")
+class TestAHookThatHangs:
+    def test_what_stands_in_line_is_bounded(self, hung, heard, caplog, monkeypatch):
+        def hangs(event):
+            hung.wait()
+            heard.append(event)
+
+        monkeypatch.setattr(events, "MOST", 10)
+        hooks = Hooks([hangs])
+        for _ in range(25):
+            hooks.emit(STORED)
+        hung.set()
+        until(lambda: len(heard) == 11)  # those that stood in line, and the one that it was at
+        assert ["does not answer" in each.getMessage() for each in warnings_in(caplog)] == [True, False]
+        assert "10 events behind" in warnings_in(caplog)[1].getMessage()
+
+        # It has caught up, and hears what happens from now on.
+        hooks.emit(UPDATED)
+        until(lambda: len(heard) == 12)
+        assert heard[-1] == UPDATED
+
+    def test_an_interrupt_of_one_that_nobody_waits_for_is_logged(self, hung, caplog):
+        def interrupted(event):
+            hung.wait()
+            raise KeyboardInterrupt
+
+        Hooks([interrupted]).emit(STORED)
+        hung.set()
+
+        until(lambda: len(warnings_in(caplog)) == 2)
+        assert warnings_in(caplog)[1].exc_info[0] is KeyboardInterrupt
+
+    async def test_what_it_gives_at_last_is_awaited_on_the_callers_loop(self, hung, heard):
+        async def tell(event):
+            heard.append((event, asyncio.get_running_loop()))
+
+        def hangs(event):
+            hung.wait()
+            return tell(event)
+
+        hooks = Hooks([hangs])
+        hooks.emit(STORED)
+        hooks.emit(UPDATED)
+        hung.set()
+        await auntil(lambda: len(heard) == 2)
+
+        here = asyncio.get_running_loop()
+        assert heard == [(STORED, here), (UPDATED, here)]
+
+    async def test_what_it_causes_at_last_reaches_the_others_on_that_loop(self, hung, heard):
+        async def later(event):
+            heard.append((event, threading.get_ident()))
+
+        def hangs(event):
+            if event == STORED:
+                hung.wait()
+                hooks.emit(UPDATED)
+
+        asyncio.get_running_loop().set_debug(True)  # which finds out who comes near it in another thread
+        hooks = Hooks([hangs, later])
+        hooks.emit(STORED)
+        hung.set()
+        await auntil(lambda: len(heard) == 2)
+
+        here = threading.get_ident()
+        assert heard == [(STORED, here), (UPDATED, here)]
+
+    def test_what_it_gives_when_the_loop_is_closed_is_dropped(self, hung, caplog):
+        async def tell(event):
+            raise AssertionError
+
+        left = threading.Event()
+
+        def hangs(event):
+            hung.wait()
+            left.set()
+            return tell(event)
+
+        async def program():
+            hooks.emit(STORED)
+
+        hooks = Hooks([hangs])
+        asyncio.run(program())
+        hung.set()
+        left.wait()
+
+        until(hooks._deliveries[0][1]._line.empty)
+        assert len(warnings_in(caplog)) == 1
+
+    async def test_settling_does_not_wait_for_ever(self, caplog, monkeypatch):
+        async def hangs(event):
+            await asyncio.Event().wait()
+
+        hooks = Hooks([hangs])
+        hooks.emit(STORED)
+        monkeypatch.setattr(events, "PATIENCE", 0.05)
+        await hooks.settle()
+        monkeypatch.setattr(events, "PATIENCE", 600)
+        begun = asyncio.all_tasks()
+        hooks.emit(STORED)
+        await hooks.settle()
+        for _ in range(1_000):  # else the loop could end before what was given to it has begun
+            if asyncio.all_tasks() > begun:
+                break
+            await asyncio.sleep(0.005)
+
+        (record,) = warnings_in(caplog)
+        assert "does not answer" in record.getMessage()
+
+    async def test_tasks_that_never_end_are_bounded(self, caplog, monkeypatch):
+        begun = []
+
+        async def hangs(event):
+            begun.append(event)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(events, "MOST", 10)
+        monkeypatch.setattr(events, "PATIENCE", 0.05)
+        hooks = Hooks([hangs])
+        hooks.emit(STORED)
+        await hooks.settle()
+        for _ in range(25):
+            hooks.emit(STORED)
+            await auntil(hooks._deliveries[0][1]._line.empty)
+
+        await auntil(lambda: len(warnings_in(caplog)) == 2)
+        assert len(begun) == 10
+        assert "10 events behind" in warnings_in(caplog)[1].getMessage()
+
+    async def test_tasks_that_the_loop_had_no_time_for_are_not(self, heard, monkeypatch):
+        async def prompt(event):
+            heard.append(event)
+
+        monkeypatch.setattr(events, "MOST", 10)
+        hooks = Hooks([prompt])
+        for _ in range(25):
+            hooks.emit(STORED)
+        await hooks.settle()
+
+        assert len(heard) == 25
+
+
+@pytest.mark.usefixtures("patient")
+class TestTheThreadOfAHook:
+    """A hook does not notice that it has one."""
+
+    def test_everything_is_heard_though_it_is_always_about_to_end(self, monkeypatch):
+        monkeypatch.setattr(events, "IDLE", 0)
+        heard = Counter()
+        hooks = Hooks([lambda number: heard.update([number])])
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(hooks.emit, range(500)))
+
+        assert heard == Counter(range(500))
+
+    def test_it_does_not_keep_the_hook_in_being(self):
+        class Hook:
+            def __call__(self, event):
+                pass
+
+        hook = Hook()
+        hooks = Hooks([hook])
+        hooks.emit(STORED)
+        alive = weakref.ref(hook)
+        del hooks, hook
+
+        until(lambda: gc.collect() is not None and alive() is None)
+
+    def test_events_of_many_threads_have_been_heard_when_each_goes_on(self, monkeypatch):
+        monkeypatch.setattr(events, "MOST", 1)  # only what nobody waits for is ever lost
+        heard = set()
+
+        def hook(event):
+            heard.add(event.message_id)
+
+        hooks = Hooks([hook])
+        missing = []
+
+        def work(name):
+            for number in range(50):
+                event = MessageUpdated(namespace=("acme",), conversation_id="c", message_id=f"{name}-{number}")
+                hooks.emit(event)
+                if event.message_id not in heard:
+                    missing.append(event)
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(work, range(8)))
+
+        assert missing == []
+        assert len(heard) == 400
+
+    def test_hooks_may_cause_events_to_each_other_at_the_same_time(self, heard):
+        both = threading.Barrier(2, timeout=60)
+
+        def first(event):
+            heard.append(("first", event))
+            if event == RESET:
+                both.wait()
+                hooks.emit(UPDATED)
+
+        def second(event):
+            heard.append(("second", event))
+            if event == STORED:
+                both.wait()
+                hooks.emit(UPDATED)
+
+        hooks = Hooks([first, second])
+        with ThreadPoolExecutor(2) as threads:
+            one = threads.submit(hooks.emit, STORED)
+            until(lambda: ("second", STORED) in heard)
+            threads.submit(hooks.emit, RESET).result()
+            one.result()
+
+        until(lambda: len(heard) == 8)
+        assert Counter(name for name, event in heard if event == UPDATED) == {"first": 2, "second": 2}
+
+    def test_where_no_thread_can_be_made_the_hook_is_called_all_the_same(self, heard, monkeypatch):
+        def cannot(self):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", cannot)
+        Hooks([heard.append]).emit(STORED)
+
+        assert heard == [STORED]
+
+
+def at(moment, act, tell):
+    """Tell, and act when the delivery is at a moment of it: before one of its instructions. Whether it came to that."""
+    left = moment
+
+    def trace(frame, kind, argument):
+        nonlocal left
+        if frame.f_code.co_filename != events.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        left -= kind == "opcode"
+        if left < 0:
+            sys.settrace(None)
+            act()
+        return trace
+
+    before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # which Python 3.12 wants to know before it traces
+    sys.settrace(trace)
+    try:
+        tell()
+    finally:
+        sys.settrace(before)
+    return left < 0
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("told_before", [False, True])
+class TestAtAnyMoment:
+    """Of a delivery, whether the thread of the hook has to begin or is there already."""
+
+    @pytest.fixture
+    def new_hooks(self, told_before, monkeypatch):
+        def make(hook):
+            hooks = Hooks([hook])
+            if told_before:
+                hooks.emit(RESET)
+            return hooks
+
+        monkeypatch.setattr(events, "IDLE", 0.01)
+        return make
+
+    def test_it_can_be_interrupted_and_the_next_event_is_heard(self, new_hooks, caplog):
+        for moment in itertools.count():
+            heard = []
+            hooks = new_hooks(heard.append)
+            heard.clear()
+            with suppress(KeyboardInterrupt):
+                if not at(moment, interrupt, lambda hooks=hooks: hooks.emit(STORED)):
+                    break
+            hooks.emit(UPDATED)
+            assert heard in ([STORED, UPDATED], [UPDATED]), moment
+            assert hooks._deliveries[0][1]._line.empty(), moment
+        assert heard == [STORED]
+        assert moment > 100
+        assert warnings_in(caplog) == []
+
+    def test_the_handler_of_a_signal_may_tell_something(self, new_hooks, caplog):
+        for moment in itertools.count():
+            heard = []
+            hooks = new_hooks(heard.append)
+            heard.clear()
+            if not at(moment, lambda hooks=hooks: hooks.emit(UPDATED), lambda hooks=hooks: hooks.emit(STORED)):
+                break
+            assert heard in ([STORED, UPDATED], [UPDATED, STORED]), moment
+        assert heard == [STORED]
+        assert moment > 100
+        assert warnings_in(caplog) == []
+
+
+def run(program):
+    """Run it as a process of its own, and give what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class TestProcesses:
+    def test_one_ends_though_a_hook_hangs(self):
+        out = run("""
+            import threading
+            from langchain_agentmem import AgentMemory
+            from langchain_agentmem.base import events as delivery
+            delivery.PATIENCE = 0.05
+            memory = AgentMemory(":memory:", hooks=[lambda event: threading.Event().wait()])
+            memory.conversation("chat").add_user_message("Hello")
+            print("done")
+        """)
+        assert out == "done\n"
+
+    @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a thread cannot be sent a signal")
+    def test_one_can_be_interrupted_while_it_waits(self):
+        out = run("""
+            import logging, signal, threading
+            from langchain_agentmem.base import events as delivery
+            from langchain_agentmem.base.events import Hooks
+            delivery.PATIENCE = 600
+
+            def hook(event):
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                gate.wait()
+                raise SystemExit
+
+            def logged(record):
+                print(record.exc_info[0].__name__, flush=True)
+                told.set()
+
+            logging.getLogger("langchain_agentmem.base.events").addFilter(logged)
+            gate, told = threading.Event(), threading.Event()
+            hooks = Hooks([hook])
+            try:
+                hooks.emit("event")
+            except KeyboardInterrupt:
+                print("interrupted")
+            gate.set()
+            told.wait()
+        """)
+        assert out == "interrupted\nSystemExit\n"
+
+    def test_one_may_tell_while_it_ends(self):
+        out = run("""
+            from langchain_agentmem.base.events import Hooks, MessageUpdated
+
+            class Last:
+                def __init__(self):
+                    self.hooks = Hooks([lambda event, say=print: say(event.message_id)])
+                def __del__(self):
+                    self.hooks.emit(self.event)
+
+            last = Last()
+            last.event = MessageUpdated(namespace=(), conversation_id="c", message_id="at last")
+            last.hooks.emit(MessageUpdated(namespace=(), conversation_id="c", message_id="at first"))
+        """)
+        assert out == "at first\nat last\n"
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+    @pytest.mark.parametrize("hanging", [False, True])
+    def test_a_child_tells_its_hooks_too(self, hanging):
+        out = run(f"""
+            import os, threading, warnings
+            from langchain_agentmem.base import events as delivery
+            from langchain_agentmem.base.events import Hooks, MessageUpdated
+            warnings.simplefilter("ignore", DeprecationWarning)  # that other threads run
+            delivery.PATIENCE = 0.05 if {hanging} else 600
+
+            def event(name):
+                return MessageUpdated(namespace=(), conversation_id="c", message_id=name)
+
+            parent = os.getpid()
+
+            def hook(event):
+                if {hanging} and os.getpid() == parent:
+                    threading.Event().wait()
+                heard.append(event.message_id)
+
+            heard = []
+            hooks = Hooks([hook])
+            hooks.emit(event("in the parent"))
+            hooks.emit(event("in the parent, too"))
+            child = os.fork()
+            if not child:
+                heard.clear()
+                hooks.emit(event("in the child"))
+                while not heard:
+                    pass
+                print(heard, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+        """)
+        assert out == "['in the child']\n"

@@ -1,0 +1,26 @@
+"""Events, and the means to wait for what listeners do with them."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+from langchain_agentmem.base.events import MemoryResetEvent, MessagesStored, MessageUpdated
+
+STORED = MessagesStored(namespace=("acme",), conversation_id="c", message_ids=("m1", "m2"))
+UPDATED = MessageUpdated(namespace=("acme",), conversation_id="c", message_id="m1")
+RESET = MemoryResetEvent(agent_name="Researcher", timestamp=datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def warnings_in(caplog):
+    return [record for record in caplog.records if record.name == "langchain_agentmem.base.events"]
+
+
+def until(condition):
+    """Wait for what another thread will do."""
+    while not condition():
+        time.sleep(0.001)
+
+
+async def auntil(condition):
+    while not condition():  # noqa: ASYNC110 - of another thread
+        await asyncio.sleep(0.001)
