@@ -37,7 +37,7 @@ SUITES = {
     "stores": ["tests/contracts", *(f"tests/{name}" for name in STORES), *ON_IT],
     "checkpointer": [*(f"tests/checkpoints/test_{name}.py" for name in SAVER), *ON_IT],
     "rewinding": ["tests/rewinding/test_any_run.py", "-k", "at_every_checkpoint and postgres", "-o", "timeout=0"],
-    "searching": ["tests/search/test_search.py", "-k", "both_engines"],
+    "searching": ["tests/search/full/test_search.py", "-k", "both_engines"],
 }
 """Arguments of pytest, by what they test."""
 

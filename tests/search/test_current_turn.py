@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import START, MessagesState, StateGraph
+from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
-from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
+from tests.support.graphs import at, line
 
-THREAD = {"configurable": {"thread_id": "t", "agentmem_namespace": ("ada",)}}
+THREAD = at(namespace=("ada",))
 SAID = ["The quokka sleeps in a blue tent.", "Turnips cost four euros.", "Please explain photosynthesis."]
-
-
-class Seen(GenericFakeChatModel):
-    """A model that keeps what it is asked."""
-
-    prompts: list[str]
-
-    def _generate(self, messages, *args, **kwargs):
-        self.prompts.append("\n".join(str(each.text) for each in messages))
-        return super()._generate(messages, *args, **kwargs)
-
-    def bind_tools(self, tools, **kwargs):
-        return self
-
-
-def model(*answers):
-    return Seen(messages=iter(answers), prompts=[])
 
 
 @pytest.fixture
@@ -43,10 +22,10 @@ def ask(memory):
         assert text not in [each.page_content for each in memory.retriever().invoke(text)]
         assert text not in [each.text for each in memory.search(text, everything=True)]
 
-    graph = StateGraph(MessagesState).add_node(node).add_edge(START, "node").compile(checkpointer=memory.checkpointer)
+    graph = line(memory.checkpointer, node)
 
     def ask(text, config=THREAD, **options):
-        graph.invoke(text if text is None else {"messages": [HumanMessage(text)]}, config, **options)
+        graph.invoke({"messages": [HumanMessage(text)]}, config, **options)
         return found[-1]
 
     ask.graph = graph
@@ -105,34 +84,6 @@ def test_nothing_is_injected_because_of_the_question(memory, durability):
         prompts.append(str(memory.inject().invoke(state["messages"][-1:])))
 
     prompts = []
-    graph = StateGraph(MessagesState).add_node(node).add_edge(START, "node").compile(checkpointer=memory.checkpointer)
     for text in SAID:
-        graph.invoke({"messages": [HumanMessage(text)]}, THREAD, durability=durability)
+        line(memory.checkpointer, node).invoke({"messages": [HumanMessage(text)]}, THREAD, durability=durability)
     assert [text for prompt in prompts for text in SAID if text in prompt] == SAID
-
-
-def call(name, **given):
-    return AIMessage("", tool_calls=[{"name": name, "args": given, "id": f"call-{name}-{len(str(given))}"}])
-
-
-def test_what_compaction_dropped_of_the_turn_is_found(memory):
-    def look(number: int) -> str:
-        """Look."""
-        return f"Shelf {number} has {'walnut ' * 60} jars."
-
-    def find(query: str) -> list[str]:
-        """Find."""
-        found.append([each.text for each in memory.search(query, kinds=["message"], roles=["tool"])])
-        return [str(len(found[-1]))]
-
-    found = []
-    calls = [call("look", number=10**each) for each in range(9)]
-    chat = model(*calls, call("find", query="walnut jars"), AIMessage("done"))
-    middleware = CompactionMiddleware(memory, config=ManagedMemoryConfig(threshold_tokens=900))
-    agent = create_agent(chat, [look, find], middleware=[middleware], checkpointer=memory.checkpointer)
-    agent.invoke({"messages": [HumanMessage("Look at the shelves.")]}, THREAD)
-    asked = chat.prompts[-2]
-    shown = {text for number in range(9) if (text := look(10**number)) in asked}
-    gone = {look(10**number) for number in range(9)} - shown
-    assert shown
-    assert set() < set(found[0]) <= gone

@@ -3,7 +3,6 @@
 import unicodedata
 from datetime import UTC, date, datetime, timedelta
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,18 +17,12 @@ def words(text):
 NOW = micros(datetime(2024, 6, 19, 15, 30, tzinfo=UTC))  # a Wednesday
 ENGLISH = words("January February March April May June July August September October November December")
 ELSEWHERE = {
-    "{d}. {m} {y}": words("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
-    "{d} {m} {y}": words("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
-    "{d} de {m} de {y}": words(
-        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre"
-    ),
-    " {d} {m} {y} ": words(
-        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre"
-    ),
-    " {d} de {m} de {y} ": words(
-        "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro"
-    ),
-    "  {d} {m} {y} ": words("januari februari maart april mei juni juli augustus september oktober november december"),
+    "{d}. {m} {y}": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    "{d} {m} {y}": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "{d} de {m} de {y}": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    " {d} {m} {y} ": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    " {d} de {m} de {y} ": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "  {d} {m} {y} ": "januari februari maart april mei juni juli augustus september oktober november december",
 }
 
 
@@ -39,6 +32,13 @@ def at(text):
 
 def found(text, now=NOW):
     return [(span.start, span.end, span.words) for span in spans(text, now)]
+
+
+MIXED = (
+    "8 31 2023 1900 2200 9999 0 May may March monday last next this week years days ago vor of in between and to from "
+    "since before after until by the a an few two il y , . - / \u2013 Q3 winter summer Christmas hier \xe9t\xe9 \u5e74 "
+    "5\u67088\u65e5 2023-05-08 3-9 2019-2021 month weekend past pasado"
+)
 
 
 def period(text, now=NOW):
@@ -56,41 +56,28 @@ class TestWrittenDates:
     @example(date(2000, 12, 31))
     def test_every_day_is_found_exactly_however_it_is_written(self, day):
         y, m, d, name = day.year, day.month, day.day, ENGLISH[day.month - 1]
-        written = [
-            *(f"{d} {name} {y}", f"{d} {name}, {y}", f"{name} {d}, {y}", f"{name} {d} {y}", f"{name} {d},{y}"),
-            *(
-                f"{ordinal(d)} of {name} {y}",
-                f"{name} {ordinal(d)}, {y}",
-                f"{d} {name[:3]} {y}",
-                f"{name[:3]}. {d}, {y}",
-            ),
-            *(f"{d}-{name[:3]}-{y}", f"{name.lower()} {d} {y}", f"{name.upper()} {d} {y}", f"{y} {name} {d}"),
-            *(f"{y}-{m:02}-{d:02}", f"{y}/{m:02}/{d:02}", f"{y}/{m}/{d}", f"{y}.{m:02}.{d:02}"),
-            *(f"{d:02}.{m:02}.{y}", f"{d}.{m}.{y}", f"{m}/{d}/{y}", f"{m:02}/{d:02}/{y}", f"{d:02}-{m:02}-{y}"),
-            *(f"{y}年{m}月{d}日", f"{y}年 {m:02}月 {d:02}日", f"{y}년 {m}월 {d}일"),
-            *(form.format(d=d, m=names[m - 1], y=y).strip() for form, names in ELSEWHERE.items()),
-        ]
+        english = (
+            f"{d} {name} {y}|{d} {name}, {y}|{ordinal(d)} of {name} {y}|{d} {name[:3]} {y}|{d}-{name[:3]}-{y}|"
+            f"{y} {name} {d}|{name} {d}, {y}|{name} {d} {y}|{name} {d},{y}|{name} {ordinal(d)}, {y}|{name[:3]}. {d}, {y}|"
+            f"{name.lower()} {d} {y}|{name.upper()} {d} {y}"
+        )
+        numbers = (
+            f"{y}-{m:02}-{d:02}|{y}/{m:02}/{d:02}|{y}/{m}/{d}|{y}.{m:02}.{d:02}|{d:02}.{m:02}.{y}|{d}.{m}.{y}|{m}/{d}/{y}|"
+            f"{m:02}/{d:02}/{y}|{d:02}-{m:02}-{y}|{y}年{m}月{d}日|{y}年 {m:02}月 {d:02}日|{y}년 {m}월 {d}일"
+        )
+        elsewhere = [form.format(d=d, m=words(names)[m - 1], y=y).strip() for form, names in ELSEWHERE.items()]
         start = (day - date(1970, 1, 1)) // timedelta(microseconds=1)
-        end = start + 24 * 60 * 60 * 1_000_000
-        for words in written:
-            expected = [(start, end, words)]
-            assert found(words) == expected
-            assert found(f"So what did we say on {words}?") == expected
-            assert found(f"{words}: what was it") == expected
+        for written in [*english.split("|"), *numbers.split("|"), *elsewhere]:
+            expected = [(start, start + 24 * 60 * 60 * 1_000_000, written)]
+            for text in (written, f"So what did we say on {written}?", f"{written}: what was it"):
+                assert found(text) == expected
 
     @given(st.integers(1950, 2100), st.integers(1, 12))
     def test_every_month_and_year_is_found_exactly(self, year, month):
         name = ENGLISH[month - 1]
-        start = at(f"{year}-{month:02}-01")
-        end = at(f"{year + month // 12}-{month % 12 + 1:02}-01")
-        for words in (
-            f"{name} {year}",
-            f"{name} of {year}",
-            f"{name[:3]} {year}",
-            f"{year}-{month:02}",
-            f"{year}年{month}月",
-        ):
-            assert found(f"What happened in {words}?") == [(start, end, words)]
+        start, end = at(f"{year}-{month:02}-01"), at(f"{year + month // 12}-{month % 12 + 1:02}-01")
+        for told in f"{name} {year}|{name} of {year}|{name[:3]} {year}|{year}-{month:02}|{year}年{month}月".split("|"):
+            assert found(f"What happened in {told}?") == [(start, end, told)]
         assert found(f"the plans of {year}") == [(at(f"{year}-01-01"), at(f"{year + 1}-01-01"), str(year))]
 
     @given(st.dates(date(1950, 1, 1), date(2100, 12, 31)), st.integers(0, 60))
@@ -102,26 +89,15 @@ class TestWrittenDates:
         assert period(f"from {day} to {last}") == expected
         assert period(f"between {one} and {two}") == expected, "the year holds for both"
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            *("31 February 2023", "February 30, 2023", "2023-02-29", "29.02.2023", "2023-13-01", "0 May", "2023-00-10"),
-            *("2023-13", "13/13", "0001-01-01", "9999-12-31", "9" * 900 + "-05-08", "8 May " + "9" * 900),
-            *(
-                "8 May 1899",
-                "2201",
-                "31 June",
-                "13/13/2023",
-                "2023年13月1日",
-                "32 May",
-                "00.05.2023",
-                "27-31 February 2023",
-            ),
-        ],
-    )
-    def test_what_is_in_no_calendar_is_no_date(self, text):
-        assert all(span.words != text for span in spans(text, NOW))
-        assert not spans(text, NOW)
+    def test_what_is_in_no_calendar_is_no_date(self):
+        for text in [
+            "31 February 2023", "February 30, 2023", "2023-02-29", "29.02.2023", "2023-13-01", "0 May", "2023-00-10",
+            "2023-13",
+            "13/13", "0001-01-01", "9999-12-31", "9" * 900 + "-05-08", "8 May " + "9" * 900, "8 May 1899", "2201",
+            "31 June",
+            "13/13/2023", "2023年13月1日", "32 May", "00.05.2023", "27-31 February 2023",
+        ]:  # fmt: skip
+            assert not spans(text, NOW), text
 
     def test_with_slashes_the_month_comes_first_if_it_can(self):
         assert period("5/8/2023")[0] == at("2023-05-08")
@@ -129,82 +105,55 @@ class TestWrittenDates:
         assert period("8.5.2023")[0] == period("08-05-2023")[0] == at("2023-05-08")
 
 
-class TestWithoutAYear:
-    @pytest.mark.parametrize(
-        ("text", "start", "end"),
-        [
-            ("on the 8th of May", "2024-05-08", "2024-05-09"),
-            ("8 July", "2023-07-08", "2023-07-09"),
-            ("in May", "2024-05-01", "2024-06-01"),
-            ("in June", "2024-06-01", "2024-07-01"),
-            ("in july", "2023-07-01", "2023-08-01"),
-            ("29 February", "2024-02-29", "2024-03-01"),
-            ("last May", "2024-05-01", "2024-06-01"),
-            ("last June", "2023-06-01", "2023-07-01"),
-            ("next May", "2025-05-01", "2025-06-01"),
-            ("May last year", "2023-05-01", "2023-06-01"),
-            ("winter", "2023-12-01", "2024-03-01"),
-            ("last summer", "2023-06-01", "2023-09-01"),
-            ("summer of 2022", "2022-06-01", "2022-09-01"),
-            ("in fall", "2023-09-01", "2023-12-01"),
-            ("Q3 2024", "2024-07-01", "2024-10-01"),
-            ("in Q3", "2023-07-01", "2023-10-01"),
-            ("at Christmas", "2023-12-25", "2023-12-26"),
-            ("New Year's Eve", "2023-12-31", "2024-01-01"),
-            ("New Year\u2019s Eve 2020", "2020-12-31", "2021-01-01"),
-            ("the 1990s", "1990-01-01", "2000-01-01"),
-            ("2019-2021", "2019-01-01", "2022-01-01"),
-            ("3-9 May", "2024-05-03", "2024-05-10"),
-            ("May 3\u20139, 2023", "2023-05-03", "2023-05-10"),
-            ("between 3 and 9 May", "2024-05-03", "2024-05-10"),
-            ("from May to July 2023", "2023-05-01", "2023-08-01"),
-            ("between 20 December and 3 January", "2023-12-20", "2024-01-04"),
-            ("between 3 June and 1 July", "2024-06-03", "2024-07-02"),
-            ("from May 3 to 9 June 2023", "2023-05-03", "2023-06-10"),
-            ("from May to July 8, 2023", "2023-05-01", "2023-07-09"),
-            ("5月8日", "2024-05-08", "2024-05-09"),
-        ],
-    )
-    def test_it_is_the_latest_that_has_begun(self, text, start, end):
-        assert period(text) == (at(start), at(end))
+PERIODS = {
+    # Without a year it is the latest that has begun.
+    "on the 8th of May": "2024-05-08 2024-05-09", "8 July": "2023-07-08 2023-07-09", "in May": "2024-05-01 2024-06-01",
+    "in June": "2024-06-01 2024-07-01", "in july": "2023-07-01 2023-08-01", "29 February": "2024-02-29 2024-03-01",
+    "last May": "2024-05-01 2024-06-01", "last June": "2023-06-01 2023-07-01", "next May": "2025-05-01 2025-06-01",
+    "May last year": "2023-05-01 2023-06-01", "winter": "2023-12-01 2024-03-01", "in fall": "2023-09-01 2023-12-01",
+    "last summer": "2023-06-01 2023-09-01", "summer of 2022": "2022-06-01 2022-09-01", "in Q3": "2023-07-01 2023-10-01",
+    "Q3 2024": "2024-07-01 2024-10-01", "at Christmas": "2023-12-25 2023-12-26", "5月8日": "2024-05-08 2024-05-09",
+    "New Year's Eve": "2023-12-31 2024-01-01", "New Year\u2019s Eve 2020": "2020-12-31 2021-01-01",
+    "the 1990s": "1990-01-01 2000-01-01", "2019-2021": "2019-01-01 2022-01-01", "3-9 May": "2024-05-03 2024-05-10",
+    "May 3\u20139, 2023": "2023-05-03 2023-05-10", "between 3 and 9 May": "2024-05-03 2024-05-10",
+    "from May to July 2023": "2023-05-01 2023-08-01", "between 20 December and 3 January": "2023-12-20 2024-01-04",
+    "between 3 June and 1 July": "2024-06-03 2024-07-02", "from May 3 to 9 June 2023": "2023-05-03 2023-06-10",
+    "from May to July 8, 2023": "2023-05-01 2023-07-09",
+    # From today.
+    "today": "2024-06-19 2024-06-20", "yesterday": "2024-06-18 2024-06-19", "tomorrow": "2024-06-20 2024-06-21",
+    "the day before yesterday": "2024-06-17 2024-06-18", "last week": "2024-06-10 2024-06-17",
+    "last weekend": "2024-06-15 2024-06-17", "this month": "2024-06-01 2024-07-01",
+    "last quarter": "2024-01-01 2024-04-01", "last year": "2023-01-01 2024-01-01", "next week": "2024-06-24 2024-07-01",
+    "on Monday": "2024-06-17 2024-06-18", "Wednesday": "2024-06-19 2024-06-20", "last Friday": "2024-06-14 2024-06-15",
+    "last Wednesday": "2024-06-12 2024-06-13", "this Friday": "2024-06-21 2024-06-22",
+    "next Monday": "2024-06-24 2024-06-25", "three days ago": "2024-06-16 2024-06-17",
+    "2 weeks ago": "2024-06-02 2024-06-09", "a month ago": "2024-05-04 2024-06-04",
+    "two hours ago": "2024-06-19T13:00 2024-06-19T14:00", "a few days ago": "2024-06-14 2024-06-18",
+    "two weekends ago": "2024-06-07 2024-06-10", "in the past few days": "2024-06-14 2024-06-20",
+    "the last two weeks": "2024-06-05 2024-06-20",
+    # Around a date.
+    "the week before 9 June 2023": "2023-06-02 2023-06-09", "the day after May 8, 2023": "2023-05-09 2023-05-10",
+    "two weeks before August 11, 2023": "2023-07-25 2023-08-01", "before 2023": "2022-01-01 2023-01-01",
+    "three days after 8 May 2023": "2023-05-11 2023-05-12", "the week of May 2023": "2023-05-01 2023-06-01",
+    "last weekend before April 10, 2023": "2023-04-08 2023-04-10", "until May 2023": "2023-05-01 2023-06-01",
+    "the Friday before 9 June 2023": "2023-06-02 2023-06-03", "since 3 May 2030": "2030-05-03 2030-05-04",
+    "the Saturday after 7 June 2024": "2024-06-08 2024-06-09", "after 3 May 2023": "2023-05-04 2023-05-11",
+    "the weekend after 9 June 2024": "2024-06-15 2024-06-17", "before 3 May 2023": "2023-04-26 2023-05-03",
+    "the weekend of 3 June 2023": "2023-06-03 2023-06-05", "by 7 November, 2022": "2022-11-01 2022-11-08",
+    "the week of June 7": "2024-06-03 2024-06-10", "since 3 May": "2024-05-03 2024-06-19T15:30:00.000001",
+}  # fmt: skip
+
+
+class TestPeriods:
+    def test_words_for_times_are_these_periods(self):
+        for text, expected in PERIODS.items():
+            assert period(text) == tuple(map(at, expected.split())), text
 
     def test_a_leap_day_may_be_eight_years_ago(self):
         assert period("29 February", at("2103-06-01"))[0] == at("2096-02-29")
 
 
 class TestFromToday:
-    @pytest.mark.parametrize(
-        ("text", "start", "end"),
-        [
-            ("today", "2024-06-19", "2024-06-20"),
-            ("yesterday", "2024-06-18", "2024-06-19"),
-            ("tomorrow", "2024-06-20", "2024-06-21"),
-            ("the day before yesterday", "2024-06-17", "2024-06-18"),
-            ("last week", "2024-06-10", "2024-06-17"),
-            ("last weekend", "2024-06-15", "2024-06-17"),
-            ("this month", "2024-06-01", "2024-07-01"),
-            ("last quarter", "2024-01-01", "2024-04-01"),
-            ("last year", "2023-01-01", "2024-01-01"),
-            ("next week", "2024-06-24", "2024-07-01"),
-            ("on Monday", "2024-06-17", "2024-06-18"),
-            ("Wednesday", "2024-06-19", "2024-06-20"),
-            ("last Wednesday", "2024-06-12", "2024-06-13"),
-            ("last Friday", "2024-06-14", "2024-06-15"),
-            ("this Friday", "2024-06-21", "2024-06-22"),
-            ("next Monday", "2024-06-24", "2024-06-25"),
-            ("three days ago", "2024-06-16", "2024-06-17"),
-            ("2 weeks ago", "2024-06-02", "2024-06-09"),
-            ("a month ago", "2024-05-04", "2024-06-04"),
-            ("two hours ago", "2024-06-19 13:00", "2024-06-19 14:00"),
-            ("a few days ago", "2024-06-14", "2024-06-18"),
-            ("two weekends ago", "2024-06-07", "2024-06-10"),
-            ("in the past few days", "2024-06-14", "2024-06-20"),
-            ("the last two weeks", "2024-06-05", "2024-06-20"),
-        ],
-    )
-    def test_a_time_counts_from_today(self, text, start, end):
-        assert period(text) == (at(start), at(end))
-
     def test_a_month_ago_ends_where_a_shorter_month_does(self):
         assert period("a month ago", at("2024-03-31")) == (at("2024-02-14"), at("2024-03-16"))
 
@@ -217,12 +166,6 @@ class TestFromToday:
             at((day + timedelta(days=1)).isoformat()),
         )
 
-    @pytest.mark.parametrize(
-        "text", ["recently", "lately", "9999 years ago", "the last day of school", "day by day", "years"]
-    )
-    def test_what_is_too_vague_or_too_far_is_no_time(self, text):
-        assert not spans(text, NOW)
-
     def test_no_time_ends_after_the_year_2200(self):
         assert period("this year", at("2200-06-01")) == (at("2200-01-01"), at("2201-01-01"))
         assert not spans("next year", at("2200-06-01"))
@@ -230,32 +173,6 @@ class TestFromToday:
 
 
 class TestAroundADate:
-    @pytest.mark.parametrize(
-        ("text", "start", "end"),
-        [
-            ("the week before 9 June 2023", "2023-06-02", "2023-06-09"),
-            ("the day after May 8, 2023", "2023-05-09", "2023-05-10"),
-            ("two weeks before August 11, 2023", "2023-07-25", "2023-08-01"),
-            ("three days after 8 May 2023", "2023-05-11", "2023-05-12"),
-            ("last weekend before April 10, 2023", "2023-04-08", "2023-04-10"),
-            ("the Friday before 9 June 2023", "2023-06-02", "2023-06-03"),
-            ("the Saturday after 7 June 2024", "2024-06-08", "2024-06-09"),
-            ("the weekend after 9 June 2024", "2024-06-15", "2024-06-17"),
-            ("the week of May 2023", "2023-05-01", "2023-06-01"),
-            ("since 3 May 2030", "2030-05-03", "2030-05-04"),
-            ("the weekend of 3 June 2023", "2023-06-03", "2023-06-05"),
-            ("the week of June 7", "2024-06-03", "2024-06-10"),
-            ("since 3 May", "2024-05-03", "2024-06-19 15:30:00.000001"),
-            ("after 3 May 2023", "2023-05-04", "2023-05-11"),
-            ("before 3 May 2023", "2023-04-26", "2023-05-03"),
-            ("before 2023", "2022-01-01", "2023-01-01"),
-            ("by 7 November, 2022", "2022-11-01", "2022-11-08"),
-            ("until May 2023", "2023-05-01", "2023-06-01"),
-        ],
-    )
-    def test_words_before_a_date_move_or_stretch_it(self, text, start, end):
-        assert period(text) == (at(start), at(end))
-
     def test_times_come_in_the_order_of_the_text_with_their_words(self):
         text = "Was it yesterday, last Friday or between 3 May and 9 May 2023?"
         assert [span.words for span in spans(text, NOW)] == ["yesterday", "last Friday", "between 3 May and 9 May 2023"]
@@ -264,91 +181,48 @@ class TestAroundADate:
 class TestOtherLanguages:
     """Their names of months, seasons, weekdays and the days around today are known, and nothing else they say."""
 
-    @pytest.mark.parametrize(
-        ("text", "start"),
-        [
-            ("gestern; vorgestern", ("2024-06-18", "2024-06-17")),
-            ("am Montag, im März", ("2024-06-17", "2024-03-01")),
-            ("am 8. Mai", ("2024-05-08",)),
-            ("Was war vor drei Tagen?", ()),
-            ("aujourd'hui, avant-hier", ("2024-06-19", "2024-06-17")),
-            ("aujourd\u2019hui, en mars", ("2024-06-19", "2024-03-01")),
-            ("Qu'est-ce que je t'ai dit hier ?", ()),
-            ("la semaine dernière, en février, lundi", ("2024-02-01", "2024-06-17")),
-            ("ayer, el viernes, en enero, en otoño", ("2024-06-18", "2024-06-14", "2024-01-01", "2023-09-01")),
-            ("el 8 de mayo", ("2024-05-08",)),
-            ("ieri, l'altro ieri, due giorni fa", ("2024-06-18", "2024-06-17")),
-            ("ontem, em março, há três dias", ("2024-06-18", "2024-03-01")),
-            ("gisteren, 3 mei, vrijdag", ("2024-06-18", "2024-05-03", "2024-06-14")),
-            ("3月, 5月8日, 2022年", ("2024-03-01", "2024-05-08", "2022-01-01")),
-            ("我在2023年5月8日去了", ("2023-05-08",)),
-            ("\uff12\uff10\uff12\uff13年\uff15月\uff18日", ("2023-05-08",)),
-            ("fe\u0301vrier 2023", ("2023-02-01",)),
-        ],
-    )
-    def test_their_names_of_days_are_known(self, text, start):
-        assert [span.start for span in spans(text, NOW)] == [at(day) for day in start]
+    def test_their_names_of_days_are_known(self):
+        for text, starts in {
+            "gestern; vorgestern": "2024-06-18 2024-06-17", "am Montag, im März": "2024-06-17 2024-03-01",
+            "am 8. Mai": "2024-05-08", "Was war vor drei Tagen?": "",
+            "aujourd'hui, avant-hier": "2024-06-19 2024-06-17",
+            "aujourd\u2019hui, en mars": "2024-06-19 2024-03-01", "Qu'est-ce que je t'ai dit hier ?": "",
+            "la semaine dernière, en février, lundi": "2024-02-01 2024-06-17", "el 8 de mayo": "2024-05-08",
+            "ayer, el viernes, en enero, en otoño": "2024-06-18 2024-06-14 2024-01-01 2023-09-01",
+            "ieri, l'altro ieri, due giorni fa": "2024-06-18 2024-06-17", "fe\u0301vrier 2023": "2023-02-01",
+            "ontem, em março, há três dias": "2024-06-18 2024-03-01", "我在2023年5月8日去了": "2023-05-08",
+            "gisteren, 3 mei, vrijdag": "2024-06-18 2024-05-03 2024-06-14",
+            "3月, 5月8日, 2022年": "2024-03-01 2024-05-08 2022-01-01",
+            "\uff12\uff10\uff12\uff13年\uff15月\uff18日": "2023-05-08",
+        }.items():  # fmt: skip
+            assert [span.start for span in spans(text, NOW)] == [at(day) for day in starts.split()], text
 
-    @pytest.mark.parametrize("text", ["8th of may", "may 8th", "on 8 may", "on may 8", "8th of may this year"])
-    def test_may_and_march_in_lower_case_are_known_in_company(self, text):
-        [found] = spans(text, NOW)
-        assert found == (at("2024-05-08"), at("2024-05-09"), text.removeprefix("on "))
+    def test_may_and_march_in_lower_case_are_known_in_company(self):
+        for text in ("8th of may", "may 8th", "on 8 may", "on may 8", "8th of may this year"):
+            [found] = spans(text, NOW)
+            assert found == (at("2024-05-08"), at("2024-05-09"), text.removeprefix("on "))
         assert spans("8 may come", NOW) == spans("they may 8 times", NOW) == []
 
 
 class TestWhatIsNoDate:
-    @pytest.mark.parametrize(
-        "text",
-        [
-            *(
-                "may I",
-                "May I ask you?",
-                "march on",
-                "March on!",
-                "the second",
-                "I can may be",
-                "this may be",
-                "it may last",
-                "half a year ago",
-            ),
-            *("Python 3.11.7", "version 2024.1.2", "v2023", "call +49 170 2023 555", "555-2023", "(555) 2023-1999"),
-            *(
-                "192.168.20.23",
-                "10.5.2023.1",
-                "24/7",
-                "8/5",
-                "$2023",
-                "2023€",
-                "€ 2023",
-                "2,023",
-                "1999.99",
-                "2023 dollars",
-            ),
-            *("2000 messages", "2000 Nachrichten", "1950 steps", "room 2023", "#2023", "2023.txt", "foo_2023", "2023%"),
-            *("sun", "sat down", "mon ami", "the sun sat", "a fall", "a spring in her step"),
-            *(
-                "99999999999999999999",
-                "12345",
-                "0",
-                "20:23",
-                "1/2",
-                "GPT-4 may help",
-                "GPT-4 May help",
-                "the top 10 may win",
-            ),
-            *(
-                "What do April and June like?",
-                "Is August nice to May?",
-                "Marco",
-                "hier ist das",
-                "Guten Morgen",
-                "j'ai été",
-            ),
-            *("8 out of 10", "set 8 alarms", "to march on Rome", "😀", "", " ", "\0", "\ud800", "2023kg", "x2023"),
-        ],
-    )
-    def test_it_names_no_time(self, text):
-        assert not spans(text, NOW)
+    def test_it_names_no_time(self):
+        for text in [
+            "may I", "May I ask you?", "march on", "March on!", "the second", "I can may be", "this may be",
+            "it may last",
+            "half a year ago", "Python 3.11.7", "version 2024.1.2", "v2023", "call +49 170 2023 555", "555-2023",
+            "(555) 2023-1999", "192.168.20.23", "10.5.2023.1", "24/7", "8/5", "$2023", "2023€", "€ 2023", "2,023",
+            "1999.99",
+            "2023 dollars", "2000 messages", "2000 Nachrichten", "1950 steps", "room 2023", "#2023", "2023.txt",
+            "foo_2023",
+            "2023%", "sun", "sat down", "mon ami", "the sun sat", "a fall", "a spring in her step",
+            "99999999999999999999",
+            "12345", "0", "20:23", "1/2", "GPT-4 may help", "GPT-4 May help", "the top 10 may win", "Marco",
+            "hier ist das",
+            "What do April and June like?", "Is August nice to May?", "Guten Morgen", "j'ai été", "8 out of 10",
+            "set 8 alarms", "to march on Rome", "😀", "", " ", "\0", "\ud800", "2023kg", "x2023", "recently", "lately",
+            "9999 years ago", "the last day of school", "day by day", "years",
+        ]:  # fmt: skip
+            assert not spans(text, NOW), text
 
     @given(st.text(), st.integers(-(2**63), 2**63))
     def test_no_text_and_no_time_raises(self, text, now):
@@ -357,18 +231,7 @@ class TestWhatIsNoDate:
             assert span.words in unicodedata.normalize("NFKC", text)
 
     @given(
-        st.lists(
-            st.sampled_from(
-                words(
-                    "8 31 2023 1900 2200 9999 0 May may march Monday last next this week years days ago vor of in "
-                    "between and to from since before after until by the a an few two il y , . - / \u2013 Q3 winter "
-                    "summer Christmas hier \xe9t\xe9 "
-                    "\u5e74 5\u67088\u65e5 2023-05-08 3-9 2019-2021 month "
-                    "weekend past pasado"
-                )
-            ),
-            max_size=12,
-        ),
+        st.lists(st.sampled_from(words(MIXED)), max_size=12),
         st.sampled_from(" -,."),
         st.sampled_from([NOW, at("1900-01-01"), at("2200-12-31"), 0]),
     )
@@ -380,28 +243,13 @@ class TestWhatIsNoDate:
             where = text.index(span.words, ends)
             ends = where + len(span.words)
 
-    @pytest.mark.parametrize(
-        "part",
-        [
-            *(
-                "a 1 ",
-                "may 1 of the ",
-                "1,1.1:1/1-1",
-                "last ",
-                "between 3 ",
-                " ",
-                "e\u0301",
-                "- ",
-                "1",
-                "年",
-                "of the ",
-                "3 - ",
-            ),
-            *("from May to ", "2023-05-08T", "the week before ", "\ufdfa"),
-        ],
-    )
-    def test_a_long_text_of_anything_is_read_without_end_of_patience(self, part):
-        assert spans(part * 100_000, NOW) == spans(part * 10_000, NOW)
+    def test_a_long_text_of_anything_is_read_without_end_of_patience(self):
+        for part in [
+            "a 1 ", "may 1 of the ", "1,1.1:1/1-1", "last ", "between 3 ", " ", "e\u0301", "- ", "1", "年", "of the ",
+            "3 - ",
+            "from May to ", "2023-05-08T", "the week before ", "\ufdfa",
+        ]:  # fmt: skip
+            assert spans(part * 100_000, NOW) == spans(part * 10_000, NOW), part
 
     def test_only_the_beginning_of_a_long_text_is_read(self):
         assert len(spans("8 May 2023, " * 10_000, NOW)) <= LONGEST // len("8 May 2023, ")

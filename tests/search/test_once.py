@@ -6,7 +6,6 @@ from datetime import datetime
 
 import pytest
 
-from langchain_agentmem import AgentMemory
 from langchain_agentmem.language_models.model_calls import written_by
 
 TEXT = "The grey heron lives at the pond."
@@ -60,19 +59,19 @@ def test_what_was_said_twice_is_one_hit_and_what_another_namespace_said_another(
     ] * 2  # the newest of the user's
 
 
-@pytest.mark.parametrize(
-    ("kind", "keep"),
-    [
-        ("record", lambda memory, text, n: memory.layers(f"branch {n}").archival.write(text)),
-        ("event", lambda memory, text, n: memory.layers().recall.append("said", text)),
-        ("message", lambda memory, text, n: memory.conversation(f"c{n}").add_user_message(text)),
-        ("item", lambda memory, text, n: memory.store.put(("p",), f"k{n}", {"text": text})),
-    ],
-)
-def test_equal_texts_leave_room_for_the_rest(memory, kind, keep):
+KEEPING = {
+    "record": lambda memory, text, n: memory.layers(f"branch {n}").archival.write(text),
+    "event": lambda memory, text, n: memory.layers().recall.append("said", text),
+    "message": lambda memory, text, n: memory.conversation(f"c{n}").add_user_message(text),
+    "item": lambda memory, text, n: memory.store.put(("p",), f"k{n}", {"text": text}),
+}
+
+
+@pytest.mark.parametrize("kind", KEEPING)
+def test_equal_texts_leave_room_for_the_rest(memory, kind):
     for number in range(20):
-        keep(memory, TEXT, number)
-    keep(memory, "Another heron nests near a lake somewhere far away from here.", 99)
+        KEEPING[kind](memory, TEXT, number)
+    KEEPING[kind](memory, "Another heron nests near a lake somewhere far away from here.", 99)
     for limit in (10, 2):
         found = memory.search("heron at the pond", kinds=[kind], limit=limit, everything=True)
         assert [len(each.also) for each in found] == [19, 0]
@@ -99,24 +98,23 @@ def test_of_equal_records_the_most_trusted_is_found_by_all_their_tags(memory):
     assert [each.id for each in draft.archival.search("heron", tags=["three"])] == copies[1:]
 
 
-def test_only_one_kind_is_named_where_only_one_was_wanted(memory):
-    memory.layers().archival.write(TEXT)
-    memory.layers().recall.append("said", TEXT)
-    assert kinds(memory.search("heron", kinds=["event"])) == [("event", [])]
-
-
 class TestSessions:
-    @pytest.mark.parametrize("state", [None, "finish_round", "fail_round"])
-    def test_what_a_user_asked_is_found_in_whatever_state(self, memory, state):
-        session = memory.session("s")
-        begun = session.create_round("Where does the heron live?")
-        if state is not None:
-            getattr(session, state)(begun.id)
-        [found] = memory.search("heron")
-        assert (found.kind, found.id, found.text, found.value.role) == ("message", begun.id, begun.user_query, "user")
-        assert memory.admin.verify().ok
-        session.reset_memory()
-        assert memory.search("heron") == []
+    def test_what_a_user_asked_is_found_in_whatever_state(self, memory):
+        for state in (None, "finish_round", "fail_round"):
+            session = memory.session(f"s {state}")
+            begun = session.create_round("Where does the heron live?")
+            if state is not None:
+                getattr(session, state)(begun.id)
+            [found] = memory.search("heron")
+            assert (found.kind, found.id, found.text, found.value.role) == (
+                "message",
+                begun.id,
+                begun.user_query,
+                "user",
+            )
+            assert memory.admin.verify().ok
+            session.reset_memory()
+            assert memory.search("heron") == []
 
     def test_it_is_found_once_where_a_post_says_it_too(self, memory):
         session = memory.session("s")
@@ -135,11 +133,3 @@ class TestSessions:
         memory.erase(conversation_id="one")
         assert (session.rounds, chat.messages, memory.search("heron otter pond")) == ([], [], [])
         assert memory.admin.verify().ok
-
-    def test_it_survives_an_export(self, memory, new_database, tmp_path):
-        memory.session("s").create_round("Where does the heron live?")
-        memory.export(tmp_path / "all.jsonl")
-        with AgentMemory(new_database("sqlite")) as other:
-            other.import_(tmp_path / "all.jsonl")
-            assert [each.text for each in other.search("heron")] == ["Where does the heron live?"]
-            assert other.admin.verify().ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from dataclasses import fields, replace
@@ -67,20 +68,18 @@ def alone(**weights):
 
 
 class TestWeights:
-    @pytest.mark.parametrize(("average", "length"), [(3, 0), (25, 0), (250, 1), (79.06, 0.5), (4000, 1.2)])
-    def test_a_weight_is_a_line_over_how_long_messages_are(self, average, length):
-        weight = Weights(context=(1.0, -0.5), date=0.3).where(average)
-        assert weight["context"] == pytest.approx(1 - 0.5 * length, abs=1e-4)
-        assert weight["date"] == 0.3
+    def test_a_weight_is_a_line_over_how_long_messages_are(self):
+        for average, length in ((3, 0), (25, 0), (250, 1), (79.06, 0.5), (4000, 1.2)):
+            weight = Weights(context=(1.0, -0.5), date=0.3).where(average)
+            assert weight["context"] == pytest.approx(1 - 0.5 * length, abs=1e-4)
+            assert weight["date"] == 0.3
 
-    @pytest.mark.parametrize("wrong", ["1", None, (1.0,), (1.0, "2"), [1.0, 2.0], math.nan, (0.0, math.inf), True])
-    def test_anything_else_is_refused(self, wrong):
-        with pytest.raises(InvalidInput, match="weight date must be a number, or a tuple of two"):
-            Weights(date=wrong)
-
-    def test_what_is_added_afterwards_has_one_number(self):
+    def test_anything_else_is_refused(self):
+        for wrong in ("1", None, (1.0,), (1.0, "2"), [1.0, 2.0], math.nan, (0.0, math.inf), True):
+            with pytest.raises(InvalidInput, match="weight date must be a number, or a tuple of two"):
+                Weights(date=wrong)
         with pytest.raises(InvalidInput, match="weight phrase must be a number, not"):
-            Weights(phrase=(0.1, 0.2))
+            Weights(phrase=(0.1, 0.2))  # which is added afterwards
 
 
 class TestTerms:
@@ -106,8 +105,6 @@ class TestTerms:
         where = field({"rare": [ONE], "common": [ONE + 100 * n for n in range(1, 10)]}, documents)
         found = scores(Asked(["rare", "common"]), where, OWN)
         assert found[ONE] > 3 * found[ONE + 100]
-
-    def test_rarity_falls_as_more_documents_hold_a_term_and_is_never_negative(self):
         values = [rarity(100, holding) for holding in range(101)]
         assert values == sorted(values, reverse=True)
         assert values[-1] > 0
@@ -130,15 +127,14 @@ class TestTerms:
 
 
 class TestNeighbours:
-    @pytest.mark.parametrize(("length", "share"), [(0, 1), (40, 0.5), (400, 0.3)])
-    def test_a_short_answer_inherits_the_words_of_its_question_and_a_long_one_says_them_itself(self, length, share):
+    def test_a_short_answer_inherits_the_words_of_its_question_and_a_long_one_says_them_itself(self):
         asks, answers = ONE + 10, ONE + 11
-        documents = {asks: said(10, 0, None, "question"), answers: said(length)}
-        found = scores(Asked(["cat"]), field({"cat": [asks]}, documents), alone(context=1.0))
-        assert found[answers] == pytest.approx(share * found[asks])
-        statement = documents | {asks: said()}
-        found = scores(Asked(["cat"]), field({"cat": [asks]}, statement), alone(context=1.0))
-        assert found[answers] == pytest.approx(0.3 * found[asks])
+        for length, share in ((0, 1), (40, 0.5), (400, 0.3)):
+            documents = {asks: said(10, 0, None, "question"), answers: said(length)}
+            found = scores(Asked(["cat"]), field({"cat": [asks]}, documents), alone(context=1.0))
+            assert found[answers] == pytest.approx(share * found[asks])
+            found = scores(Asked(["cat"]), field({"cat": [asks]}, documents | {asks: said()}), alone(context=1.0))
+            assert found[answers] == pytest.approx(0.3 * found[asks])
 
     def test_a_question_lends_no_more_than_others_to_what_stands_before_it_and_further_on(self):
         documents = {ONE + n: said(10, 0, None, *["question"] * (n == 10)) for n in range(5, 16)}
@@ -165,11 +161,10 @@ class TestNeighbours:
         documents = {last: said(10, 0, None, "question"), TWO: said(), TWO + 1: said()}
         assert set(scores(Asked(["cat"]), field({"cat": [last]}, documents))) == {last}
         assert set(scores(Asked(["cat"]), field({"cat": [TWO]}, documents))) == {TWO, TWO + 1}
-
-    def test_what_is_merely_stored_one_after_the_other_is_no_neighbour(self):
         documents = {ONE: said(), ONE + 1: said(), TWO: said(), TWO + 1: said()}
-        where = field({"cat": [ONE, TWO]}, documents, related=(TWO,))
+        where = field({"cat": [ONE, TWO]}, documents, related=(TWO,))  # what is merely stored beside it is no neighbour
         assert set(scores(Asked(["cat"]), where)) == {ONE, TWO, TWO + 1}
+        assert set(scores(Asked(["cat"]), where, candidates=[TWO + 1])) == {TWO + 1}
         assert near([TWO, ONE], {TWO >> PLACE_BITS}) == [(ONE, ONE + 1), (TWO, TWO + REACH + 1)]
 
     def test_neighbours_that_touch_are_one_range_and_end_with_their_series(self):
@@ -178,11 +173,6 @@ class TestNeighbours:
             (ONE + 30 - REACH, ONE + 30 + REACH + 1),
             (TWO - 2 - REACH, TWO),
         ]
-
-    def test_what_is_no_candidate_lends_and_is_not_found(self):
-        documents = {ONE + n: said() for n in range(3)}
-        found = scores(Asked(["cat"]), field({"cat": [ONE + 1]}, documents), alone(context=1.0), candidates=[ONE + 2])
-        assert set(found) == {ONE + 2}
 
 
 class TestConversations:
@@ -196,18 +186,13 @@ class TestConversations:
         for number in documents:
             assert found[number] - without[number] == pytest.approx(0.4 * fits[number >> PLACE_BITS])
 
-    def test_of_one_conversation_alone_nothing_can_be_said(self):
-        assert conversation_scores({"cat": {ONE}}, 1) == {}
-        assert conversation_scores({}, 3) == {}
-
     def test_a_word_that_is_in_one_conversation_only_says_more_than_one_that_is_in_all(self):
         postings = {"everywhere": {n << PLACE_BITS for n in range(10)}, "once": {3 << PLACE_BITS}}
         fits = conversation_scores(postings, 10)
         assert fits[3] > 10 * fits[4]
-
-    def test_saying_it_again_and_again_ends_at_one(self):
+        assert conversation_scores({"cat": {ONE}}, 1) == conversation_scores({}, 3) == {}
         fits = conversation_scores({"cat": {*range(ONE, ONE + 1000)}}, 2)
-        assert 0.99 < fits[ONE >> PLACE_BITS] < 1
+        assert 0.99 < fits[ONE >> PLACE_BITS] < 1  # which is where saying it again and again ends
 
 
 class TestDates:
@@ -216,8 +201,13 @@ class TestDates:
     def nearness(self, at):
         return scores(Asked((), spans=[self.SPAN]), field({}, {ONE: said(at=at)}), alone(date=1.0))[ONE]
 
-    def test_within_the_time_it_is_all_of_it(self):
+    def test_within_the_time_it_is_all_of_it_of_several_the_nearest(self):
         assert self.nearness(self.SPAN.start) == self.nearness(self.SPAN.end - 1) == 1
+        spans = [self.SPAN, TimeSpan(200 * DAY, 201 * DAY, "another")]
+        found = scores(Asked((), spans=spans), field({}, {ONE: said(at=200 * DAY)}), alone(date=1.0))
+        assert found[ONE] == 1
+        [hit] = ranked(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(at=100 * DAY)}), [ONE], limit=1)
+        assert not hit.signals["date"]
 
     def test_it_fades_over_a_week_afterwards_and_sooner_before(self):
         after = [self.nearness(self.SPAN.end + n * DAY) for n in range(10)]
@@ -228,22 +218,12 @@ class TestDates:
         assert before[6] == pytest.approx(0.95 * math.exp(-3))
         assert all(one > other for one, other in zip(after[1:], before, strict=True))
 
-    def test_of_several_times_the_nearest_counts(self):
-        spans = [self.SPAN, TimeSpan(200 * DAY, 201 * DAY, "another")]
-        found = scores(Asked((), spans=spans), field({}, {ONE: said(at=200 * DAY)}), alone(date=1.0))
-        assert found[ONE] == 1
 
-    def test_a_question_that_names_no_time_has_no_use_for_it(self):
-        found = ranked(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(at=100 * DAY)}), [ONE], limit=1)
-        assert not found[0].signals["date"]
-
-
-class TestSpeakers:
-    @pytest.mark.parametrize(("named", "counts"), [([], False), ([5], True), ([5, 6], False), ([6], False)])
-    def test_one_counts_only_when_exactly_one_is_named(self, named, counts):
+def test_a_speaker_counts_only_when_exactly_one_is_named():
+    for named, counts in (([], False), ([5], True), ([5, 6], False), ([6], False)):
         where = field({"cat": [ONE]}, {ONE: said(10, 0, 5)})
         [hit] = ranked(Asked(["cat"], speakers=named), where, [ONE], limit=1, weights=alone(speaker=1.0))
-        assert hit.signals.get("speaker", 0.0) == float(counts)
+        assert hit.signals.get("speaker", 0.0) == float(counts), named
 
 
 class TestKindsOfQuestions:
@@ -292,11 +272,11 @@ class TestRoles:
         hits = ranked(Asked(["cat"], asks_for=asks), where, documents, limit=10, weights=weights)
         return [hit.signals for hit in sorted(hits, key=lambda hit: hit.number)]
 
-    @pytest.mark.parametrize("roles", [(None, None), ("user", "user"), ("assistant", "tool"), ("user", None)])
-    def test_without_two_sides_there_is_nothing_to_tell_apart(self, roles):
+    def test_without_two_sides_there_is_nothing_to_tell_apart(self):
         told = {"user", "reply", "summary", "account", "answer", "answered", "standing_wish"}
-        for signals in self.found(["reply", "summary", "advice"], roles=roles, features=["standing wish"]):
-            assert not told & signals.keys()
+        for roles in ((None, None), ("user", "user"), ("assistant", "tool"), ("user", None)):
+            for signals in self.found(["reply", "summary", "advice"], roles=roles, features=["standing wish"]):
+                assert not told & signals.keys(), roles
 
     def test_a_reply_rises_when_it_is_asked_for_or_a_summary(self):
         for asks in ("reply", "summary"):
@@ -339,12 +319,10 @@ class TestVectorsAndOptions:
 
     def test_closeness_leads_to_a_document_alone_and_among_its_neighbours_each_by_its_weight(self):
         found = self.near(alone(vectors=0.6, own_vector=0.2))
-        assert (found[ONE + 100]["vectors"], found[ONE + 100]["own_vector"]) == pytest.approx((0.12, 0.1))
-        assert (found[ONE + 200]["vectors"], found[ONE + 200]["own_vector"]) == pytest.approx((0.24, 0.02))
-
-    def test_what_waits_for_its_vector_is_held_to_be_as_near_as_others_are(self):
-        found = self.near(alone(vectors=0.6, own_vector=0.2))
-        assert (found[ONE]["vectors"], found[ONE]["own_vector"]) == pytest.approx((0.18, 0.06))
+        near = {number: (each["vectors"], each["own_vector"]) for number, each in found.items()}
+        assert near[ONE + 100] == pytest.approx((0.12, 0.1))
+        assert near[ONE + 200] == pytest.approx((0.24, 0.02))
+        assert near[ONE] == pytest.approx((0.18, 0.06))  # has no vector yet, and is held to be as near as others are
 
     def test_short_talk_is_near_by_its_neighbours_and_long_replies_by_themselves(self):
         for average, nearest in ((25.0, ONE + 200), (400.0, ONE + 100)):
@@ -384,20 +362,17 @@ class TestVectorsAndOptions:
 def a_field(luck):
     """Anything: documents of three series, some of them neighbours."""
     numbers = [(series << PLACE_BITS) + luck.randrange(12) for series in (1, 2, 3) for _ in range(8)]
-    documents = {
-        number: Document(
-            luck.randrange(40),
-            luck.randrange(1 << len(FEATURES)),
-            luck.randrange(300) * DAY,
-            luck.choice([None, 5, 6]),
-            luck.choice([None, "user", "assistant"]),
-        )
-        for number in numbers
-    }
+
+    def a_document():
+        length, features, at = luck.randrange(40), luck.randrange(1 << len(FEATURES)), luck.randrange(300) * DAY
+        return Document(length, features, at, luck.choice([None, 5, 6]), luck.choice([None, "user", "assistant"]))
+
+    documents = {number: a_document() for number in numbers}
     postings = {term: set(luck.sample(sorted(documents), luck.randrange(len(documents)))) for term in "abc"}
+    kinds = ["time", "number", "place", "advice", "reply", "order", "summary"]
     asked = Asked(
         "abc",
-        luck.sample(["time", "number", "place", "advice", "reply", "order", "summary"], luck.randrange(8)),
+        luck.sample(kinds, luck.randrange(8)),
         [TimeSpan(100 * DAY, 130 * DAY, "then")] * luck.randrange(2),
         luck.sample([5, 6], luck.randrange(3)),
         look_up=luck.random() < 0.2,
@@ -411,46 +386,46 @@ def a_field(luck):
 
 
 class TestReasons:
-    @pytest.mark.parametrize("seed", range(20))
-    def test_a_score_is_the_sum_of_its_reasons(self, seed):
-        asked, where = a_field(random.Random(seed))
-        hits = ranked(asked, where, where.documents, limit=100, weights=replace(WEIGHTS_WITH_VECTORS, recency=0.2))
-        assert hits
-        for hit in hits:
-            parts = (hit.terms, hit.nearby, hit.signals)
-            assert hit.score == pytest.approx(sum(value for part in parts for value in part.values()))
-            assert set(hit.terms) <= set(asked.terms)
-            assert set(hit.signals) <= {each.name for each in fields(Weights)}
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    def test_a_score_is_the_sum_of_its_reasons(self):
+        for seed in range(20):
+            asked, where = a_field(random.Random(seed))
+            hits = ranked(asked, where, where.documents, limit=100, weights=replace(WEIGHTS_WITH_VECTORS, recency=0.2))
+            assert hits, seed
+            for hit in hits:
+                parts = (hit.terms, hit.nearby, hit.signals)
+                assert hit.score == pytest.approx(sum(value for part in parts for value in part.values())), seed
+                assert set(hit.terms) <= set(asked.terms)
+                assert set(hit.signals) <= {each.name for each in fields(Weights)}
+            assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
-    @pytest.mark.parametrize("seed", range(40))
-    def test_fewer_results_are_the_first_of_more(self, seed):
-        luck = random.Random(seed)
-        asked, where = a_field(luck)
-        if seed % 4:
-            asked = asked._replace(asks_for=luck.sample(["time", "number", "place", "reply"], 2))
-        some = {each.name: luck.uniform(-1, 1) for each in luck.sample(fields(Weights), 8) if each.name != "recency"}
-        weights = replace(WEIGHTS_WITH_VECTORS if seed % 2 else WEIGHTS, **some)
-        every = ranked(asked, where, where.documents, limit=100, weights=weights)
-        for limit in (1, 2, 5, 10):
-            assert ranked(asked, where, where.documents, limit=limit, weights=weights) == every[:limit]
+    def test_fewer_results_are_the_first_of_more(self):
+        for seed in range(40):
+            luck = random.Random(seed)
+            asked, where = a_field(luck)
+            if seed % 4:
+                asked = asked._replace(asks_for=luck.sample(["time", "number", "place", "reply"], 2))
+            names = [each.name for each in luck.sample(fields(Weights), 8) if each.name != "recency"]
+            some = {name: luck.uniform(-1, 1) for name in names}
+            weights = replace(WEIGHTS_WITH_VECTORS if seed % 2 else WEIGHTS, **some)
+            every = ranked(asked, where, where.documents, limit=100, weights=weights)
+            for limit in (1, 2, 5, 10):
+                assert ranked(asked, where, where.documents, limit=limit, weights=weights) == every[:limit], seed
 
-    @pytest.mark.parametrize("seed", range(5))
-    @pytest.mark.parametrize("name", [each.name for each in fields(Weights)])
-    def test_a_signal_whose_weight_is_zero_is_off(self, name, seed):
-        asked, where = a_field(random.Random(seed))
+    def test_a_signal_whose_weight_is_zero_is_off(self):
         weights = replace(WEIGHTS_WITH_VECTORS, recency=0.2)
-        on = {hit.number: hit for hit in ranked(asked, where, where.documents, limit=100, weights=weights)}
-        off = ranked(asked, where, where.documents, limit=100, weights=replace(weights, **{name: 0.0}))
-        for hit in off:
-            assert not hit.signals.get(name)
-            if name not in {"own", "context", "cover"}:
-                assert hit.score == pytest.approx(on[hit.number].score - on[hit.number].signals.get(name, 0.0))
+        for seed, name in itertools.product(range(5), [each.name for each in fields(Weights)]):
+            asked, where = a_field(random.Random(seed))
+            on = {hit.number: hit for hit in ranked(asked, where, where.documents, limit=100, weights=weights)}
+            for hit in ranked(asked, where, where.documents, limit=100, weights=replace(weights, **{name: 0.0})):
+                assert not hit.signals.get(name), (seed, name)
+                if name not in {"own", "context", "cover"}:
+                    without = on[hit.number].score - on[hit.number].signals.get(name, 0.0)
+                    assert hit.score == pytest.approx(without), (seed, name)
 
-    @pytest.mark.parametrize("seed", range(5))
-    def test_without_weights_only_the_words_count(self, seed):
-        asked, where = a_field(random.Random(seed))
-        for hit in ranked(asked, where, where.documents, limit=100, weights=OWN):
-            assert not any(hit.signals.values())
-            held = {term for term in asked.terms if hit.number in where.postings[term]}
-            assert {term for term, value in hit.terms.items() if value} == held
+    def test_without_weights_only_the_words_count(self):
+        for seed in range(5):
+            asked, where = a_field(random.Random(seed))
+            for hit in ranked(asked, where, where.documents, limit=100, weights=OWN):
+                assert not any(hit.signals.values()), seed
+                held = {term for term in asked.terms if hit.number in where.postings[term]}
+                assert {term for term, value in hit.terms.items() if value} == held

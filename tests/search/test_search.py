@@ -1,6 +1,5 @@
 """Any text is a question, both engines give the same answer, and each answer says why."""
 
-import random
 from datetime import UTC, datetime
 
 import pytest
@@ -9,40 +8,16 @@ from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.search.analysis import different, terms
-from tests.conftest import CountingIds, SteppingClock
-from tests.search.test_walls import a_question, anywhere, fill, shown
+from langchain_agentmem.search.analysis import terms
 
 pytestmark = pytest.mark.sqlite_suffices
 
 ODD = [
-    "",
-    " ",
-    '"',
-    "'",
-    "''; drop table entry; --",
-    '"unclosed',
-    "cat AND dog",
-    "cat NEAR/2 dog",
-    "NOT cat",
-    "cat*",
-    "^cat",
-    "terms : cat",
-    "{a b} : c",
-    "cat + dog",
-    "(cat",
-    "a & b | !c <-> d:*",
-    "\\",
-    "cat\\'s",
-    "%s %(x)s :x ? $1",
-    "😀",
-    "cat\0dog",
-    "\ud800 cat",
-    "\U00020000\U00020001",
-    "the of and",
-    "cat " * 25_000,
+    "", " ", '"', "'", "''; drop table entry; --", '"unclosed', "cat AND dog", "cat NEAR/2 dog", "NOT cat", "cat*",
+    "^cat", "terms : cat", "{a b} : c", "cat + dog", "(cat", "a & b | !c <-> d:*", "\\", "cat\\'s", "%s %(x)s :x ? $1",
+    "😀", "cat\0dog", "\ud800 cat", "\U00020000\U00020001", "the of and", "cat " * 25_000,
     " ".join(f"w{n}" for n in range(20_000)),
-]
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -55,11 +30,10 @@ def spoken(memory):
 
 
 class TestQueries:
-    @pytest.mark.parametrize("query", ODD, ids=lambda query: repr(query[:12]))
-    def test_any_text_is_a_query(self, spoken, query):
-        found = spoken.search(query)
-        if "cat" in query:
-            assert {"The cat sat on the mat.", "A dog and a cat."} <= {each.text for each in found}
+    def test_any_text_is_a_query(self, spoken):
+        for query in ODD:
+            found = {each.text for each in spoken.search(query)}
+            assert "cat" not in query or {"The cat sat on the mat.", "A dog and a cat."} <= found, query[:20]
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.text(max_size=60))
@@ -73,38 +47,16 @@ class TestQueries:
     def test_stop_words_alone_are_searched(self, spoken):
         assert spoken.search("to be or not to be")[0].text == "to be or not to be"
 
-    @pytest.mark.parametrize(
-        ("text", "query"),
-        [
-            ("我在北京大学学习数学", "北京"),
-            ("東京に住んでいます", "東京"),
-            ("ฉันพูดภาษาไทยได้", "ภาษา"),
-            ("서울에서 살아요", "서울에서"),
-            ("Я живу в Москве", "москве"),
-            ("Él vive en París", "paris"),
-        ],
-    )
-    def test_every_script_is_found(self, memory, text, query):
+    def test_every_script_is_found(self, memory):
         chat = memory.conversation("c")
-        message_id = chat.add(role="user", content=text)
-        chat.add(role="user", content="something else")
-        assert [each.id for each in memory.search(query)] == [message_id]
-
-    @pytest.mark.slow("in every form")
-    def test_a_long_message_in_any_script_is_stored_and_found(self, memory):
-        luck = random.Random(1)
-        letters = [chr(code) for code in (*range(0x4E00, 0x9FA0), *range(0x20000, 0x2A000))]
-        chat = memory.conversation("c")
-        for text in (
-            "猫犬" + "".join(luck.choices(letters, k=300_000)),
-            "猫犬" + "".join(luck.choices(letters[-0xA000:], k=300_000)),
-            "猫犬 " + " ".join(f"{luck.getrandbits(40):x}" for _ in range(40_000)),
-        ):
+        for text, query in {
+            "我在北京大学学习数学": "北京", "東京に住んでいます": "東京", "ฉันพูดภาษาไทยได้": "ภาษา",
+            "서울에서 살아요": "서울에서",
+            "Я живу в Москве": "москве", "Él vive en París": "paris",
+        }.items():  # fmt: skip
             message_id = chat.add(role="user", content=text)
-            assert message_id in {each.id for each in memory.search("猫犬")}
-            for term in luck.sample(different(terms(text)), 20):
-                assert message_id in {each.id for each in memory.search(term)}
-            assert chat.retrieve_by_id(message_id)["content"] == text
+            chat.add(role="user", content="something else")
+            assert [each.id for each in memory.search(query)] == [message_id], query
 
 
 class TestFilters:
@@ -125,34 +77,21 @@ class TestFilters:
         assert found(kinds=["message"], limit=1) != []
         assert found(kinds=[]) == found(limit=0) == []
 
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"limit": -1},
-            {"limit": 1.5},
-            {"limit": True},
-            {"limit": 10**9},
-            {"kinds": ["dream"]},
-            {"kinds": "message"},
-            {"roles": "user"},
-            {"namespace": "a"},
-            {"conversation_id": ""},
-            {"before": "yesterday"},
-            {"weights": 0.5},
-        ],
-    )
-    def test_wrong_arguments_are_refused(self, memory, wrong):
+    def test_wrong_arguments_are_refused(self, memory):
+        for name, values in {
+            "limit": [-1, 1.5, True, 10**9], "kinds": [["dream"], "message"], "roles": ["user"], "namespace": ["a"],
+            "conversation_id": [""], "before": ["yesterday"], "weights": [0.5],
+        }.items():  # fmt: skip
+            for value in values:
+                with pytest.raises(InvalidInput):
+                    memory.search("x", **{name: value})
         with pytest.raises(InvalidInput):
-            memory.search("x", **wrong)
+            memory.search(b"x")
 
     def test_weights_that_are_none_open_no_database(self, tmp_path):
         with pytest.raises(InvalidInput, match="weights"):
             AgentMemory(tmp_path / "memory.db", weights={"date": 1.0})
         assert not list(tmp_path.iterdir())
-
-    def test_a_query_is_text(self, memory):
-        with pytest.raises(InvalidInput):
-            memory.search(b"x")
 
 
 class TestAnswers:
@@ -166,17 +105,3 @@ class TestAnswers:
 
     async def test_the_awaited_twin_finds_the_same(self, spoken):
         assert await spoken.asearch("cat dog") == spoken.search("cat dog")
-
-    @pytest.mark.slow
-    def test_both_engines_find_the_same_to_the_last_id_and_score(self, new_database):
-        answers = []
-        for kind in ("sqlite", "postgres"):
-            luck = random.Random(5)
-            with AgentMemory(new_database(kind), clock=SteppingClock(), new_id=CountingIds()) as memory:
-                fill(memory, luck, 400, [("a",), ("a", "b"), ("b",)])
-                asked = [(a_question(luck), anywhere(luck)) for _ in range(100)]
-                found = [memory.search(question, limit=100, everything=True) for question, _ in asked]
-                found += [memory.search(question, limit=100, **where._asdict()) for question, where in asked]
-                answers.append([shown(each) for each in found])
-        assert sum(map(len, answers[0])) > 2_000
-        assert answers[0] == answers[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -13,20 +14,29 @@ from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.timeline import order_for
 
 NEVER = "I have never worn lined boots."
+CHANGES = (
+    ("Have I been to Lisbon?", "I have never been to Lisbon.", "I went to Lisbon last week, it was hot."),
+    ("Have I met Kelly?", "I met Kelly at the library, we talked.", "Sorry, I've never met Kelly at any library."),
+    ("deadline of the sprint", "The sprint has its deadline on April 1.", "The sprint's new deadline is April 5."),
+    ("Benutze ich Zotero?", "Ich benutze Zotero für Zitate.", "Ich habe Zotero nie benutzt."),
+    ("我有猫吗", "我有一只猫。", "我没有猫。"),
+    ("Do I eat walnuts with cheese?", "I eat walnuts with cheese.", "I can't eat walnuts with cheese."),
+)
 MONDAY = datetime(2025, 3, 3, 9, 0, tzinfo=UTC)
 
 
-def say(memory, *texts, role="user", namespace=("a",), conversation="c", name=None):
+def say(memory, *said, role="user", namespace=("a",), conversation="c", name=None):
     """What was said, a day apart; gives the ids."""
     chat = memory.conversation(conversation, namespace)
+    common = {"role": role, "name": name}
     return [
-        chat.add({"role": role, "content": text, "name": name, "created_at": MONDAY + timedelta(days=day)})
-        for day, text in enumerate(texts)
+        chat.add({**common, "content": text, "created_at": MONDAY + timedelta(days=day)})
+        for day, text in enumerate(said)
     ]
 
 
 def ask(memory, text, **options):
-    return memory.search(text, namespace=("a",), **{"order": "time", **options})
+    return memory.search(text, **{"namespace": ("a",), "order": "time", **options})
 
 
 def texts(found):
@@ -47,11 +57,9 @@ class TestOrder:
         assert texts(ask(memory, "spade in the shed")) == said
 
     def test_the_limit_leaves_the_best(self, memory):
-        say(
-            memory, "I painted the shed.", "The quince beside the shed bloomed.", "A quince fell on the shed.", "Sheds!"
-        )
-        found = ask(memory, "the quince beside the shed", limit=2)
-        assert texts(found) == ["The quince beside the shed bloomed.", "A quince fell on the shed."]
+        best = ["The quince beside the shed bloomed.", "A quince fell on the shed."]
+        say(memory, "I painted the shed.", *best, "Sheds!")
+        assert texts(ask(memory, "the quince beside the shed", limit=2)) == best
 
     def test_awaited_and_by_the_retriever_it_is_the_same(self, memory):
         say(memory, "The shed is red.", "No, the shed is not red.")
@@ -62,12 +70,11 @@ class TestOrder:
         assert documents[0].metadata["replaced_by"] == ["message", found[1].id]
         assert "replaced_by" not in documents[1].metadata
 
-    @pytest.mark.parametrize("order", ["Time", "", None, 1, ["time"]])
-    def test_no_other_order_is_known(self, memory, order):
-        with pytest.raises(InvalidInput, match='order must be "score" or "time"'):
-            ask(memory, "shed", order=order)
-        with pytest.raises(InvalidInput, match='order must be "score" or "time"'):
-            memory.retriever(order=order)
+    def test_no_other_order_is_known(self, memory):
+        for order in ("Time", "", None, 1, ["time"]):
+            for use in (partial(ask, memory, "shed"), memory.retriever):
+                with pytest.raises(InvalidInput, match='order must be "score" or "time"'):
+                    use(order=order)
 
 
 class TestRepeats:
@@ -78,26 +85,19 @@ class TestRepeats:
         assert (found.id, found.also) == (ids[0], (("message", ids[1]),))
 
     def test_of_equals_the_later_stands(self, memory):
-        first, second, third = say(
-            memory, "The quince is in bloom.", "the quince, IS in bloom", "In bloom is the quince"
-        )
+        *others, last = say(memory, "The quince is in bloom.", "the quince, IS in bloom", "In bloom is the quince")
         for asked in ("quince", '"is in bloom"', '"bloom is the quince"'):
             [found] = ask(memory, asked)
-            assert (found.id, {each for _, each in found.also}) == (third, {first, second})
+            assert (found.id, {each for _, each in found.also}) == (last, set(others))
 
-    def test_another_number_another_speaker_and_a_denial_are_no_repeats(self, memory):
-        say(
-            memory,
-            "We meet in the old mill at 9.",
-            "We meet in the old mill at 8.",
-            "We never meet in the old mill at 8.",
-        )
-        say(memory, "We meet in the old mill at 8.", name="Zoe", conversation="d")
+    def test_another_number_another_speaker_and_a_denial_are_no_repeats_in_other_languages_neither(self, memory):
+        meet = "We meet in the old mill at"
+        say(memory, f"{meet} 9.", f"{meet} 8.", "We never meet in the old mill at 8.")
+        say(memory, f"{meet} 8.", name="Zoe", conversation="d")
         assert len(ask(memory, "old mill")) == 4
-
-    def test_nor_are_they_in_other_languages(self, memory):
-        say(memory, "Wir treffen uns in der alten Mühle im Tal", "Wir treffen uns nie in der alten Mühle im Tal")
-        assert len(ask(memory, "alte Mühle")) == 2
+        german = ("Wir treffen uns in der alten Mühle im Tal", "Wir treffen uns nie in der alten Mühle im Tal")
+        say(memory, *german, namespace=("a", "de"))
+        assert len(ask(memory, "alte Mühle", namespace=("a", "de"))) == 2
 
     def test_what_another_namespace_says_is_no_repeat(self, memory):
         say(memory, "The quince is in bloom.", namespace=("a", "b"))
@@ -118,52 +118,30 @@ class TestRepeats:
 
 
 class TestChanges:
-    @pytest.mark.parametrize(
-        ("asked", "before", "after"),
-        [
-            ("Have I been to Lisbon?", "I have never been to Lisbon.", "I went to Lisbon last week, it was hot."),
-            (
-                "Have I met Kelly?",
-                "I met Kelly at the library, we talked.",
-                "Sorry, I've never met Kelly at any library.",
-            ),
-            (
-                "deadline of the sprint",
-                "The sprint has its deadline on April 1.",
-                "The sprint's new deadline is April 5.",
-            ),
-            ("Benutze ich Zotero?", "Ich benutze Zotero für Zitate.", "Ich habe Zotero nie benutzt."),
-            ("我有猫吗", "我有一只猫。", "我没有猫。"),
-            ("Do I eat walnuts with cheese?", "I eat walnuts with cheese.", "I can't eat walnuts with cheese."),
-        ],
-    )
-    def test_the_earlier_says_by_what_it_was_replaced(self, memory, asked, before, after):
-        _, later = say(memory, before, after)
-        old, new = ask(memory, asked)
-        assert texts([old, new]) == [before, after]
-        assert (old.replaced_by, new.replaced_by) == (("message", later), None)
-        assert old.score == pytest.approx(new.score)
+    def test_the_earlier_says_by_what_it_was_replaced(self, memory):
+        for number, (asked, *both) in enumerate(CHANGES):
+            _, later = say(memory, *both, namespace=("a", f"{number}"))
+            old, new = ask(memory, asked, namespace=("a", f"{number}"))
+            assert texts([old, new]) == both
+            assert (old.replaced_by, new.replaced_by) == (("message", later), None)
+            assert old.score == pytest.approx(new.score)
 
     def test_both_sides_are_there_where_one_alone_would_be(self, memory):
-        say(
-            memory,
-            NEVER,
-            *(f"Lined boots for hiking cost {price}." for price in range(100, 106)),
-            "For hiking I wear lined boots of felt.",
-        )
+        costs = (f"Lined boots for hiking cost {price}." for price in range(100, 106))
+        say(memory, NEVER, *costs, "For hiking I wear lined boots of felt.")
         best = texts(memory.search("lined boots of felt for hiking", namespace=("a",), limit=5))
         assert NEVER not in best
         old, new = ask(memory, "lined boots of felt for hiking", limit=2)
         assert (old.text, old.replaced_by) == (NEVER, ("message", new.id))
         assert old.why.signals["change"] > 0
 
-    @pytest.mark.parametrize("limit", [2, 3, 4, 5])
-    def test_a_change_has_both_sides_or_none(self, memory, limit):
+    def test_a_change_has_both_sides_or_none(self, memory):
         sides = {"My shed is red as rust.", "My shed is not red as rust."}
         say(memory, "I painted a chair.", "A shed for rakes and hoes.", max(sides), "I have a bench.", min(sides))
-        found = ask(memory, "a red shed for rakes and hoes", limit=limit)
-        assert len(found) <= limit
-        assert len(sides & set(texts(found))) in {0, 2}
+        for limit in (2, 3, 4, 5):
+            found = ask(memory, "a red shed for rakes and hoes", limit=limit)
+            assert len(found) <= limit
+            assert len(sides & set(texts(found))) in {0, 2}
 
     def test_a_pasted_table_holds_nobody_up(self, memory, monkeypatch):
         compared = []
@@ -172,19 +150,19 @@ class TestChanges:
         assert len(ask(memory, "shed")) == 10
         assert len(compared) <= 20 * 20 / 2 * timeline._MOST_STATEMENTS**2
 
-    @pytest.mark.parametrize(
-        ("before", "after"),
-        [
-            ("The quince has 3 buds.", "The quince has bloomed."),
-            ("The quince has 3 buds.", "The quince has 5 buds."),  # both may be
-            ("I met Kelly.", "The quince has not bloomed."),
-            ("The quince of Kelly blooms.", "The quince of Kelly won a prize."),  # as in "won't"
-            ("Kelly, quince: blüht.", "Kelly, quince: blüht ab dem 5. Mai."),  # which is "never" in Italian
-        ],
-    )
-    def test_what_says_nothing_else_of_the_same_replaces_nothing(self, memory, before, after):
-        say(memory, before, after)
-        assert [each.replaced_by for each in ask(memory, "Has the quince of Kelly bloomed?")] == [None, None]
+    def test_what_says_nothing_else_of_the_same_replaces_nothing(self, memory):
+        for number, both in enumerate(
+            [
+                ("The quince has 3 buds.", "The quince has bloomed."),
+                ("The quince has 3 buds.", "The quince has 5 buds."),  # both may be
+                ("I met Kelly.", "The quince has not bloomed."),
+                ("The quince of Kelly blooms.", "The quince of Kelly won a prize."),  # as in "won't"
+                ("Kelly, quince: blüht.", "Kelly, quince: blüht ab dem 5. Mai."),  # which is "never" in Italian
+            ]
+        ):
+            say(memory, *both, namespace=("a", f"{number}"))
+            found = ask(memory, "Has the quince of Kelly bloomed?", namespace=("a", f"{number}"))
+            assert [each.replaced_by for each in found] == [None, None], both
 
     def test_what_an_assistant_or_somebody_else_says_replaces_nothing(self, memory):
         say(memory, "The shed is red.")
@@ -202,16 +180,13 @@ class TestChanges:
 
 
 class TestWhichOrder:
-    @pytest.mark.parametrize(
-        ("text", "order"),
-        [
-            ("List the order in which I brought up the garden", "time"),
-            ("Summarize how my garden developed", "time"),
-            ("Have I ever planted a quince?", "time"),
-            ("Where did I plant the quince?", "score"),
-            ("Can you order two pizzas in order to feed us?", "score"),
-            ("Wann habe ich die Quitte gepflanzt?", "score"),
-        ],
-    )
-    def test_suits_the_question(self, text, order):
-        assert order_for(question(text)) == order
+    def test_suits_the_question(self):
+        for text, order in {
+            "List the order in which I brought up the garden": "time",
+            "Summarize how my garden developed": "time",
+            "Have I ever planted a quince?": "time",
+            "Where did I plant the quince?": "score",
+            "Can you order two pizzas in order to feed us?": "score",
+            "Wann habe ich die Quitte gepflanzt?": "score",
+        }.items():
+            assert order_for(question(text)) == order, text

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 
 import pytest
-from langchain_core.embeddings import Embeddings
-from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.search import vectors
+from langchain_agentmem.search import embedding, vectors
 from langchain_agentmem.search.embedding import BATCH, embedder_of
 from langchain_agentmem.search.ranking import WEIGHTS
 from tests.word_embeddings import WordEmbeddings
 
-SAME = {"feline": "cat", "hound": "dog", "automobile": "car"}
+from .conftest import DIMS, SAME, WORDS, found, held_up, in_thread, said, waiting
 
 
 class Counting(WordEmbeddings):
@@ -45,33 +41,6 @@ class Counting(WordEmbeddings):
 @pytest.fixture
 def embeddings():
     return Counting()
-
-
-@pytest.fixture
-def opened(url, embeddings):
-    memories = []
-
-    def open_(**options):
-        dims = len(WordEmbeddings(same=SAME).embed_query("x"))
-        memories.append(AgentMemory(url, index={"dims": dims, "embed": embeddings}, **options))
-        return memories[-1]
-
-    yield open_
-    for memory in memories:
-        memory.close()
-
-
-def said(memory, *texts, conversation="c", **options):
-    chat = memory.conversation(conversation, **options)
-    return [chat.add(role="user", content=text) for text in texts]
-
-
-def waiting(memory):
-    return memory.database.engine.read(vectors.count_waiting)
-
-
-def found(memory, query, **options):
-    return [each.text for each in memory.search(query, everything="namespace" not in options, **options)]
 
 
 @pytest.mark.sqlite_suffices
@@ -106,27 +75,18 @@ class TestFinding:
         said(memory, "My cat sleeps.", namespace=("a",))
         said(memory, "My dog barks.", namespace=("b",))
         memory.store.put(("b",), "1", {"text": "cat"})
-        assert (
-            found(memory, "feline", namespace=("b",), kinds=["message"]) == ["My dog barks."]
-            or found(memory, "feline", namespace=("b",), kinds=["message"]) == []
-        )
+        assert found(memory, "feline", namespace=("b",), kinds=["message"]) in (["My dog barks."], [])
         assert "My cat sleeps." not in found(memory, "feline", namespace=("b",))
         assert found(memory, "feline", namespace=("a",), roles=["assistant"]) == []
 
-    def test_an_edit_is_found_by_its_new_meaning_only(self, opened):
+    def test_what_is_edited_or_removed_is_found_by_what_it_means_now_only(self, opened):
         memory = opened()
-        [message] = said(memory, "My cat sleeps.")
+        [message, other] = said(memory, "My cat sleeps.", "A cat purrs.")
         assert memory.search("feline", everything=True)[0].why.signals["vectors"] > 0.3
         memory.conversation("c").update(message, content="Bread is cheap.")
+        memory.conversation("c").remove_by_id(other)
         assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline", everything=True))
         assert memory.admin.verify().problems == ()
-
-    def test_what_is_removed_is_not_found(self, opened):
-        memory = opened()
-        [message, _] = said(memory, "My cat sleeps.", "Rain falls.")
-        assert found(memory, "feline")[0] == "My cat sleeps."
-        memory.conversation("c").remove_by_id(message)
-        assert "My cat sleeps." not in found(memory, "feline")
 
     def test_the_question_is_put_as_the_one_it_names_would_speak(self, opened, embeddings):
         memory = opened()
@@ -157,13 +117,6 @@ class TestFinding:
 
 @pytest.mark.sqlite_suffices
 class TestWaiting:
-    def test_what_was_stored_without_embeddings_gets_its_vectors_later(self, url, opened):
-        with AgentMemory(url) as plain:
-            said(plain, "My cat sleeps.", "Rain falls.")
-        memory = opened()
-        memory.settle()
-        assert found(memory, "feline")[0] == "My cat sleeps."
-
     def test_what_another_process_stores_waits_for_whoever_has_the_embeddings(self, url, opened):
         opened().close()
         with AgentMemory(url) as plain:
@@ -184,29 +137,15 @@ class TestWaiting:
         memory.settle()
         assert len(embeddings.texts) == BATCH + 5
 
-    def test_they_come_in_the_background_and_in_batches(self, opened, embeddings):
-        memory = opened()
-        memory.conversation("c").add_messages([HumanMessage(f"cat number{n}") for n in range(150)])
-        deadline = time.monotonic() + 120
-        while waiting(memory) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(embeddings.texts) == 150
-
-    def test_an_embedding_that_takes_long_delays_no_write(self, opened, embeddings, monkeypatch):
-        going, go_on = threading.Event(), threading.Event()
-        real = embeddings.embed_documents
-
-        def slow(texts):
-            going.set()
-            assert go_on.wait(120)
-            return real(texts)
-
-        monkeypatch.setattr(embeddings, "embed_documents", slow)
+    def test_an_embedding_that_takes_long_delays_no_write_and_no_search(self, opened, embeddings, monkeypatch):
+        monkeypatch.setattr(embedding, "PATIENCE", 0.05)
+        going, go_on = held_up(embeddings)
         memory = opened()
         said(memory, "My cat sleeps.")
         assert going.wait(120)
         said(memory, "My dog barks.")  # while the first is being embedded
         assert len(memory.conversation("c").messages) == 2
+        assert (found(memory, "cat"), found(memory, "feline")) == (["My cat sleeps."], [])
         go_on.set()
         memory.settle()
         assert found(memory, "hound")[0] == "My dog barks."
@@ -231,10 +170,7 @@ class TestWaiting:
         memory = opened()
         embedder_of(memory.database).close()
         said(memory, *(f"cat number{n}" for n in range(100)))
-        threads = [threading.Thread(target=memory.settle) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
+        for thread in [in_thread(memory.settle) for _ in range(4)]:
             thread.join()
         assert sorted(embeddings.texts) == sorted(f"cat number{n}" for n in range(100))
 
@@ -251,69 +187,79 @@ class TestFailing:
         embeddings.broken = False
         assert found(memory, "feline") == ["My cat sleeps."]
 
-    @pytest.mark.parametrize("wrong", [[[1.0, 2.0]], [["a"] * 64], [], [[float("nan")] * 64], None])
-    def test_vectors_that_are_none_are_not_kept(self, opened, embeddings, monkeypatch, wrong):
+    def test_vectors_that_are_none_are_not_kept(self, opened, embeddings, monkeypatch):
         memory = opened()
         embedder_of(memory.database).close()
         said(memory, "My cat sleeps.")
-        monkeypatch.setattr(embeddings, "embed_documents", lambda texts: wrong)
-        with pytest.raises((InvalidInput, TypeError)):
-            memory.settle()
-        assert waiting(memory) == 1
+        for wrong in ([[1.0, 2.0]], [["a"] * 64], [], [[float("nan")] * 64], None):
+            monkeypatch.setattr(embeddings, "embed_documents", lambda texts, wrong=wrong: wrong)
+            with pytest.raises((InvalidInput, TypeError)):
+                memory.settle()
+            assert waiting(memory) == 1, wrong
         assert found(memory, "cat") == ["My cat sleeps."]
 
-    @pytest.mark.parametrize(
-        ("vector", "says"), [([1.0, float("nan")], "must be finite"), ([1.0], "the shape \\(1,\\)")]
-    )
-    def test_an_error_says_what_is_wrong_with_a_vector(self, vector, says):
-        with pytest.raises(InvalidInput, match=says):
-            vectors.unit(vector, 2)
+    def test_an_error_says_what_is_wrong_with_a_vector(self):
+        for vector, says in (([1.0, float("nan")], "must be finite"), ([1.0], "the shape \\(1,\\)")):
+            with pytest.raises(InvalidInput, match=says):
+                vectors.unit(vector, 2)
 
     def test_vectors_of_another_size_are_refused(self, url, opened):
         opened().close()
         with pytest.raises(InvalidInput, match="dimensions"):
-            AgentMemory(url, index={"dims": 3, "embed": WordEmbeddings()})
+            AgentMemory(url, index={"dims": 3, "embed": WORDS})
         opened()
 
-    @pytest.mark.parametrize(
-        "index", [{"embed": WordEmbeddings()}, {"dims": 0, "embed": WordEmbeddings()}, {"dims": 3, "embed": 7}, 5]
-    )
-    def test_a_configuration_that_makes_no_sense_is_refused(self, index):
-        with pytest.raises(InvalidInput):
-            AgentMemory(index=index)
+    def test_a_configuration_that_makes_no_sense_is_refused(self):
+        for index in ({"embed": WORDS}, {"dims": 0, "embed": WORDS}, {"dims": 3, "embed": 7}, 5):
+            with pytest.raises(InvalidInput):
+                AgentMemory(index=index)
 
     def test_without_numpy_the_extra_is_named(self, monkeypatch):
-        monkeypatch.setattr(vectors, "numpy", _missing)
+        def missing():
+            raise MissingExtra("Search by vectors", "vectors")
+
+        monkeypatch.setattr(vectors, "numpy", missing)
         with pytest.raises(MissingExtra, match=r"\[vectors\]"):
-            AgentMemory(index={"dims": 3, "embed": WordEmbeddings()})
+            AgentMemory(index={"dims": 3, "embed": WORDS})
 
+    def test_a_text_that_is_refused_keeps_no_other_from_its_vector(self, opened, embeddings, monkeypatch):
+        real, asked = embeddings.embed_documents, []
 
-def _missing():
-    raise MissingExtra("Search by vectors", "vectors")
+        def choosy(texts):
+            asked.append(texts)
+            if any("poison" in text for text in texts):
+                raise ValueError("I do not like this text")
+            return real(texts)
+
+        monkeypatch.setattr(embeddings, "embed_documents", choosy)
+        memory = opened()
+        embedder_of(memory.database).close()
+        said(memory, "This is poison.", "My cat sleeps.", *(f"rain {n}" for n in range(BATCH)), "A dog barks.")
+        with pytest.raises(ValueError, match="do not like"):
+            memory.settle()
+        assert waiting(memory) == 1
+        assert (found(memory, "feline")[0], found(memory, "hound")[0]) == ("My cat sleeps.", "A dog barks.")
+        said(memory, *(f"poison {n}" for n in range(BATCH)))
+        asked.clear()
+        with pytest.raises(ValueError, match="do not like"):
+            memory.settle()
+        assert len(asked) < 10  # embeddings that refuse everything are soon left alone
 
 
 class TestEmbeddings:
-    def test_a_function_will_do(self, url):
-        words = WordEmbeddings(same=SAME)
-        dims = len(words.embed_query("x"))
-        with AgentMemory(url, index={"dims": dims, "embed": words.embed_documents}) as memory:
-            said(memory, "My cat sleeps.", "Rain falls.")
-            assert found(memory, "feline")[0] == "My cat sleeps."
-
-    async def test_a_function_that_can_only_be_awaited_will_do(self, url):
-        words = WordEmbeddings(same=SAME)
-
-        async def embed(texts):
+    async def test_a_function_will_do_even_one_that_can_only_be_awaited(self, new_database):
+        async def awaited(texts):
             await asyncio.sleep(0)
-            return words.embed_documents(texts)
+            return WORDS.embed_documents(texts)
 
-        with AgentMemory(url, index={"dims": len(words.embed_query("x")), "embed": embed}) as memory:
-            said(memory, "My cat sleeps.", "Rain falls.")
-            assert (await memory.asearch("feline", everything=True))[0].text == "My cat sleeps."
+        for embed in (WORDS.embed_documents, awaited):
+            with AgentMemory(new_database("sqlite"), index={"dims": DIMS, "embed": embed}) as memory:
+                said(memory, "My cat sleeps.", "Rain falls.")
+                assert (await memory.asearch("feline", everything=True))[0].text == "My cat sleeps."
+                assert found(memory, "feline")[0] == "My cat sleeps."
 
     def test_a_store_by_itself_has_embeddings_too(self, url, embeddings):
-        assert isinstance(embeddings, Embeddings)
-        index = {"dims": len(embeddings.embed_query("x")), "embed": embeddings, "fields": ["title"]}
+        index = {"dims": DIMS, "embed": embeddings, "fields": ["title"]}
         with AgentMemoryStore.from_conn_string(url, index=index) as store:
             store.put(("a",), "1", {"title": "A car", "text": "dog"})
             store.put(("a",), "2", {"title": "Rain", "text": "car"})

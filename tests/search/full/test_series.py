@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import psycopg
 import pytest
@@ -89,14 +90,6 @@ class TestPlaces:
         memory.erase(namespace=("a",), conversation_id="c")
         assert set(counts(memory, raw).values()) == {0}
 
-    def test_a_batch_that_has_no_room_left_is_placed_all_the_same(self, memory, raw):
-        say(memory, "c", ["cat first"])
-        raw(memory, "update search_series set next = :next", next=(1 << PLACE_BITS) - 2)
-        say(memory, "c", [f"cat {n}" for n in range(70)])
-        assert len(set(places(memory, raw))) == 71
-        assert len(texts(memory, "cat", conversation_id="c", namespace=("a",))) == 71
-        assert memory.admin.verify().problems == ()
-
     def test_a_scope_that_is_full_goes_on_in_another(self, memory, raw):
         say(memory, "c", ["cat first"])
         say(memory, "x", ["cat other"], ("b",))
@@ -134,11 +127,8 @@ class TestLeavingNothing:
         for n in range(70):
             chat.add(role="user", content=f"word{n}", name="Ann Brown")
         memory.store.put(("a",), "k", {"text": "an item"})
-        if how == "clear":
-            chat.clear()
-            memory.store.delete(("a",), "k")
-        elif how == "erase":
-            memory.erase(namespace=("a",), conversation_id="c")
+        if how in ("clear", "erase"):
+            chat.clear() if how == "clear" else memory.erase(namespace=("a",), conversation_id="c")
             memory.store.delete(("a",), "k")
         else:
             memory.erase(namespace=("a",) if how == "namespace" else ())
@@ -150,11 +140,7 @@ class TestLeavingNothing:
         for name in ("c", "d"):
             memory.conversation(name, ("a",)).add(role="user", content="cat", name=f"Ann {name}")
         memory.erase(namespace=("a",), conversation_id="c")
-        assert counts(memory, raw, ["search_scope", "search_series", "search_document"]) == {
-            "search_scope": 1,
-            "search_series": 1,
-            "search_document": 1,
-        }
+        assert set(counts(memory, raw, ["search_scope", "search_series", "search_document"]).values()) == {1}
         assert {row["word"] for row in raw(memory, "select word from search_speaker")} == {"ann", "d"}
         say(memory, "c", ["cat again"])
         assert texts(memory, "cat") == ["cat", "cat again"]
@@ -228,49 +214,25 @@ def all_at_once(tasks):
 
 @pytest.mark.sqlite_suffices
 class TestManyWriters:
-    def test_threads_that_begin_the_same_conversation_share_it(self, url):
+    def test_threads_that_begin_conversations_and_items_of_a_namespace_do_not_disturb_each_other(self, url, raw):
         with AgentMemory(url) as one, AgentMemory(url) as two:
-            all_at_once(
-                [
-                    lambda memory=memory, n=n: [
-                        memory.conversation("c", ("a",)).add(role="user", content=f"cat {n} {each}")
-                        for each in range(10)
-                    ]
-                    for n, memory in enumerate([one, two, one, two])
-                ]
-            )
-            assert len(texts(one, "cat", namespace=("a",), conversation_id="c")) == 40
-            assert one.admin.verify().problems == ()
 
-    def test_threads_that_begin_different_conversations_of_a_namespace_do_not_disturb_each_other(self, url, raw):
-        with AgentMemory(url) as one, AgentMemory(url) as two:
-            all_at_once(
-                [
-                    lambda memory=memory, n=n: [say(memory, f"c{n}", [f"cat {n} {each}", "dog"]) for each in range(10)]
-                    for n, memory in enumerate([one, two, one, two])
-                ]
-            )
+            def begin(memory, n):
+                for each in range(10):
+                    memory.conversation("same", ("b",)).add(role="user", content=f"cat {n} {each}")
+                    say(memory, f"c{n}", [f"cat {n} {each}", "dog"])
+                    memory.store.put(("c", f"n{each % 3}"), f"k{n} {each}", {"text": f"cat {n} {each}"})
+
+            all_at_once([partial(begin, memory, n) for n, memory in enumerate([one, two, one, two])])
             for n in range(4):
                 found = texts(one, "cat", namespace=("a",), conversation_id=f"c{n}")
                 assert found == sorted(f"cat {n} {each}" for each in range(10))
-            numbers = [row["id"] for row in raw(one, "select id from search_document order by id")]
-            assert len({number >> PLACE_BITS for number in numbers}) == 4
+            assert len(texts(one, "cat", namespace=("b",), conversation_id="same")) == 40
+            assert len(texts(one, "cat", namespace=("c",))) == 40
+            series = {row["id"] >> PLACE_BITS for row in raw(one, "select id from search_document")}
+            assert len(series) == 4 + 1 + 3
             assert one.admin.verify().problems == ()
-
-    def test_threads_that_put_the_first_items_of_a_namespace_lose_none(self, url):
-        with AgentMemory(url) as one, AgentMemory(url) as two:
-            all_at_once(
-                [
-                    lambda memory=memory, n=n: [
-                        memory.store.put(("a", f"n{each % 3}"), f"k{n} {each}", {"text": f"cat {n} {each}"})
-                        for each in range(12)
-                    ]
-                    for n, memory in enumerate([one, two, one, two])
-                ]
-            )
-            assert len(texts(one, "cat", namespace=("a",))) == 48
-            assert one.admin.verify().problems == ()
-            all_at_once([lambda: one.erase(namespace=("a",)), lambda: two.store.put(("a", "n1"), "k", {"text": "cat"})])
+            all_at_once([lambda: one.erase(namespace=("c",)), lambda: two.store.put(("c", "n1"), "k", {"text": "cat"})])
             assert one.admin.verify().problems == ()
 
     def test_an_append_waits_for_no_other_conversation(self, new_database):
@@ -315,37 +277,6 @@ class TestWaiting:
         assert len(texts(memory, "cat")) == 2 * tail - 1
         assert memory.admin.verify().problems == ()
 
-    def test_edits_and_removals_reach_those_that_wait_and_those_that_do_not(self, memory, raw):
-        chat = memory.conversation("c", ("a",))
-        early = [chat.add(role="user", content=f"early {n}") for n in range(4)]
-        memory.database.engine.write(search_index.absorb)
-        late = [chat.add(role="user", content=f"late {n}") for n in range(4)]
-        for number, ids in enumerate((early, late)):
-            chat.update(ids[0], content=f"edited once {number}")
-            chat.update(ids[1], content="edited once")
-            chat.update(ids[1], content=f"edited twice {number}")
-            chat.remove_by_id(ids[2])
-            chat.update(ids[3], content="gone")
-            chat.remove_by_id(ids[3])
-
-        def as_it_should_be():
-            assert texts(memory, "edited") == ["edited once 0", "edited once 1", "edited twice 0", "edited twice 1"]
-            assert texts(memory, "once") == ["edited once 0", "edited once 1"]
-            for word in ("early", "late", "gone"):
-                assert texts(memory, word) == []
-            assert memory.admin.verify().problems == ()
-
-        assert self.waiting(memory, raw) == 4
-        as_it_should_be()
-        memory.database.engine.write(search_index.absorb)
-        as_it_should_be()
-        for message in chat.messages:
-            chat.update(message.id, content="")
-        assert texts(memory, "edited") == []
-        memory.database.engine.write(search_index.absorb)
-        raw(memory, "create virtual table temp.words using fts5vocab (main, search_index, row)")
-        assert raw(memory, "select term from temp.words") == []
-
 
 class TestCommonTerms:
     """Of a term that very many documents hold, some are looked at: the right ones."""
@@ -354,16 +285,12 @@ class TestCommonTerms:
     def _few(self, monkeypatch):
         monkeypatch.setattr(module, "MOST_POSTINGS", 10)
 
-    def test_the_newest_are_found(self, memory):
-        say(memory, "c", [f"cat {n}" for n in range(150)])
-        assert [each.text for each in memory.search("cat", limit=5, everything=True)] == [
-            f"cat {n}" for n in range(149, 144, -1)
-        ]
-
-    def test_those_that_hold_other_terms_too_are_found_and_rewarded_for_both(self, memory):
+    def test_the_newest_are_found_and_those_that_hold_other_terms_too(self, memory):
         said = [f"cat {n}" for n in range(150)]
         said[75] = "cat zebra"
         say(memory, "c", said)
+        newest = [each.text for each in memory.search("cat", limit=5, everything=True)]
+        assert newest == [f"cat {n}" for n in range(149, 144, -1)]
         [first, *_] = memory.search("a zebra with a cat", everything=True)
         assert first.text == "cat zebra"
         assert set(first.why.terms) == {"cat", "zebra"}
@@ -381,12 +308,3 @@ class TestCommonTerms:
         said[75] = "a zebra and nothing else of what was asked but words and words and words"
         say(memory, "c", said)
         assert memory.search("cat zebra", everything=True)[0].text == said[75]
-
-    def test_both_kinds_of_rows_waiting_and_indexed_are_counted(self, memory):
-        for n in range(100):
-            memory.conversation("c", ("a",)).add(role="user", content=f"cat {n}")
-        assert [each.text for each in memory.search("cat", limit=50, everything=True)][:3] == [
-            "cat 99",
-            "cat 98",
-            "cat 97",
-        ]

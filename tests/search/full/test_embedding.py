@@ -7,6 +7,7 @@ import multiprocessing
 import random
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import psycopg
@@ -24,24 +25,20 @@ from langchain_agentmem.search.memory_search import nearest as search_nearest
 from langchain_agentmem.storage import jobs, query
 from langchain_agentmem.storage.engine import READER_THREADS
 from langchain_agentmem.storage.jobs import WantedJob
+from tests.search.conftest import DIMS, WORDS, found, held_up, in_thread, said, waiting
 from tests.word_embeddings import WordEmbeddings
-
-WORDS = WordEmbeddings(same={"feline": "cat", "hound": "dog"})
-DIMS = len(WORDS.embed_query("x"))
 
 
 class Choosy(Embeddings):
-    """Refuses texts that hold a word; a question may be held up."""
+    """Keeps what it is asked; a question may be held up."""
 
     def __init__(self):
-        self.asked, self.documents, self.refused = [], [], "poison"
+        self.asked, self.documents = [], []
         self.began, self.go_on = threading.Event(), threading.Event()
         self.go_on.set()
 
     def embed_documents(self, texts):
         self.documents.append(texts)
-        if any(self.refused in text for text in texts):
-            raise ValueError("I do not like this text")
         return WORDS.embed_documents(texts)
 
     def embed_query(self, text):
@@ -68,29 +65,14 @@ class OnlyAwaited(Embeddings):
     def embed_documents(self, texts):
         raise NotImplementedError
 
-    def embed_query(self, text):
-        raise NotImplementedError
+    embed_query = embed_documents
 
     async def aembed_documents(self, texts):
         self.loops.append(asyncio.get_running_loop())
         return WORDS.embed_documents(texts)
 
     async def aembed_query(self, text):
-        self.loops.append(asyncio.get_running_loop())
-        return WORDS.embed_query(text)
-
-
-@pytest.fixture
-def opened(url):
-    memories = []
-
-    def open_(embeddings=WORDS, where=url):
-        memories.append(AgentMemory(where, index={"dims": DIMS, "embed": embeddings}))
-        return memories[-1]
-
-    yield open_
-    for memory in memories:
-        memory.close()
+        return (await self.aembed_documents([text]))[0]
 
 
 @pytest.fixture(params=["public", "Some Extensions"])
@@ -104,15 +86,6 @@ def with_pgvector(request, new_database):
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("drop schema agentmem cascade")
         connection.execute("drop extension vector")
-
-
-def said(memory, *texts, conversation="c", **options):
-    chat = memory.conversation(conversation, **options)
-    return [chat.add(role="user", content=text) for text in texts]
-
-
-def found(memory, query, **options):
-    return [each.text for each in memory.search(query, everything="namespace" not in options, **options)]
 
 
 def nearest(memory, path, number):
@@ -143,12 +116,6 @@ class _Spied:
         return getattr(query, name)
 
 
-def in_thread(function):
-    thread = threading.Thread(target=function)
-    thread.start()
-    return thread
-
-
 def slowly(operation):
     """An operation that waits before its end; with the events that say so and let it go on."""
     going, go_on = threading.Event(), threading.Event()
@@ -170,16 +137,6 @@ def _settle_in_child(memory):
 
 
 class TestRefusing:
-    def test_a_text_that_is_refused_keeps_no_other_from_its_vector(self, opened):
-        memory = opened(Choosy())
-        embedder_of(memory.database).close()
-        said(memory, "This is poison.", "My cat sleeps.", *(f"rain {n}" for n in range(BATCH)), "A dog barks.")
-        with pytest.raises(ValueError, match="do not like"):
-            memory.settle()
-        assert memory.database.engine.read(vectors.count_waiting) == 1
-        assert found(memory, "feline")[0] == "My cat sleeps."
-        assert found(memory, "hound")[0] == "A dog barks."
-
     def test_a_message_that_is_damaged_keeps_no_other_from_its_vector(self, opened, raw):
         memory = opened()
         embedder_of(memory.database).close()
@@ -187,16 +144,7 @@ class TestRefusing:
         raw(memory, "update content set body = :body where id = (select min(id) from content)", body=b"x")
         with pytest.raises(DatabaseUnreadable):
             memory.settle()
-        assert memory.database.engine.read(vectors.count_waiting) == 1
-
-    def test_embeddings_that_refuse_everything_are_soon_left_alone(self, opened):
-        embeddings = Choosy()
-        memory = opened(embeddings)
-        embedder_of(memory.database).close()
-        said(memory, *(f"poison {n}" for n in range(BATCH)))
-        with pytest.raises(ValueError, match="do not like"):
-            memory.settle()
-        assert len(embeddings.documents) < 10
+        assert waiting(memory) == 1
 
 
 @pytest.mark.sqlite_suffices
@@ -213,25 +161,6 @@ class TestWaiting:
         assert (await asyncio.wait_for(memory.store.aget(("a",), "1"), 120)).value == {"text": "cat"}
         embeddings.go_on.set()
         assert all(await asyncio.gather(*searches))
-
-    def test_a_search_does_not_wait_until_everything_has_its_vector(self, opened, monkeypatch):
-        monkeypatch.setattr(embedding, "PATIENCE", 0.05)
-        going, go_on = threading.Event(), threading.Event()
-
-        class Slow(Choosy):
-            def embed_documents(self, texts):
-                going.set()
-                assert go_on.wait(120)
-                return super().embed_documents(texts)
-
-        memory = opened(Slow())
-        said(memory, "My cat sleeps.")
-        assert going.wait(120)
-        assert found(memory, "cat") == ["My cat sleeps."]
-        assert found(memory, "feline") == []
-        go_on.set()
-        memory.settle()
-        assert found(memory, "feline") == ["My cat sleeps."]
 
     def test_a_search_for_no_results_asks_nobody(self, opened):
         embeddings = Choosy()
@@ -379,51 +308,35 @@ class TestTogether:
     def test_two_open_databases_embed_each_document_once(self, opened):
         embeddings = [Choosy(), Choosy()]
         memories = [opened(each) for each in embeddings]
-        threads = []
-        for number, memory in enumerate(memories):
-            threads.append(
-                in_thread(lambda memory=memory, n=number: said(memory, *(f"rain {n} {i}" for i in range(60))))
-            )
-            threads.append(in_thread(memory.settle))
-        for thread in threads:
+
+        def both(memory, number):
+            said(memory, *(f"rain {number} {each}" for each in range(60)))
+
+        threads = [in_thread(partial(both, memory, number)) for number, memory in enumerate(memories)]
+        for thread in [*threads, *(in_thread(memory.settle) for memory in memories)]:
             thread.join()
         for memory in memories:
             memory.settle()
         asked = [text for each in embeddings for texts in each.documents for text in texts]
         assert sorted(asked) == sorted(f"rain {n} {i}" for n in range(2) for i in range(60))
-        assert memories[0].database.engine.read(vectors.count_waiting) == 0
-        assert memories[0].admin.stats()["jobs"] == 0
+        assert waiting(memories[0]) == memories[0].admin.stats()["jobs"] == 0
 
     def test_a_search_waits_for_what_another_process_embeds(self, opened):
-        going, go_on = threading.Event(), threading.Event()
-
-        class Slow(Choosy):
-            def embed_documents(self, texts):
-                going.set()
-                assert go_on.wait(120)
-                return super().embed_documents(texts)
-
-        said(opened(Slow()), "My cat sleeps.")
+        going, go_on = held_up(slow := Choosy())
+        said(opened(slow), "My cat sleeps.")
         assert going.wait(120)
         other = opened(embeddings := Choosy())
         hits = []
         search = in_thread(lambda: hits.extend(found(other, "feline")))
-        assert embeddings.began.wait(0.1) is False  # it has not come to its question yet
+        assert not embeddings.began.is_set()  # it has not come to its question yet
         go_on.set()
         search.join()
         assert hits == ["My cat sleeps."]
         assert embeddings.documents == []
 
     def test_who_lost_the_right_to_embed_stops_after_the_batch_in_hand(self, opened):
-        going, go_on = threading.Event(), threading.Event()
-
-        class Slow(Choosy):
-            def embed_documents(self, texts):
-                going.set()
-                assert go_on.wait(120)
-                return super().embed_documents(texts)
-
-        memory = opened(embeddings := Slow())
+        going, go_on = held_up(embeddings := Choosy())
+        memory = opened(embeddings)
         embedder_of(memory.database).close()
         said(memory, *(f"rain {n}" for n in range(BATCH + 6)))
         settling = in_thread(memory.settle)

@@ -12,8 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_agentmem import Experience
 from langchain_agentmem.experiences.experience import Folder
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
-
-from .conftest import LOAD, PLOT, WEATHER, Picky
+from tests.experiences.conftest import LOAD, PLOT, WEATHER, Picky
 
 FIRST = Experience(
     "test-exp-1", ["Planner", "CodeInterpreter"], "Use when a chart or plot is wanted.", "Label the axes."

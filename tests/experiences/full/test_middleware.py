@@ -16,8 +16,7 @@ from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.test_middleware import Scripted
-
-from .conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
+from tests.experiences.conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
 
 pytestmark = pytest.mark.sqlite_suffices
 

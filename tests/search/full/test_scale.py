@@ -58,14 +58,6 @@ class TestTimes:
         found = memory.search("What was it on 8 May 2025?", namespace=("a",), limit=20)
         assert {each.created_at.date().isoformat() for each in found} == {"2025-05-08"}
 
-    @pytest.mark.parametrize("word", ["yesterday", "Yesterday?", "2025"])
-    def test_one_word_that_is_a_time_finds_what_was_said_then(self, memory, word):
-        chat = memory.conversation("c", ("a",))
-        last = datetime(2026, 1, 1, 10, tzinfo=UTC)
-        chat.add({"role": "user", "content": "We baked bread.", "created_at": last - timedelta(days=1)})
-        chat.add({"role": "user", "content": "We ate it all.", "created_at": last})
-        assert memory.search(word, namespace=("a",))[0].text == "We baked bread."
-
 
 class TestRarity:
     @pytest.mark.parametrize("conversations", [1, 40])

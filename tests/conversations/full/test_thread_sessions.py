@@ -24,9 +24,8 @@ from langchain_agentmem import (
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from langchain_agentmem.errors import StepIsOver
+from tests.conversations import test_sessions as plain
 from tests.living import State, live_task, one_node, thread
-
-from . import test_sessions as plain
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -16,8 +16,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import is_injected
-
-from .conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
+from tests.experiences.conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
 
 pytestmark = pytest.mark.sqlite_suffices
 

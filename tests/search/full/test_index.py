@@ -1,0 +1,176 @@
+"""The full-text index follows the log: what is there is found, what is gone is not."""
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory, Message
+from langchain_agentmem.messages import message as messages
+from langchain_agentmem.search import analysis, search_index
+from langchain_agentmem.storage.part import all_parts
+
+
+def ids(memory, query, **options):
+    return [each.id for each in memory.search(query, limit=1000, **options)]
+
+
+def indexed(memory, raw):
+    """What the index itself holds: in how many entries each term occurs."""
+    if memory.database.engine.dialect == "sqlite":
+        raw(memory, "create virtual table if not exists temp.words using fts5vocab (main, search_index, row)")
+        return {row["term"]: row["doc"] for row in raw(memory, "select term, doc from temp.words")}
+    rows = raw(memory, "select word, ndoc from ts_stat('select terms from agentmem.search_index')")
+    counts = Counter()
+    for row in rows:
+        counts[row["word"].split("\x1f")[0]] += row["ndoc"]
+    return dict(counts)
+
+
+def rebuild(memory, raw):
+    raw(memory, "update search_state set analysis = 0 where id = 1")
+    memory.database.engine.write(lambda: search_index.refresh(all_parts().texts))
+
+
+class TestFollowing:
+    @pytest.mark.slow
+    def test_batches_are_found_too(self, memory):
+        chat = memory.conversation("c")
+        for size in (1, 63, 64, 65, 200, 5):
+            chat.add_messages([HumanMessage(f"size{size} number{n}") for n in range(size)])
+            assert len(ids(memory, f"size{size}")) == size
+
+    def test_a_row_that_takes_the_place_of_a_deleted_one_is_found(self, memory):
+        chat = memory.conversation("c")
+        added = [chat.add(role="user", content=f"word{n}") for n in range(64)]
+        for last in added[-3:]:
+            chat.remove_by_id(last)
+        message_id = chat.add(role="user", content="newcomer")
+        assert ids(memory, "newcomer") == [message_id]
+        assert memory.admin.verify().problems == ()
+        assert ids(memory, "word63") == []
+        chat.clear()
+        message_id = chat.add(role="user", content="survivor")
+        assert ids(memory, "survivor") == [message_id]
+        assert memory.admin.verify().problems == ()
+
+    @pytest.mark.slow
+    def test_after_anything_the_index_is_what_a_rebuild_gives(self, memory, raw):
+        luck = random.Random(11)
+        chats = [memory.conversation(f"c{n}", ("a",) * n) for n in range(3)]
+        for step in range(400):
+            chat, chance = luck.choice(chats), luck.random()
+            known = [m.id for m in chat.messages] if chance > 0.5 else []
+            text = " ".join(f"w{luck.randrange(40)}" for _ in range(luck.randrange(6)))
+            if chance < 0.45 or not known:
+                chat.add(role="user", content=text)
+            elif chance < 0.55:
+                chat.add_messages([HumanMessage(f"{text} b{n}") for n in range(luck.randrange(1, 90))])
+            elif chance < 0.8:
+                chat.update(luck.choice(known), content=text)
+            elif chance < 0.98:
+                chat.remove_by_id(luck.choice(known))
+            else:
+                chat.clear()
+            if step % 100 == 99:
+                assert memory.admin.verify().problems == ()
+        memory.database.engine.write(search_index.absorb)
+        followed = indexed(memory, raw)
+        rebuild(memory, raw)
+        assert indexed(memory, raw) == followed
+        assert memory.admin.verify().problems == ()
+
+
+@pytest.mark.slow
+def test_of_two_openings_at_once_one_indexes_a_database_anew(memory, raw):
+    memory.conversation("c").add_messages([HumanMessage(f"word{n} " * 20) for n in range(1_500)])
+    raw(memory, "update search_state set analysis = 0 where id = 1")
+    with ThreadPoolExecutor(2) as pool:
+        found = [*pool.map(memory.database.engine.write, [search_index.refresh] * 2)]
+    assert sorted(found) == [0, 1_500]
+    assert memory.admin.verify().problems == ()
+
+
+@pytest.mark.sqlite_suffices
+class TestNewAnalysis:
+    def test_what_was_called_before_is_found_by_its_arguments(self, url, raw, monkeypatch):
+        calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
+        with monkeypatch.context() as before:
+            before.setattr(analysis, "VERSION", analysis.VERSION - 1)
+            before.setattr(messages, "_with_arguments", lambda text, calls: text)
+            with AgentMemory(url) as memory:
+                memory.conversation("c").add_messages(
+                    [Message(role="assistant", content="word", tool_calls=[call]) for call in calls]
+                )
+                assert ids(memory, "Lisbon1") == []
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            key = chat.messages[1].id
+            assert ids(memory, "Lisbon1") == [key]
+            chat.remove_by_id(key)
+            assert indexed(memory, raw) == {"word": 2, "lisbon0": 1, "lisbon2": 1}
+            assert memory.admin.verify().problems == ()
+
+
+class TestCatchingUp:
+    """A database of before has documents without what is kept beside them today."""
+
+    @pytest.fixture
+    def of_before(self, url, raw):
+        with AgentMemory(url) as memory:
+            memory.conversation("c").add_messages([HumanMessage(f"word{n}, I prefer tea") for n in range(50)])
+            memory.store.put(("a",), "k", {"text": "word in 2020"})
+            expected = self.features(memory, raw)
+            raw(memory, "update search_document set features = 0")
+            raw(memory, "update search_state set behind = -1 where id = 1")
+        return expected
+
+    def features(self, memory, raw):
+        return {row["id"]: row["features"] for row in raw(memory, "select id, features from search_document")}
+
+    def behind(self, memory, raw):
+        [row] = raw(memory, "select behind from search_state where id = 1")
+        return row["behind"]
+
+    def test_everything_is_found_at_once_and_soon_as_if_it_were_new(self, url, raw, of_before, monkeypatch):
+        monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
+        with AgentMemory(url) as memory:
+            assert len(ids(memory, "tea")) == 50
+            memory.database.worker.settle()
+            assert self.features(memory, raw) == of_before
+            assert self.behind(memory, raw) is None  # as of a new database
+            assert memory.admin.verify().problems == ()
+
+    def test_it_goes_on_where_another_ended(self, url, raw, of_before, monkeypatch):
+        monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
+        real, left = analysis.analysed, iter(range(20))
+        broken = RuntimeError("the power is out")
+
+        def analysed(text, role=None):
+            if next(left, None) is None:
+                raise broken
+            return real(text, role)
+
+        monkeypatch.setattr(analysis, "analysed", analysed)
+        with AgentMemory(url) as memory, pytest.raises(RuntimeError, match="power"):
+            memory.database.worker.settle()
+        monkeypatch.setattr(analysis, "analysed", real)
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            one.database.worker.settle()
+            other.database.worker.settle()
+            assert self.features(one, raw) == of_before
+            assert self.behind(other, raw) is None
+
+    def test_what_is_written_meanwhile_is_kept(self, url, raw, of_before):
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            chat.update(chat.messages[3].id, content="coffee")
+            message_id = chat.add(role="user", content="I prefer coffee")
+            memory.database.worker.settle()
+            found = self.features(memory, raw)
+            assert len(found) == len(of_before) + 1
+            assert found[max(of_before.keys() & found.keys())] == of_before[max(of_before)]
+            assert message_id in ids(memory, "coffee")
+            assert memory.admin.verify().problems == ()

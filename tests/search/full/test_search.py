@@ -1,0 +1,98 @@
+"""Searches that take long, need PostgreSQL, an agent or a process of their own."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.search.analysis import different, terms
+from tests.conftest import CountingIds, SteppingClock
+from tests.search.test_walls import a_question, anywhere, fill, shown
+from tests.support.graphs import at
+from tests.support.models import ScriptedModel, calling
+
+pytestmark = pytest.mark.sqlite_suffices
+
+OFFLINE = """
+import sys
+from langchain_agentmem import AgentMemory
+
+def no_network(event, arguments):
+    if event.startswith("socket."):
+        raise AssertionError(f"{event}{arguments}")
+
+sys.addaudithook(no_network)
+with AgentMemory(index={"embed": "static"}) as memory:
+    memory.store.put(("a",), "cat", {"text": "My kitten sleeps on the sofa."})
+    assert memory.store.search(("a",), query="Where is the cat?")[0].key == "cat"
+assert "wordllama" not in sys.modules
+"""
+
+
+def test_static_embeddings_open_no_socket():
+    done = subprocess.run([sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow("in every form")
+def test_a_long_message_in_any_script_is_stored_and_found(memory):
+    luck = random.Random(1)
+    letters = [chr(code) for code in (*range(0x4E00, 0x9FA0), *range(0x20000, 0x2A000))]
+    chat = memory.conversation("c")
+    for text in (
+        "猫犬" + "".join(luck.choices(letters, k=300_000)),
+        "猫犬" + "".join(luck.choices(letters[-0xA000:], k=300_000)),
+        "猫犬 " + " ".join(f"{luck.getrandbits(40):x}" for _ in range(40_000)),
+    ):
+        message_id = chat.add(role="user", content=text)
+        assert message_id in {each.id for each in memory.search("猫犬")}
+        for term in luck.sample(different(terms(text)), 20):
+            assert message_id in {each.id for each in memory.search(term)}
+        assert chat.retrieve_by_id(message_id)["content"] == text
+
+
+@pytest.mark.slow
+def test_both_engines_find_the_same_to_the_last_id_and_score(new_database):
+    answers = []
+    for kind in ("sqlite", "postgres"):
+        luck = random.Random(5)
+        with AgentMemory(new_database(kind), clock=SteppingClock(), new_id=CountingIds()) as memory:
+            fill(memory, luck, 400, [("a",), ("a", "b"), ("b",)])
+            asked = [(a_question(luck), anywhere(luck)) for _ in range(100)]
+            found = [memory.search(question, limit=100, everything=True) for question, _ in asked]
+            found += [memory.search(question, limit=100, **where._asdict()) for question, where in asked]
+            answers.append([shown(each) for each in found])
+    assert sum(map(len, answers[0])) > 2_000
+    assert answers[0] == answers[1]
+
+
+def test_what_compaction_dropped_of_the_turn_is_found(memory):
+    from langchain.agents import create_agent
+
+    from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+    from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
+
+    def look(number: int) -> str:
+        """Look."""
+        return f"Shelf {number} has {'walnut ' * 60} jars."
+
+    def find(query: str) -> list[str]:
+        """Find."""
+        found.append([each.text for each in memory.search(query, kinds=["message"], roles=["tool"])])
+        return [str(len(found[-1]))]
+
+    found = []
+    calls = [calling("look", f"call-{each}", number=10**each) for each in range(9)]
+    model = ScriptedModel(*calls, calling("find", "call-find", query="walnut jars"), AIMessage("done"))
+    middleware = CompactionMiddleware(memory, config=ManagedMemoryConfig(threshold_tokens=900))
+    agent = create_agent(model, [look, find], middleware=[middleware], checkpointer=memory.checkpointer)
+    agent.invoke({"messages": [HumanMessage("Look at the shelves.")]}, at(namespace=("ada",)))
+    every = {look(10**number) for number in range(9)}
+    gone = {text for text in every if text not in model.texts[-2]}
+    assert gone < every
+    assert set() < set(found[0]) <= gone
