@@ -58,8 +58,8 @@ class TestWrittenDates:
         y, m, d, name = day.year, day.month, day.day, ENGLISH[day.month - 1]
         english = (
             f"{d} {name} {y}|{d} {name}, {y}|{ordinal(d)} of {name} {y}|{d} {name[:3]} {y}|{d}-{name[:3]}-{y}|"
-            f"{y} {name} {d}|{name} {d}, {y}|{name} {d} {y}|{name} {d},{y}|{name} {ordinal(d)}, {y}|{name[:3]}. {d}, {y}|"
-            f"{name.lower()} {d} {y}|{name.upper()} {d} {y}"
+            f"{y} {name} {d}|{name} {d}, {y}|{name} {d} {y}|{name} {d},{y}|{name} {ordinal(d)}, {y}|"
+            f"{name[:3]}. {d}, {y}|{name.lower()} {d} {y}|{name.upper()} {d} {y}"
         )
         numbers = (
             f"{y}-{m:02}-{d:02}|{y}/{m:02}/{d:02}|{y}/{m}/{d}|{y}.{m:02}.{d:02}|{d:02}.{m:02}.{y}|{d}.{m}.{y}|{m}/{d}/{y}|"
