@@ -7,7 +7,7 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -103,13 +103,6 @@ class TestAdding:
         with pytest.raises(MessageError):
             facts.add(**given)
         assert facts.retrieve_all() == []
-
-    def test_what_was_retrieved_can_be_added_again(self, here):
-        facts = filled(here)
-        other = here.facts("c")
-        for each in facts.retrieve_all(include_ids=True):
-            other.add(message=Message(**each))
-        assert contents(other.retrieve_all()) == ORDER
 
 
 class TestRetrieving:
@@ -244,31 +237,6 @@ class TestResetting:
         assert len(heard) == 1
 
 
-GONE = object()
-
-
-def places(value, at=()):
-    """Where something stands in nested lists and dictionaries."""
-    if at:
-        yield at
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, inner in pairs:
-        yield from places(inner, (*at, name))
-
-
-def spoiled(records, at, junk):
-    """The same records with junk at a place, or with nothing."""
-    copy = json.loads(json.dumps(records))
-    place = copy
-    for name in at[:-1]:
-        place = place[name]
-    if junk is GONE:
-        del place[at[-1]]
-    else:
-        place[at[-1]] = junk
-    return copy
-
-
 def busy(memory):
     """A memory in which much has happened."""
     facts = memory.facts("b", model=Scripted(), description="Hello \ud800 \x00 ✓")
@@ -330,18 +298,6 @@ class TestFiles:
         facts.load_from_file(tmp_path / "kg.json")
         assert looks(facts) == before
 
-    def test_nothing_is_extracted_again_or_read_as_text(self, memory, alone, tmp_path):
-        """In the original a reload took the facts for messages, and asked the model about them."""
-        model = Scripted()
-        facts = memory.facts("b", model=model)
-        facts.extract_and_update_from_text(PARIS)
-        facts.save_to_file(tmp_path / "kg.json")
-        other = memory.facts("c", model=model)
-        other.load_from_file(tmp_path / "kg.json")
-        assert other.drain() == 0
-        assert len(model.calls) == 1
-        assert contents(other.retrieve_all()) == [PARIS, "Fact (user): Paris is capital of France."]
-
     def test_what_waits_in_a_file_is_extracted_in_the_background(self, here, tmp_path):
         plain = here.facts("b")
         plain.add(role="user", content=PARIS)
@@ -389,84 +345,3 @@ class TestFiles:
         with pytest.raises(InvalidInput):
             facts.load_from_file(tmp_path / "missing.json")
         assert looks(facts) == before
-
-    @pytest.mark.slow
-    def test_with_anything_wrong_in_them_are_refused_or_can_be_read(self, here, alone, tmp_path):
-        """What is taken in can be looked at, whatever was done to the file."""
-        facts, _ = busy(here)
-        path = tmp_path / "kg.json"
-        facts.save_to_file(path)
-        whole = json.loads(path.read_text())
-        other, refused, taken = here.facts("c"), 0, 0
-        every = [(at, junk) for at in places(whole["entries"]) for junk in (GONE, None, "x", [], -1, 10**30)]
-        for at, junk in every[::4]:
-            path.write_text(json.dumps({**whole, "entries": spoiled(whole["entries"], at, junk)}))
-            try:
-                other.load_from_file(path)
-            except InvalidInput:
-                refused += 1
-            else:
-                taken += 1
-                looks(other)
-                other.contradictions()
-        assert min(refused, taken) > 20
-
-
-@pytest.mark.sqlite_suffices
-class TestDefectsOfTheOriginal:
-    """Those that `KGMemory` had there, by their numbers in our notes."""
-
-    def test_m1_an_extracted_fact_is_stored(self, memory):
-        """There it never was: the method that should have done it did not exist, and the error was swallowed."""
-        facts = memory.facts("b", model=Scripted())
-        facts.add(role="user", content=PARIS)
-        facts.drain()
-        facts.extract_and_update_from_text("Oslo | is capital of | Norway", "assistant")
-        assert [(fact.subject, fact.object) for fact in facts.as_of(predicate="is capital of")] == [
-            ("Paris", "France"),
-            ("Oslo", "Norway"),
-        ]
-
-    @pytest.mark.parametrize("changes", [{"content": "uno"}, {"nonsense": 1}, {"role": None}])
-    def test_m2_replace_memory_loses_nothing(self, memory, changes):
-        """There it deleted first, and then failed."""
-        facts = filled(memory)
-        if "content" in changes:
-            facts.replace_memory(0, **changes)
-            assert contents(facts.retrieve_all()) == ["uno", *ORDER[1:]]
-        else:
-            with pytest.raises(MessageError):
-                facts.replace_memory(0, **changes)
-            assert contents(facts.retrieve_all()) == ORDER
-
-    @pytest.mark.parametrize("answer", ["list", "object", "in a message", "awaited"])
-    def test_m3_add_works_without_a_loop_and_with_any_kind_of_answer(self, memory, answer):
-        """There it raised after storing, lost its tasks, held up the loop, and refused {"facts": […]}."""
-        fact = {"message": 1, "subject": "Paris", "predicate": "is capital of", "object": "France"}
-
-        async def wait(messages):
-            return json.dumps([fact])
-
-        model = {
-            "list": lambda _: json.dumps([fact]),
-            "object": lambda _: {"facts": [fact]},
-            "in a message": lambda _: AIMessage(json.dumps({"facts": [fact]})),
-            "awaited": wait,
-        }[answer]
-        facts = memory.facts("b", model=model)
-        facts.add(role="user", content="Paris is the capital of France.")
-        facts.drain()
-        assert [fact.object for fact in facts.as_of(subject="Paris")] == ["France"]
-
-    def test_m4_reset_keeps_the_description_and_each_fact_is_kept_once_oldest_first(self, memory, alone):
-        facts = memory.facts("b", model=Scripted(), description=DESCRIPTION["content"])
-        for number in range(3):
-            facts.add({"role": "user", "content": PARIS, "message_id": f"m{number}"})
-        facts.drain()
-        facts.add_fact("user", "Oslo", "is capital of", "Norway")
-        [fact] = facts.as_of(subject="Paris")
-        assert fact.sources == ("m0", "m1", "m2")
-        recent = contents(facts.retrieve_recent(2))
-        assert recent == ["Fact (user): Paris is capital of France.", "Fact (user): Oslo is capital of Norway."]
-        facts.reset_memory()
-        assert facts.retrieve_all() == [DESCRIPTION]

@@ -7,15 +7,13 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
-from langchain_agentmem.facts.fact import FactsConfig, entity_key
+from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import (
     BATCH_CHARS,
     asked_for,
@@ -28,7 +26,7 @@ from langchain_agentmem.facts.fact_extraction import (
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.messages.message import Message
 
-from .scripted import CASES, STYLES, ChatModel, Scripted, Shown, ToolModel, shown
+from .scripted import CASES, ChatModel, Scripted, Shown, ToolModel, shown
 
 NOW = datetime(2024, 5, 15, 12, tzinfo=UTC)  # a Wednesday
 FACT = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
@@ -106,13 +104,6 @@ class TestWhatIsAsked:
     def test_what_nobody_sees_is_not_shown(self):
         _, human = asked(due("a\u200bb\u202ec\x00d\ue000\U000e0041\ud800"))
         assert shown([human])[0].text == "abcd\ue000\ufffd"
-
-    @given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.text(max_size=10))
-    def test_any_messages_are_told_apart(self, texts, name):
-        _, human = asked(*(due(text, f"m{n}", name=name or None) for n, text in enumerate(texts)))
-        marks = re.findall(r'^<message number="(\d+)" ', human.content, re.MULTILINE)
-        assert marks == [str(n) for n in range(1, len(texts) + 1)]
-        assert human.content.count("</message>") == len(texts)
 
 
 class TestShapes:
@@ -271,62 +262,12 @@ class TestTimes:
         answer = read([{**FACT, names[0]: "2024-01-01", names[1]: "2024-01-01"}], ONE)
         assert (answer.facts[0][1].start, answer.facts[0][1].end) == (at(2024), at(2024, 1, 2))
 
-    @given(st.text() | st.integers() | st.dates().map(str) | st.datetimes().map(str), st.booleans())
-    def test_any_value_is_one_or_none(self, value, last):
-        found = time_in(value, micros(NOW), last=last)
-        assert found is None or isinstance(found, int)
-
 
 class TestConfidence:
     @pytest.mark.parametrize(("value", "sure"), CASES["confidences"])  # fmt: skip
     def test_is_a_number_from_0_to_1_or_nothing(self, value, sure):
         for name in ("confidence", "score"):
             assert read([{**FACT, name: value}], ONE).facts[0][1].sure == sure
-
-
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=6,
-)
-KEYS = ["same", *(name for names in fact_extraction._NAMES.values() for name in names)]
-OBJECTS = st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=6)
-REPLIES = JUNK | OBJECTS | st.lists(OBJECTS, max_size=3) | st.fixed_dictionaries({"facts": st.lists(OBJECTS | JUNK)})
-
-
-class TestAnything:
-    def check(self, reply, some):
-        answer = read(reply, some)
-        for place, fact in answer.facts:
-            assert 0 <= place < len(some)
-            assert all(entity_key(name) and name == name.strip() for name in fact[1:4])
-            assert fact.sure is None or 0 <= fact.sure <= 1
-            assert fact.end is None or fact.start is None or fact.start < fact.end
-        assert answer.readable or not answer.facts
-
-    @given(st.text() | st.lists(st.sampled_from("{}[]\":, facts subject 1 \\'\n"), max_size=60).map("".join))
-    @settings(max_examples=300)
-    def test_any_text_is_read(self, text):
-        self.check(text, TWO)
-
-    @pytest.mark.slow
-    @given(REPLIES)
-    @settings(max_examples=300)
-    def test_any_object_is_read_as_it_is_and_as_text(self, reply):
-        self.check(reply_of(reply), TWO)
-        self.check(reply, ONE)
-        self.check(json.dumps(reply), TWO)
-        self.check(str(reply), TWO)
-
-    @given(st.integers(0, 400), st.sampled_from(sorted(STYLES.keys() - {"object", "message"})))
-    def test_an_answer_cut_off_anywhere_tells_nothing_else(self, length, style):
-        right = {"facts": [{**FACT, "object": f"thing number {n}", "message": 1} for n in range(4)]}
-        whole = STYLES[style](right)
-        for some in (ONE, TWO):
-            answer = read(whole[:length], some)
-            told_ = [fact.object for _, fact in answer.facts]
-            assert told_ == [f"thing number {n}" for n in range(len(told_))]
-            assert len(told_) in {0, 4} or (some is ONE and "It is cut off." in answer.problems)
 
 
 class TestStructuredOutput:

@@ -46,25 +46,6 @@ def test_pages_follow_each_other_without_a_gap(memory):
         assert all(len(page) == size for page in pages(facts, size)[:-1])
 
 
-def test_what_was_learned_at_one_time_has_an_order_too(memory):
-    stopped = memory.facts("main").now
-    memory.database.clock = lambda: stopped
-    facts = memory.facts("main")
-    for number in range(5):
-        facts.add_fact("user", f"Friend {number}", "likes", "tea")
-    assert [text for page in pages(facts, 2) for text in page] == texts(facts.latest(5))
-    assert len({fact.recorded_at for fact in facts.latest(5)}) == 1
-
-
-def test_what_was_taken_back_leaves_its_place_to_others(memory):
-    facts = memory.facts("main")
-    added = [facts.add_fact("user", f"Friend {number}", "likes", "tea") for number in range(6)]
-    for fact in added[2:5]:
-        facts.undo(fact)
-    facts.remove_by_id(added[5])
-    assert texts(facts.latest(2)) == ["Friend 1 likes tea", "Friend 0 likes tea"]
-
-
 def test_of_an_entity_it_is_what_names_it_by_any_of_its_names(memory):
     facts = memory.facts("main")
     facts.add_fact("user", "Ana", "lives in", "Lisbon")
@@ -105,18 +86,6 @@ def test_pages_of_what_held_at_a_time_are_all_that_did(memory):
             found = pages(facts, size, entity=entity, valid=at_that_time)
             assert [text for page in found for text in page] == texts(every)
             assert all(len(page) == size for page in found[:-1])
-
-
-def test_a_fork_shows_what_it_sees(memory):
-    facts = memory.facts("user-1")
-    fact = facts.add_fact("user", "Ana", "lives in", "Lisbon")
-    facts.add_fact("user", "Ben", "likes", "tea")
-    fork = facts.fork("fork")
-    fork.add_fact("user", "Ana", "likes", "tea")
-    fork.remove_by_id(fact)
-    facts.add_fact("user", "Ana", "likes", "coffee")
-    assert pages(fork, 1) == [["Ana likes tea"], ["Ben likes tea"]]
-    assert texts(fork.latest(entity="Ana")) == ["Ana likes tea"]
 
 
 def test_contradictions_of_several_are_found_together(memory):

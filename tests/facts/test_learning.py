@@ -107,27 +107,6 @@ class TestAnyModel:
         assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1)
         assert facts.waiting() == (1 if style == "cut off" else 0)
 
-    def test_that_names_no_messages_is_shown_one_at_a_time(self, here):
-        model = Scripted(STYLES["unnumbered"])
-        facts = learned(here, model, *likes(*"abc"))
-        assert list(map(len, model.calls)) == [3, 1, 1, 1]
-        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abc")}
-
-    def test_that_errs_once_is_shown_several_again(self, here, monkeypatch):
-        """Only what it did not tell apart is shown one at a time."""
-        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 3)
-
-        def err(before, some):
-            answer = told(some)
-            if before == 0:
-                answer["facts"][1]["message"] = 9
-            return json.dumps(answer)
-
-        model = Scripted(meanwhile=err)
-        facts = learned(here, model, *likes(*"abcdef"))
-        assert list(map(len, model.calls)) == [3, 1, 1, 1, 3]
-        assert known(facts) == {("likes", each): (f"m{n}",) for n, each in enumerate("abcdef")}
-
     def test_whose_answer_is_cut_off_is_shown_one_at_a_time(self, here):
         """Else what it had no room for would never be known."""
 
@@ -190,13 +169,6 @@ class TestAdding:
             facts = memory.facts("b", model=Scripted())
             facts.drain()
             assert len(known(facts)) == 8
-
-    async def test_works_inside_a_loop(self, memory):
-        """As the original did, and only there."""
-        facts = memory.facts("b", model=Scripted())
-        assert await facts.aadd({"role": "user", "content": "Maya | likes | tea", "message_id": "m0"}) == "m0"
-        facts.add(role="user", content="Maya | likes | rain")
-        await asyncio.to_thread(until, lambda: len(known(facts)) == 2)
 
     async def test_a_loop_goes_on_while_a_function_is_asked(self, here):
         """A model that only waits holds up nobody else in the loop."""
@@ -266,11 +238,6 @@ class TestBatches:
         monkeypatch.setattr(fact_extraction, "BATCH_CHARS", 100)
         texts = ["x" * 40, "y" * 40, "z" * 40, "w"]
         assert self.drained(here, texts).texts == [texts[:2], texts[2:]]
-
-    def test_a_long_message_is_alone_and_clipped(self, here, monkeypatch):
-        monkeypatch.setattr(fact_extraction, "BATCH_CHARS", 100)
-        model = self.drained(here, ["short", "y" * 500, "also short"])
-        assert model.texts == [["short"], ["y" * 100 + " […]"], ["also short"]]
 
     @pytest.mark.parametrize("settings", CASES["wrong settings"])
     def test_settings_that_cannot_work_are_refused(self, settings):
@@ -345,15 +312,6 @@ class TestFailing:
             over.set()
         assert all("TimeoutError" in failure.error for failure in facts.failures())
 
-    async def test_a_model_that_hangs_is_left_in_a_loop_too(self, here):
-        async def hang(messages):
-            await asyncio.sleep(PATIENCE)
-
-        facts = here.facts("b", model=RunnableLambda(hang), settings=FactsConfig(timeout=0.02, max_attempts=1))
-        assert await facts.aextract_and_update_from_text("Maya | likes | tea") == []
-        [failure] = await facts.afailures()
-        assert "TimeoutError" in failure.error
-
     def test_what_failed_is_learned_before_what_was_said_after_it(self, here, monkeypatch):
         """Else who moved away and came back would not have come back."""
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
@@ -366,30 +324,6 @@ class TestFailing:
         facts.drain()
         assert [fact.object for fact in facts.history("Maya")] == ["Oslo", "Rome", "Oslo"]
         assert [fact.sources for fact in facts.as_of(subject="Maya")] == [("m2",)]
-
-    def test_any_answer_and_any_error_can_be_kept(self, memory, caplog):
-        caplog.set_level("CRITICAL", "langchain_agentmem.facts.fact_extraction")  # a report cannot hold what is logged
-        hostile = "\x00 \ud800 '; drop table memory; -- \u202e" + "x" * 10_000
-        answers = [
-            hostile,
-            json.dumps(
-                {
-                    "facts": [["a\x00\ud800", "b\x00", "c\ud800"]],
-                    "same": [{"name": "a\x00", "same_as": "z\ud800", "why": hostile}],
-                }
-            ),
-        ]
-
-        def answer(before, some):
-            if before == 1:
-                raise ValueError(hostile)
-            return answers[min(before, 2) // 2]
-
-        facts = failing(memory, Scripted(meanwhile=answer), "hello")
-        assert facts.drain() == 1
-        assert [len(failure.answer) for failure in facts.failures()] == [LONGEST_ANSWER, 0]
-        [fact] = facts.history("a \ufffd")
-        assert (fact.predicate, fact.object) == ("b", "c\ufffd")
 
     def test_the_last_failures_are_kept(self, here, monkeypatch):
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
@@ -408,14 +342,6 @@ class TestFailing:
         model.style = STYLES["json"]
         assert facts.drain() == 1
         assert known(facts) == {("likes", "tea"): ("m0",)}
-
-    def test_what_is_parked_is_asked_about_as_it_is_changed(self, here):
-        model = Scripted(lambda _: "no")
-        facts = failing(here, model, *likes("tea"), max_attempts=1)
-        model.style = STYLES["json"]
-        facts.update("m0", content="Maya | likes | rain")
-        assert facts.drain() == 1
-        assert known(facts) == {("likes", "rain"): ("m0",)}
 
 
 def test_a_memory_that_is_closed_while_a_model_thinks_forgets_nothing(url, caplog):
@@ -487,15 +413,6 @@ class TestMeanwhile:
         assert known(facts) == {("likes", "rain"): ("m1",), ("likes", "opera"): ("m0",)}
         assert model.texts == [likes("tea", "rain"), likes("opera")]
 
-    def test_everything_is_reset(self, memory):
-        facts, _ = self.drained(memory, lambda plain: plain.reset_memory(), *likes("tea"))
-        assert known(facts) == {}
-        assert facts.retrieve_all() == []
-
-    def test_everything_is_erased(self, memory):
-        facts, _ = self.drained(memory, lambda plain: memory.erase(namespace=()) and None, *likes("tea"))
-        assert known(facts) == {}
-
 
 @pytest.mark.usefixtures("alone")
 class TestUpdating:
@@ -527,20 +444,6 @@ class TestAtOnce:
         }
         assert facts.from_message(message_id) == found
         assert [each.text for each in facts.evidence(found[0].id)] == ["Maya | likes | tea\nTom | owns | a dog"]
-
-    def test_only_this_text_is_shown(self, here, alone):
-        said(here.facts("b"), *likes(*"abc"))
-        model = Scripted()
-        facts = here.facts("b", model=model)
-        assert [fact.object for fact in facts.extract_and_update_from_text("Maya | likes | tea")] == ["tea"]
-        assert model.texts == [likes("tea")]
-        assert facts.waiting() == 3
-
-    def test_and_is_tried_again_in_the_background(self, here, quick):
-        model = Scripted(meanwhile=lambda before, some: "no" if before < 2 else None)
-        facts = here.facts("b", model=model)
-        facts.extract_and_update_from_text("Maya | likes | tea")
-        until(lambda: known(facts))
 
 
 @pytest.mark.usefixtures("alone")

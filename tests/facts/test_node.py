@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import datetime
 from typing import Any
@@ -162,22 +161,6 @@ class TestFailing:
         facts = light.facts(at())
         assert [fact.object for fact in facts.history("Maya")] == ["thing0", "thing1", "thing2"]
         assert facts.waiting() == 1
-
-    async def test_a_model_that_does_not_answer_is_not_waited_for(self, light):
-        class Slow(Reader):
-            async def hang(self, messages: Any) -> str:
-                self.calls.append([])
-                if len(self.calls) == 1:
-                    await asyncio.sleep(3_600)
-                return self(messages)
-
-        reader = Slow()
-        graph = chat(light, light.remember_facts(reader.hang, settings=FactsConfig(timeout=0.05)))
-        await graph.ainvoke(says("Maya lives in Porto", id="m0"), at())
-        assert "TimeoutError" in light.facts(at()).failures()[0].error
-        graph = chat(light, light.remember_facts(reader.hang))
-        await graph.ainvoke(says("Bye", id="m1"), at())
-        assert known(light.facts(at())) == ["Maya lives in Porto"]
 
 
 @pytest.mark.sqlite_suffices
@@ -356,30 +339,6 @@ class TestElsewhere:
         ]  # fmt: skip
         assert memory.facts(at()).history("Maya") == []
         assert memory.layers("user-42").name == "user-42"
-
-    @pytest.mark.slow
-    def test_on_a_branch_messages_of_two_threads_with_one_id_are_two(self, memory):
-        reader = Reader()
-        graph = chat(memory, memory.remember_facts(reader, branch="user-42"), answer="")
-        for turn in range(2):
-            for thread, place in (("t", "Porto"), ("u", "Lisbon")):
-                graph.invoke(says(f"Tom likes {place}{turn}", id=f"m{turn}"), at(thread))
-        graph.invoke(says("Tom likes Porto0", id="m0"), at("v"))
-        facts = memory.facts("user-42")
-        assert reader.texts == [
-            ["Tom likes Porto0"], ["Tom likes Lisbon0"], ["Tom likes Porto1"], ["Tom likes Lisbon1"],
-            ["Tom likes Porto0"],
-        ]  # fmt: skip
-        told = {
-            fact.object: [(each.conversation_id, each.text) for each in facts.evidence(fact.id)]
-            for fact in facts.history("Tom")
-        }
-        assert told == {
-            "Porto0": [("t", "Tom likes Porto0"), ("v", "Tom likes Porto0")],
-            "Lisbon0": [("u", "Tom likes Lisbon0")],
-            "Porto1": [("t", "Tom likes Porto1")],
-            "Lisbon1": [("u", "Tom likes Lisbon1")],
-        }
 
     def test_on_a_branch_what_was_added_there_and_what_a_thread_said_with_one_id_are_two(self, light):
         facts, reader = light.facts("user-42"), Reader()

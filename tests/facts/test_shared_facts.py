@@ -94,17 +94,6 @@ def test_told_by_two_that_do_not_see_each_other_it_is_one(memory, run, rewind):
     assert facts.as_of() == []
 
 
-def test_ends_follow_from_what_counts(memory, run, rewind):
-    facts = memory.facts(namespace=NS)
-    run("a", lambda facts: lisbon(facts, valid_from=MAY))
-    run("b", lambda facts: facts.add_fact("user", "Ada", "lives in", "Porto", valid_from=JULY))
-    [first, second] = facts.history("Ada", "lives in")
-    assert (first.object, first.valid_to, second.object, second.valid_to) == ("Lisbon", JULY, "Porto", None)
-    rewind("b")
-    [fact] = facts.history("Ada", "lives in")
-    assert (fact.object, fact.valid_to) == ("Lisbon", None)
-
-
 def test_what_holds_again_is_told_apart_from_what_held_before(memory, run):
     facts = memory.facts(namespace=NS)
     for place in ("Lisbon", "Porto", "Lisbon"):
@@ -129,24 +118,3 @@ def test_a_single_value_that_two_tell_apart_neither_ends_nor_contradicts_itself(
     run("c", lambda facts: facts.add_fact("user", "Ada", "lives in", "Porto"))
     [first, second] = facts.history("Ada", "lives in")
     assert (first.object, first.ended_by, second.object) == ("Lisbon", second.id, "Porto")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [1, 2, 10])
-def test_what_was_learned_last_is_what_all_of_them_tell(memory, run, rewind, size):
-    run("a", lisbon)
-    facts = memory.facts(namespace=NS)
-    facts.add_fact("user", "Ada", "likes", "tea")
-    run("b", lambda facts: facts.add_fact("user", "Ben", "knows", "Ada"))
-
-    def pages(**asked):
-        found = facts.latest(size, **asked)
-        return found + (pages(**asked | {"before": found[-1].id}) if found else [])
-
-    for asked in ({}, {"entity": "Ada"}):
-        assert texts(pages(**asked)) == ["Ben knows Ada", "Ada likes tea", "Ada lives in Lisbon"]
-    rewind("b")
-    assert texts(pages()) == ["Ada likes tea", "Ada lives in Lisbon"]
-    facts.remove_by_id(pages()[0].id)
-    facts.remove_by_id(pages()[0].id)
-    assert pages() == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import operator
-import random
 from datetime import UTC, datetime
 from typing import Annotated, TypedDict
 
@@ -14,7 +13,6 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Retention
-from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.messages.role_rounds import Post
 from langchain_agentmem.rewinding import memory_rows
@@ -225,49 +223,6 @@ class TestRemovingAMessage:
         facts.undo(told_by_both)
         assert facts.as_of() == []
         assert [facts.get(key) for key in (corrected, undone)] == [None, None]
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("seed", range(6))
-    def test_leaves_what_there_would_be_without_it(self, memory, seed):
-        """Every branch shows at every time what it would show if the messages that are gone had never been there."""
-        rng = random.Random(seed)
-        gone = {f"m{number}" for number in rng.sample(range(8), 3)}
-        script = [
-            (
-                rng.choice(["say"] * 6 + ["fork"]),
-                rng.random(),
-                rng.choice(("lives in", "likes")),
-                rng.randint(1, 6),
-                [f"m{number}" for number in rng.sample(range(8), rng.randint(1, 2))],
-            )
-            for _ in range(25)
-        ]
-        whole, without = played(memory, "whole", script, set()), played(memory, "without", script, gone)
-        chat = say(memory, "chat", *sorted(gone))
-        for key in sorted(gone):
-            chat.remove_by_id(key)
-        times = [day(number) for number in range(1, 26, 3)]
-        for mine, theirs in zip(whole, without, strict=True):
-            for time in times:
-                mine_then, theirs_then = (
-                    {(fact.predicate, fact.object) for fact in each.as_of(valid=time)} for each in (mine, theirs)
-                )
-                assert mine_then == theirs_then
-
-
-def played(memory, name, script, gone):
-    """Branches on which a script was played, but for what some messages tell."""
-    branches = [memory.facts(name)]
-    branches[0].add_fact("user", "Maya", "knows", "Ben")
-    for do, where, predicate, place, sources in script:
-        facts = branches[int(where * len(branches))]
-        if do == "fork":
-            branches.append(facts.fork(f"{name} {len(branches)}"))
-            continue
-        told = [(key, "chat") for key in sources if key not in gone]
-        if told:
-            facts.add_fact("user", "Maya", predicate, f"place {place}", valid_from=day(3 * place), source=told)
-    return branches
 
 
 def message_of(key, text):
@@ -535,42 +490,6 @@ class TestTraces:
             assert {fact.text for fact in facts.as_of()} == {"Maya likes tea", "Ben likes figs"}
             assert facts.aliases(proposed=True) == facts.failures() == []
             assert memory.admin.verify().problems == ()
-
-    def test_nothing_of_an_erased_conversation_can_be_read_from_the_storage(self, url, monkeypatch):
-        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
-        with AgentMemory(url) as memory:
-            facts = memory.facts("user", model=read, settings=FactsConfig(max_attempts=1))
-            said = ("zyxquorvex lives in wubblefrond", "nonsense about plovernook", "quixotry brindlefork alias")
-            for number, text in enumerate(said):
-                memory.conversation("chat").add(message_of(f"a{number}", text))
-                facts.add(message_of(f"a{number}", text))
-            facts.drain()
-            [fact] = facts.history("zyxquorvex")
-            facts.update(fact.id, obj="jibtagged")
-            memory.facts("other").add_fact(*MAYA, "threadgrackle", source=("a1", "chat"))
-            facts.remove_by_id(fact.id)
-            assert traces(memory, url) == sorted(SECRETS)
-            memory.erase(conversation_id="chat")
-            assert traces(memory, url) == []
-            assert memory.admin.verify().problems == ()
-
-    def test_the_servers_statistics_sample_nothing_of_it(self, new_database, raw):
-        with AgentMemory(new_database("postgres")) as memory:
-            tell_secrets(memory)
-            for number in range(70):
-                memory.facts("user").add_fact(
-                    "user", SECRETS[number % 3], SECRETS[3], SECRETS[4], source=f"m{number % 3}"
-                )
-            raw(memory, "analyze")
-            samples = raw(
-                memory,
-                "select s.tablename || '.' || s.attname as sampled from pg_stats s "
-                "join information_schema.columns c on c.table_schema = s.schemaname "
-                "and c.table_name = s.tablename and c.column_name = s.attname "
-                "where s.schemaname = 'agentmem' and c.data_type not in ('bigint', 'integer') and s.tablename in "
-                "('memory', 'memory_source')",
-            )
-        assert {row["sampled"] for row in samples} <= {"memory.kind"}
 
 
 @pytest.mark.sqlite_suffices

@@ -6,9 +6,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.language_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_agentmem import InvalidInput, KGMemory, fact_tools
@@ -18,35 +16,6 @@ from langchain_agentmem.language_models.tool_factory import MOST
 from .scripted import CASES
 
 pytestmark = pytest.mark.sqlite_suffices
-
-AT = {"configurable": {"thread_id": "t"}}
-
-
-class Scripted(FakeMessagesListChatModel):
-    """A model that says what it is told to."""
-
-    def bind_tools(self, tools, **_):
-        return self
-
-
-def calls(*wanted):
-    """A message that calls tools."""
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"c{n}"} for n, (name, args) in enumerate(wanted)]
-    )
-
-
-def lives_in(place, **more):
-    return "fact_add", {"subject": "Maya", "predicate": "lives in", "object": place, **more}
-
-
-def agent(memory, *script, **options):
-    model = Scripted(responses=[*script])
-    return create_agent(model, tools=fact_tools(memory, **options), checkpointer=memory.checkpointer)
-
-
-def results(state):
-    return [message.text for message in state["messages"] if isinstance(message, ToolMessage)]
 
 
 def day(text):
@@ -92,14 +61,6 @@ class TestOffered:
         [adding] = light.tools("user-42", include=["fact_add"])
         adding.invoke({"subject": "Maya", "predicate": "likes", "object": "tea"})
         assert [fact.text for fact in light.facts("user-42").as_of()] == ["Maya likes tea"]
-
-    def test_they_work_on_a_memory_of_facts(self, light):
-        facts = light.facts("x")
-        facts.declare("drives")
-        [adding, *_] = fact_tools(facts)
-        for car in ("a Fiat", "a Volvo"):
-            adding.invoke({"subject": "Maya", "predicate": "drives", "object": car})
-        assert [fact.object for fact in facts.as_of(subject="Maya")] == ["a Volvo"]
 
     @pytest.mark.parametrize("arguments", [(5,), ("",), (None, "ns"), ("x", ("",))])
     def test_what_cannot_be_is_refused_when_they_are_made(self, light, arguments):
@@ -273,25 +234,3 @@ class TestMistakes:
             assert not {"\x1b", "\u202e", "\u2028", "\U000e0041", "\n"} & {*text}
         [found] = [each for each in json.loads(told[1])["found"] if each["id"] == message]
         assert found["text"] == evil
-
-
-class TestInAGraph:
-    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
-    async def test_an_agent_keeps_facts_of_its_thread_and_no_other(self, memory, awaited):
-        graph = agent(
-            memory,
-            calls(lives_in("Porto", valid_from="2024-01-01"), ("fact_add", {"subject": "Maya", "wrong": 2})),
-            calls(lives_in("Lisbon", valid_from="2024-03-01")),
-            calls(("fact_history", {"subject": "Maya"}), ("fact_search", {"query": "where does Maya live"})),
-            AIMessage("She lives in Lisbon."),
-        )
-        given = {"messages": [HumanMessage("Where does Maya live?")]}
-        state = await graph.ainvoke(given, AT) if awaited else graph.invoke(given, AT)
-        added, wrong, moved, history, search = results(state)
-        assert added.startswith("The fact is kept, ")
-        assert "predicate: it is missing" in wrong
-        assert "it ended: 'Maya lives in Porto'" in moved
-        assert [each["valid_to"] for each in json.loads(history)["history"]] == [on("2024-03-01"), None]
-        assert {each["text"] for each in json.loads(search)["found"]} == {"Maya lives in Porto", "Maya lives in Lisbon"}
-        assert [fact.object for fact in await memory.facts(AT).aas_of(subject="Maya")] == ["Lisbon"]
-        assert memory.facts({"configurable": {"thread_id": "u"}}).search("*") == []

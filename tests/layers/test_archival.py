@@ -55,14 +55,6 @@ class TestRecords:
         assert [record.id for record in layers.archival.all(tags=["t0"])] == ids[::2]
         assert [record.id for record in layers.archival.all(tags=["t0"], limit=1)] == ids[4:]
 
-    async def test_awaited(self, layers):
-        record_id = await layers.archival.awrite("about otters", tags=["a"])
-        assert await layers.archival.aupdate(record_id, "about badgers") is True
-        assert (await layers.archival.aget(record_id)).content == "about badgers"
-        assert [record.id for record in await layers.archival.asearch("badgers")] == [record_id]
-        assert [record.id for record in await layers.archival.aall(["a"])] == [record_id]
-        assert await layers.archival.adelete(record_id) is True
-
     def test_secrets_do_not_enter_by_content_or_tags(self, layers):
         record_id = layers.archival.write(
             "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789", tags=["password=hunter2x"]
@@ -161,6 +153,12 @@ class TestSearch:
     def test_all_of_the_tags_must_be_there(self, layers):
         assert [record.id for record in layers.archival.search("*", tags=["results", "gpu"])] == [self.ids[1]]
         assert layers.archival.search("scheduling", tags=["results", "people"]) == []
+
+    def test_tags_are_looked_at_before_the_limit(self, layers):
+        wanted = layers.archival.write("openmp scheduling", tags=["wanted"])
+        for number in range(30):
+            layers.archival.write(f"openmp scheduling {number}", tags=["other"])
+        assert [each.id for each in layers.archival.search("openmp", limit=1, tags=["wanted"])] == [wanted]
 
     def test_a_star_means_all_the_newest_first(self, layers):
         assert [record.id for record in layers.archival.search("*")] == self.ids[::-1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -58,10 +57,6 @@ class TestATextThatFits:
         assert Compressor(model).compress("fits", 4) == "fits"
         assert model.asked == []
 
-    def test_is_left_alone_in_any_form(self):
-        text = "  a\u0301 \ud800 "
-        assert Compressor().compress(text, len(text)) == text
-
 
 class TestAModel:
     def test_shortens_what_does_not_fit(self):
@@ -90,11 +85,6 @@ class TestAModel:
             max_chars=12,
             reason="The model's answers were too long, 3 times.",
         )
-
-    def test_is_asked_as_often_as_one_says(self):
-        model = Model("A fox, as it jumps over a dog")
-        Compressor(model, attempts=1).compress(TEXT, 12)
-        assert len(model.asked) == 1
 
     def test_that_fails_is_not_asked_again_and_the_text_is_cut(self, database, events):
         error = RuntimeError("no quota")
@@ -130,12 +120,6 @@ class TestAModel:
         assert Compressor(Model(answer), database=database).compress(TEXT, 20) == "The quick brown fox…"
         assert events[0].reason == "The model gave nothing shorter than the text, 3 times."
 
-    def test_that_says_more_than_the_text_is_no_help(self, database, events):
-        model = Model(TEXT * 2)
-        assert Compressor(model, database=database).compress(TEXT, 20) == "The quick brown fox…"
-        assert events[0].reason == "The model gave nothing shorter than the text, 3 times."
-        assert not any(isinstance(message, AIMessage) for message in model.asked[2])
-
     @pytest.mark.parametrize(
         "answer",
         [
@@ -146,9 +130,6 @@ class TestAModel:
     )  # fmt: skip
     def test_may_wrap_what_it_says(self, answer):
         assert Compressor(Model(answer)).compress(TEXT, 12) == "A fox jumps."
-
-    def test_of_langchain_is_asked_too(self):
-        assert Compressor(FakeListChatModel(responses=["A fox jumps."])).compress(TEXT, 12) == "A fox jumps."
 
     async def test_is_awaited(self):
         compressor = Compressor(FakeListChatModel(responses=["A fox jumps over it.", "A fox jumps."]))
@@ -210,12 +191,6 @@ class TestCutting:
     def test_ends_where_a_megabyte_of_marks_begins(self):
         assert truncated("a" + "\u0301" * 1_000_000, 500_000) == "…"
 
-    @given(st.text(alphabet=st.sampled_from("e\u0301\u0323 x\u200d\ufe0f\U0001f44d\U0001f3fd")), st.integers(0, 30))
-    def test_never_leaves_a_mark_behind(self, text, max_chars):
-        cut = truncated(text, max_chars).removesuffix("…")
-        rest = text[len(cut) :]
-        assert cut == text or not cut or cut != text[: len(cut)] or not unicodedata.combining(rest[0])
-
     @pytest.mark.parametrize("max_chars", [-1, 1.5, True, None, "3"])
     def test_to_what_is_no_number_is_refused(self, max_chars):
         with pytest.raises(InvalidInput, match="max_chars must be"):
@@ -250,10 +225,6 @@ class TestA17:
         compressor.model = lambda messages: "two"
         assert compressor.compress(TEXT, 20) == "two"
 
-    def test_each_compressor_has_its_own(self):
-        model = Model("one", "two")
-        assert [Compressor(model).compress(TEXT, 20) for _ in range(2)] == ["one", "two"]
-
     def test_the_layered_memories_of_a_database_share_one(self, memory):
         """Every node of a graph makes a new `LayeredMemory`; its prompts must not ask, and change, each time."""
         model = Model("one", "two", "three")
@@ -281,14 +252,6 @@ class TestA17:
         compressor = Compressor(model)
         assert compressor.compress(TEXT, 20) == "The quick brown fox…"
         assert compressor.compress(TEXT, 20) == "A fox jumps."
-
-    def test_what_is_erased_is_forgotten(self, database):
-        model = Model("one", "two")
-        compressor = Compressor(model, database=database)
-        assert compressor.compress(TEXT, 20) == "one"
-        for each in list(database.remembering):
-            each.forget()
-        assert compressor.compress(TEXT, 20) == "two"
 
     def test_what_is_erased_while_a_model_thinks_is_not_remembered_after(self):
         compressor = Compressor()
@@ -319,11 +282,6 @@ class TestA17:
         (asked,) = model.asked[0]
         assert asked.text.startswith(prompt.partition("{max_chars}")[0].partition("{text}")[0])
         assert asked.text.count("{text} {max_chars} " * 9) == 1
-
-    def test_a_prompt_is_told_limit_and_context(self):
-        model = Model("A fox.")
-        Compressor(model, prompt="{max_chars} for {context}/{context_hint}: {text}").compress(TEXT, 20, "a fable")
-        assert model.asked[0][0].text.startswith("20 for a fable/a fable: <text")
 
 
 class TestArguments:

@@ -53,10 +53,6 @@ class TestByItself:
         layers.write(recall=[f"event {number}" for number in range(50)])
         assert len(layers.recall.recent(None)) == 4
 
-    def test_the_newest_stay_in_their_order(self, layers):
-        happen(layers, 7, length=0)
-        assert [event.content.split()[1] for event in layers.recall.recent(None)] == ["3", "4", "5", "6"]
-
 
 class TestNothingIsLost:
     def test_a_record_that_is_short_enough_says_all(self, layers):
@@ -84,6 +80,16 @@ class TestNothingIsLost:
         assert record.id in {each.id for each in layers.archival.search("event")}
         layers.archival.update(record.id, tags=["zebra"])
         assert [each.id for each in layers.archival.search("zebra")] == [record.id]
+
+    def test_consolidated_events_do_not_come_back_and_old_ones_are_found(self, memory):
+        layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=1_000))
+        layers.recall.append("k", "the oldest otter")
+        for number in range(40):
+            layers.recall.append("k", f"event {number}")
+        assert contents(layers.recall.search("otter")) == ["the oldest otter"]
+        layers.recall.summarize(keep=20)
+        assert layers.recall.search("otter") == []
+        assert [CONSOLIDATED in each.tags for each in layers.archival.search("otter", limit=1)] == [True]
 
     def test_very_many_events_become_several_records(self, memory):
         layers = LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=400))
@@ -160,16 +166,6 @@ class TestWithAModel:
         report = summarizing(memory, model).recall.summarize()
         assert report.events == 2  # the other kind's
         assert not [each for each in layers.archival.all(tags=[CONSOLIDATED]) if "kind:a" in each.tags]
-
-    async def test_awaited(self, memory):
-        async def model(_):
-            return "They went well."
-
-        layers = summarizing(memory, model)
-        for number in range(7):
-            await layers.recall.aappend("a", f"event {number} " + "x" * 100)
-        assert LATER.wait(120)
-        assert contents(await layers.archival.aall()) == ["They went well."]
 
 
 KEPT = st.builds(

@@ -67,13 +67,6 @@ class TestTheForm:
         text = text_of(Material(events=[event(number) for number in range(1, 13)]))
         assert text.splitlines()[1:] == [f"- [note] event {number}" for number in (8, 9, 10, 11, 12)]
 
-    @pytest.mark.parametrize("length", [199, 200])
-    def test_d4_an_event_that_fits_has_no_dots_behind_it(self, length):
-        assert text_of(Material(events=[event(1, "x" * length)])).endswith("] " + "x" * length)
-
-    def test_d4_an_event_of_more_than_200_characters_is_cut(self):
-        assert text_of(Material(events=[event(1, "x" * 201)])).endswith("] " + "x" * 200 + "...")
-
     def test_what_was_found_tells_who_said_it(self):
         found = FoundPassage("m1", "I planted a quince.", START, "Maya, 2026-01-01")
         assert text_of(Material(records=[found])) == "## Retrieved Context\n- [Maya, 2026-01-01] I planted a quince."
@@ -114,12 +107,6 @@ class TestTheForm:
 
 
 class TestStableBytes:
-    def test_the_order_is_that_in_which_keys_came_whatever_was_updated(self):
-        before = [entry("a", "1"), entry("b", "2", at=1), entry("c", "3", at=2)]
-        after = [before[2], entry("a", "one", at=0, updated=9), before[1]]
-        assert list(context_of(Material(before))["core"]) == list(context_of(Material(after))["core"])
-        assert text_of(Material(after)) == text_of(Material(before)).replace(": 1", ": one")
-
     def test_the_same_memory_gives_the_same_bytes(self):
         core = [entry(f"k{number}", "v" * number, number % 5 + 1, at=number) for number in range(20)]
         for budget in (None, Budget(total=120), Budget(core=50, unit="tokens")):
@@ -209,33 +196,12 @@ class TestBudgets:
             text = text_of(Material(records=[record(1, "x" * 5_000)]), Budget(archival_snippet=100), given)
             assert text == "## Retrieved Context\n- " + "x" * 97 + "..."
 
-    def test_what_is_not_shown_is_not_shortened(self):
-        asked = []
-
-        def shorten(text, most, what):
-            asked.append(most)
-            return text[:most]
-            yield Ask(None, [], "")
-
-        records = [record(number, "x" * 200) for number in range(20)]
-        text_of(Material(records=records), Budget(archival=300, archival_snippet=100), shorten)
-        assert len(asked) <= 3
-
 
 class TestBudgetGiven:
-    def test_a_number_is_the_total_in_characters(self):
-        assert Budget.of(500) == Budget(total=500)
-
-    def test_a_mapping_names_the_fields(self):
-        assert Budget.of({"core": 5, "unit": "tokens"}) == Budget(core=5, unit="tokens")
-
     def test_settings_fill_in_what_is_not_said(self):
         settings = {"archival_snippet": 100, "results": 4_000, "core": 7}
         assert Budget.of({"core": 9}, settings) == Budget(core=9, archival_snippet=100)
         assert Budget.of(None, settings) == Budget(core=7, archival_snippet=100)
-
-    def test_settings_in_characters_say_nothing_of_tokens(self):
-        assert Budget.of({"total": 9, "unit": "tokens"}, {"core": 100}) == Budget(total=9, unit="tokens")
 
     @pytest.mark.parametrize(
         "given", ["500", -1, True, 1.5, {"heading": 3}, {"core": -1}, {"core": "3"}, {"unit": "words"}, [1]]

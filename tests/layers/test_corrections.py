@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from typing import ClassVar
 
 import pytest
@@ -12,7 +10,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, Outdated
+from langchain_agentmem.errors import InvalidInput, MessageError, Outdated
 from langchain_agentmem.storage import query
 
 ADA = ("users", "ada")
@@ -178,15 +176,6 @@ class TestThreads:
         assert memory.layers(config).core.get("city") == {"city": "Lisbon"}
         assert memory.admin.verify().ok
 
-    def test_what_a_thread_wrote_since_is_not_undone(self, memory):
-        thing = Thing(memory, "core")
-        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
-        talk(memory, "one", "Rome")
-        with pytest.raises(Outdated, match="changed since"):
-            thing.undo(made)
-        thing.undo(made, force=True)
-        assert core(memory) is None
-
 
 class TestAThreadThatSharesNothing:
     """It is corrected at its newest checkpoint."""
@@ -306,21 +295,6 @@ class TestAThreadThatSharesNothing:
         assert len(memory.corrections.history("core", "city", namespace=ADA)) == 2
         assert memory.admin.verify().ok
 
-    def test_corrections_at_once_and_while_it_runs_are_all_there(self, memory, graph):
-        self.say(graph, "Lisbon")
-
-        def correct(number):
-            memory.corrections.core(f"key {number}", "x", by=BY, thread_id="alone")
-
-        with ThreadPoolExecutor(4) as pool:
-            done = pool.map(correct, range(9))
-            for _ in range(3):
-                self.say(graph, "nothing")
-            list(done)
-        assert set(memory.layers(self.THREAD).core.get()) == {"city", *(f"key {number}" for number in range(9))}
-        assert len(memory.corrections.history()) == 9
-        assert memory.admin.verify().ok
-
     def test_one_of_a_namespace_is_named_by_that_alone(self, memory):
         talk(memory, "one", "Lisbon")
         with pytest.raises(InvalidInput, match="leave out thread_id"):
@@ -351,16 +325,6 @@ class TestRecords:
 
 
 class TestFacts:
-    def test_keep_their_sources(self, memory):
-        facts, since = memory.facts(namespace=ADA), datetime(2024, 5, 1, tzinfo=UTC)
-        thing = Thing(memory, "fact")
-        made = thing.correct("coffee", valid_from=since)
-        [fact] = facts.as_of(subject="Ada")
-        assert (fact.object, fact.valid_from, fact.sources) == ("coffee", since, ("m1", "m2"))
-        thing.undo(made)
-        thing.undo(memory.corrections.delete("fact", thing.key, by=BY, namespace=ADA))
-        assert [(each.object, each.sources) for each in facts.as_of()] == [("tea", ("m1", "m2"))]
-
     def test_that_a_thread_told_are_corrected_for_all(self, memory):
         def learn(state, config):
             memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
@@ -390,13 +354,6 @@ class TestMessages:
         assert memory.conversation("one", ADA).raw_messages[0].text == "Lisbon"
         assert memory.checkpointer.get_tuple(config).checkpoint["channel_values"]["messages"][0].text == "Lisbonn"
         assert memory.admin.verify().ok
-
-    def test_that_are_removed_take_their_corrections_along(self, memory):
-        chat = memory.conversation("chat", ADA)
-        key = chat.add(role="user", content="a secret")
-        memory.corrections.message("chat", key, content="another secret", by=BY, namespace=ADA)
-        chat.remove_by_id(key)
-        assert memory.corrections.history(namespace=ADA) == []
 
     def test_keep_their_ids_and_what_else_no_message_has(self, memory):
         key = memory.conversation("chat").add(role="user", content="Hi")
@@ -451,111 +408,9 @@ class TestErrors:
         with pytest.raises(InvalidInput, match="no correction"):
             inside.undo(made.id, by=BY)
 
-    @pytest.mark.parametrize(
-        "text", ["", "<script>alert(1)</script>", "a\x00b", "\ud800", "\u202egnirts", '{"$agentmem": 1}']
-    )
-    def test_any_text_is_kept_as_it_is(self, memory, text):
-        memory.layers(namespace=ADA).core.set("city", "Lisbon")
-        made = memory.corrections.core("city", text, by=BY, namespace=ADA)
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
-        [_, first] = memory.corrections.history(namespace=ADA)
-        assert first.after["value"] == text
-
     def test_the_newest_come_first_some_at_a_time(self, memory):
         for number in range(5):
             memory.corrections.core("city", f"{number}", by=BY, namespace=ADA)
         for of in ((), ("core", "city")):
             page = memory.corrections.history(*of, namespace=ADA, limit=2, offset=1)
             assert [each.after["value"] for each in page] == ["3", "2"]
-
-    async def test_every_method_has_a_twin(self, memory):
-        do, key = memory.corrections, await memory.conversation("chat", ADA).aadd(role="user", content="Hi")
-        made = await do.amessage("chat", key, content="Ho", by=BY, namespace=ADA)
-        assert (await do.apresent("message", key, namespace=ADA, branch="chat")).value == made.after
-        await do.aundo(made.id, by=BY, namespace=ADA)
-        assert [each.kind for each in await do.ahistory(namespace=ADA)] == ["message", "message"]
-
-
-class TestUpkeep:
-    def fill(self, memory):
-        for kind in SHOWN:
-            Thing(memory, kind).correct("coffee")
-        key = memory.conversation("chat").add(role="user", content="Hi")
-        memory.corrections.message("chat", key, content="Ho", by=BY)
-
-    def test_an_export_has_them_and_an_import_adds_each_once(self, memory, new_database, tmp_path):
-        self.fill(memory)
-        report = memory.export(tmp_path / "all.jsonl")
-        with AgentMemory(new_database("sqlite")) as other:
-            added = other.import_(tmp_path / "all.jsonl")
-            assert report.memories == added.memories
-            assert other.corrections.history() == memory.corrections.history()
-            assert other.import_(tmp_path / "all.jsonl").memories == 0
-            assert other.corrections.history() == memory.corrections.history()
-            for made in other.corrections.history(namespace=ADA):
-                undone = other.corrections.undo(made.id, by=BY, namespace=ADA)
-                assert undone.after[SHOWN[made.kind]] == "tea"
-
-    def test_an_import_refuses_what_is_damaged(self, memory, tmp_path):
-        self.fill(memory)
-        memory.export(tmp_path / "all.jsonl")
-        text = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
-        for old, new in (('"before": {', '"before": [], "was": {'), ('"by": "Maria"', '"by": ""')):
-            assert old in text
-            (tmp_path / "damaged.jsonl").write_text(text.replace(old, new), encoding="utf-8")
-            with AgentMemory() as other, pytest.raises(InvalidInput):
-                other.import_(tmp_path / "damaged.jsonl")
-
-    def test_they_go_with_their_namespace_as_the_rehearsal_says(self, memory):
-        self.fill(memory)
-        told = memory.erase(namespace=ADA, dry_run=True)
-        assert memory.erase(namespace=ADA) == told
-        assert [each.namespace for each in memory.corrections.history()] == [()]
-
-    def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
-        talk(memory, "one", "Lisbon")
-        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
-        made = memory.corrections.core("city", "Faro", by=BY, namespace=ADA)
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
-        memory.corrections.core("city", "Lisbon", importance=5, by=BY, namespace=ADA)
-        memory.erase(thread_id="one", namespace=ADA)
-        assert (memory.corrections.history(), core(memory)) == ([], None)
-        assert raw(memory, "select body from content") == []
-        assert memory.admin.verify().ok
-
-    def test_with_a_thread_goes_no_word_of_a_person(self, memory):
-        talk(memory, "one", "Lisbon")
-        memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
-        made = memory.corrections.core("city", "Faro", by=BY, namespace=ADA)
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
-        memory.erase(thread_id="one", namespace=ADA)
-        assert core(memory) == "Porto"
-        made = memory.corrections.core("city", "Rome", by=BY, namespace=ADA)
-        memory.layers(namespace=ADA).core.set("city", "Lisbon")
-        memory.erase(thread_id="one", namespace=ADA)
-        assert core(memory) == "Lisbon"
-
-    @pytest.mark.parametrize("way", ["remove", "clear", "erase"])
-    def test_those_of_a_fact_go_with_the_message_that_told_it(self, memory, way):
-        chat = memory.conversation("chat", ADA)
-        key = chat.add(role="user", content="I like tea")
-        fact = memory.facts(namespace=ADA).add_fact("user", "Ada", "likes", "tea", source=key)
-        memory.corrections.fact(fact, obj="coffee", by=BY, namespace=ADA)
-        if way == "remove":
-            chat.remove_by_id(key)
-        elif way == "clear":
-            chat.clear()
-        else:
-            memory.erase(conversation_id="chat", namespace=ADA)
-        assert memory.corrections.history() == []
-
-    def test_damage_is_found(self, memory, raw):
-        self.fill(memory)
-        for body in ("{}", "["):
-            raw(memory, "update memory set correction = :body where kind = 'core'", body=body)
-            with pytest.raises(DatabaseUnreadable, match="damaged"):
-                memory.corrections.history()
-        assert any("cannot be read" in each for each in memory.admin.verify().problems)
-        memory.erase(namespace=ADA)
-        assert memory.admin.verify().ok

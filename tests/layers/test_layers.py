@@ -80,12 +80,6 @@ class TestPrompts:
         assert len(layers.format_for_prompt("otters", budget=300)) <= 300
         assert len(layers.format_for_prompt("otters", {"total": 60, "unit": "tokens"})) < 600
 
-    async def test_awaited(self, layers):
-        await layers.awrite(core={"k": "v"})
-        assert await layers.aformat_for_prompt() == layers.format_for_prompt() == "## Core Memory\n**k**: v"
-        assert await layers.acontext() == layers.context()
-        assert await layers.acompress("a long text", 5) == layers.compress("a long text", 5)
-
 
 class State(TypedDict, total=False):
     turn: Annotated[int, lambda old, new: new]
@@ -133,38 +127,6 @@ class TestOnThreads:
         assert contents(before.recall.recent(None)) == [f"event {turn}" for turn in range(6)]
         assert before.archival.all() == []
         assert {each.content for each in before.recall.search("event", limit=None)} == {f"event {n}" for n in range(6)}
-
-    def test_several_calls_in_one_node_see_each_other(self, memory):
-        seen = []
-
-        def act(layers, turn):
-            layers.core.set("k", "first")
-            layers.core.set("k", "second")
-            record_id = layers.archival.write("about otters")
-            layers.archival.update(record_id, tags=["t"])
-            layers.recall.append("k", "event")
-            layers.recall.evict(oldest=1)
-            seen.append(layers.read())
-            seen.append(contents(layers.archival.search("otters", tags=["t"])))
-
-        _, config, settings = run(memory, act)
-        now = memory.layers(config, settings=settings)
-        assert seen == [now.read(), ["about otters"]]
-        assert seen[0]["core"] == {"k": "second"}
-        assert contents(now.archival.all()) == ["about otters", "[k] event"]
-
-    def test_what_is_restored_and_deleted_in_a_node(self, memory):
-        def act(layers, turn):
-            if turn < 2:
-                layers.core.set(f"k{turn}", "x" * 20)
-            else:
-                assert layers.core.restore("k0") is True
-                assert layers.core.delete("k0") is True
-
-        _, config, settings = run(memory, act, turns=3)
-        now = memory.layers(config, settings=settings)
-        assert now.core.get() == {}
-        assert [each.tags[1] for each in now.archival.all()] == ["core_key:k1"]
 
     def test_the_memory_of_a_thread_is_forked_by_langgraph_alone(self, memory):
         _, config, settings = run(memory, lambda layers, turn: layers.core.set("k", "v"))

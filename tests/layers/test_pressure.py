@@ -52,10 +52,6 @@ class TestLevels:
         assert (pressure.core_chars, pressure.events, pressure.records) == (50, 2, 1)
         assert (pressure.core, pressure.recall) == (0.5, 0.2)
 
-    async def test_awaited(self, layers):
-        assert (await layers.apressure()).level == "low"
-        assert (await layers.aconsolidate()).level == "low"
-
 
 class TestRelief:
     def fill(self, layers):

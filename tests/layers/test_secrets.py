@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, patterns_with, redact, redact_value
+from langchain_agentmem.base.redaction import SecretPattern, patterns_with, redact, redact_value
 from langchain_agentmem.errors import InvalidInput
 
 S = "Zq7xT2mB9wL4kR8vN3cY"  # 20 letters and digits
@@ -53,12 +53,6 @@ class TestASecret:
         assert amid.startswith("first line\n")
         assert amid.endswith("\nlast line")
 
-    def test_leaves_what_stands_around_it(self):
-        text = 'Use {"user": "maya", "password": "x", "port": 5432} and OPENAI_API_KEY=abc for https://u:p@h/x?a=1.'
-        assert redact(text) == (
-            'Use {"user": "maya", "password": "***", "port": 5432} and OPENAI_API_KEY=*** for https://u:***@h/x?a=1.'
-        )
-
     @given(st.lists(st.sampled_from(JSON_PIECES) | st.text(max_size=4)).map("".join))
     @settings(max_examples=500)
     def test_leaves_json_that_can_be_read_whatever_is_in_it(self, text):
@@ -66,10 +60,6 @@ class TestASecret:
         left = json.loads(redact(json.dumps(value)))
         assert set(left) == {"context", "password", "more"}
         assert left["password"] == "***"
-
-    def test_is_found_in_json_where_a_line_begins_with_it(self):
-        for text in (f"a\nsk-{S}", f"a\napi_key={S}", f"a\n\tpassword: {S}"):
-            assert S not in redact(json.dumps({"text": text}))
 
 
 class TestNoSecret:
@@ -164,6 +154,3 @@ class TestTime:
         redact(piece * (100_000 // len(piece)))
         for rest in string.punctuation + "a1 ":
             redact(piece + rest * 10_000)
-
-    def test_every_pattern_of_ours_has_a_name(self):
-        assert len({pattern.name for pattern in DEFAULT}) == len(DEFAULT)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
-from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layer_tools import OPERATIONS, layer_tools
 from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -21,13 +18,6 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 pytestmark = pytest.mark.sqlite_suffices
 
 CONFIG = {"configurable": {"thread_id": "t"}}
-
-
-class Scripted(FakeMessagesListChatModel):
-    """A model that says what it is told to."""
-
-    def bind_tools(self, tools, **_):
-        return self
 
 
 def calls(*wanted):
@@ -78,12 +68,6 @@ class TestUse:
         assert json.loads(tools["mem_core_get"].invoke({})) == {"core": {"plan": "Write."}}
         assert LayeredMemory(memory, "user-42").core.get() == {"plan": "Write."}
 
-    async def test_they_can_be_awaited(self, tools):
-        await tools["mem_recall_append"].ainvoke({"event_type": "decision", "content": "Go."})
-        [event] = json.loads(await tools["mem_recall_search"].ainvoke({"query": "*", "k": 5}))["events"]
-        assert (event["kind"], event["content"]) == ("decision", "Go.")
-        assert await asyncio.gather(*(tools["mem_core_get"].ainvoke({}) for _ in range(5))) == ['{"core": {}}'] * 5
-
     def test_every_spelling_of_the_documents_is_understood(self, tools):
         tools["mem_archival_write"].invoke({"text": "The zebra is called Ada.", "tags": "animals"})
         [record] = json.loads(tools["mem_archival_search"].invoke({"query": "zebra", "k": "1"}))["records"]
@@ -110,12 +94,6 @@ class TestUse:
             keeping.invoke({"key": "owner", "value": owner[0]}, config)
             assert LayeredMemory(memory, "x", namespace=owner).core.get() == {"owner": owner[0]}
         assert LayeredMemory(memory, "x").core.get() == {}
-
-    def test_a_path_will_do_for_a_branch(self, tmp_path):
-        [keeping] = [t for t in layer_tools(tmp_path / "m.db", "x") if t.name == "mem_core_set"]
-        keeping.invoke({"key": "a", "value": "b"})
-        with AgentMemory(tmp_path / "m.db") as memory:
-            assert LayeredMemory(memory, "x").core.get() == {"a": "b"}
 
     @pytest.mark.parametrize("arguments", [(5,), ("",), (None, "ns"), ("x", ("",))])
     def test_what_cannot_be_is_refused_when_they_are_made(self, memory, arguments):
@@ -204,33 +182,3 @@ class TestInAGraph:
         state = graph.invoke({"messages": [HumanMessage("Hi.")]}, CONFIG)
         assert [message.status for message in state["messages"] if isinstance(message, ToolMessage)] == ["error"] * 2
         assert all("is forked by LangGraph" in text for text in results(state))
-
-    def test_a_branch_that_was_named_is_shared_by_threads(self, memory):
-        graph = agent(
-            memory,
-            calls(("mem_core_set", {"key": "a", "value": "x"})),
-            AIMessage("Done."),
-            branch_or_config="shared",
-        )
-        for thread in ("t", "u"):
-            graph.invoke({"messages": [HumanMessage("Hi.")]}, {"configurable": {"thread_id": thread}})
-        assert memory.layers("shared").core.get() == {"a": "x"}
-        assert memory.layers(CONFIG).core.get() == {}
-
-    @pytest.mark.parametrize("awaited", [False, True])
-    async def test_langchains_agent_uses_them(self, memory, awaited):
-        model = Scripted(
-            responses=[
-                calls(("mem_core_set", {"key": "user_name", "value": "Ada"}), ("mem_core_set", {"key": 1, "wrong": 2})),
-                calls(("mem_core_get", {"keys": "user_name"})),
-                AIMessage("You are Ada."),
-            ]
-        )
-        graph = create_agent(model, tools=layer_tools(memory), checkpointer=memory.checkpointer)
-        given = {"messages": [HumanMessage("Who am I?")]}
-        state = await graph.ainvoke(given, CONFIG) if awaited else graph.invoke(given, CONFIG)
-        told = results(state)
-        assert told[0] == "The note 'user_name' is kept."
-        assert "value: it is missing" in told[1]
-        assert json.loads(told[2]) == {"core": {"user_name": "Ada"}}
-        assert state["messages"][-1].text == "You are Ada."

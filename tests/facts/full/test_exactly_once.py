@@ -10,12 +10,11 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.lifetime import Attendant
-from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.storage import jobs
+from tests.facts.scripted import Scripted
 
-from .processes import SHORT, Listener, conversation, day, hear, known_facts, scripted_facts
-from .scripted import STYLES, Scripted
+from .processes import SHORT, Listener, conversation, hear, known_facts, scripted_facts
 
 KILLS = {"sqlite": 6, "postgres": 3}
 """How many processes are killed; AGENTMEM_KILLS=200 kills more of them."""
@@ -35,7 +34,10 @@ def short_leases(monkeypatch):
 def listeners(tmp_path_factory):
     """Two that hear at the same time."""
     folders = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other")
-    with Listener(folders[0], "tests.facts.processes") as one, Listener(folders[1], "tests.facts.processes") as other:
+    with (
+        Listener(folders[0], "tests.facts.full.processes") as one,
+        Listener(folders[1], "tests.facts.full.processes") as other,
+    ):
         yield one, other
 
 
@@ -78,21 +80,6 @@ class TestTheScript:
         lives = [fact for fact in SCRIPT if fact[1] == "lives in"]
         assert len(lives) > len({fact[:3] for fact in lives}) + 20
 
-    def test_two_facts_by_hand(self):
-        said = [
-            {"content": "Tom | lives in | Oslo\nTom | likes | tea", "message_id": "a"},
-            {"content": "Tom | lives in | Oslo", "message_id": "b"},
-            {"content": "Tom | lives in | Kyoto | 2024-01-03\nTom | visited | Rome | 2023-12-01 | 2023-12-02"},
-        ]
-        said[2]["message_id"] = "c"
-        midnight = day(2).replace(hour=0)
-        assert scripted_facts(said) == [
-            ("Tom", "likes", "tea", day(0), "None", ("a",)),
-            ("Tom", "lives in", "Kyoto", midnight, "None", ("c",)),
-            ("Tom", "lives in", "Oslo", day(0), str(midnight), ("a", "b")),
-            ("Tom", "visited", "Rome", day(-31).replace(hour=0), "2023-12-02 00:00:00+00:00", ("c",)),
-        ]
-
 
 class TestAWholeRun:
     @pytest.mark.slow
@@ -107,27 +94,6 @@ class TestAWholeRun:
         check(again)
         assert model.calls == []
         assert raw(memory, "select max(id) as last from memory") == rows
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("size", [1, 200])
-    def test_is_the_same_in_batches_of_any_size(self, size, monkeypatch):
-        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", size)
-        monkeypatch.setattr(fact_extraction, "BATCH_CHARS", 10**6)
-        with AgentMemory(":memory:") as memory:
-            plain = memory.facts("b")
-            for message in SAID:
-                plain.add(message)
-            model = Scripted()
-            facts = memory.facts("b", model=model)
-            facts.drain()
-            check(facts)
-            assert max(map(len, model.calls)) == size
-
-    def test_is_the_same_for_a_model_that_names_no_messages(self):
-        with AgentMemory(":memory:") as memory:
-            facts = memory.facts("b", model=Scripted(STYLES["unnumbered"]))
-            hear(facts, SAID[:SOME])
-            check(facts, scripted_facts(SAID[:SOME]))
 
     @pytest.mark.slow
     def test_is_the_same_when_the_model_fails_again_and_again(self):

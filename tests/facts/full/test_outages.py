@@ -10,12 +10,9 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_extraction
-from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.source_texts import LONGEST_SILENCE, PARKED
 from langchain_agentmem.upkeep.database_report import diagnose
-
-from .scripted import Scripted
-from .test_node import at, chat, says
+from tests.facts.scripted import Scripted
 
 TOWNS = ("Oslo", "Rome", "Oslo", "Lima", "Kyoto", "Rome", "Oslo", "Bergen", "Lima", "Quito", "Turin", "Oslo")
 
@@ -96,31 +93,6 @@ class TestAnOutage:
             assert facts.waiting() == 0
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("awaited", [False, True])
-    async def test_is_not_used_up_by_those_who_cannot_wait(self, memory, awaited):
-        provider = Provider()
-        facts = memory.facts("b", model=provider)
-        said(facts, *moves(*TOWNS))
-        for _ in range(20):
-            assert await facts.adrain() == 0 if awaited else facts.drain() == 0
-        assert len(provider.calls) <= 2 * 20 + 1
-        assert facts.waiting() == len(TOWNS)
-        provider.up = True
-        assert await facts.adrain() == len(TOWNS) if awaited else facts.drain() == len(TOWNS)
-        assert set(lived(facts)) == set(TOWNS)
-
-    def test_is_not_longer_for_being_asked_often(self, memory, clock):
-        provider = Provider()
-        facts = memory.facts("b", model=provider)
-        said(facts, *moves("Oslo"))
-        for _ in range(20):
-            facts.drain()
-            clock.pass_time(seconds=-1)  # at one moment
-        provider.up = True
-        look(facts, clock, hours=0.02)
-        assert lived(facts) == ["Oslo"]
-
-    @pytest.mark.slow
     def test_ends_with_the_next_answer(self, memory, clock):
         provider = Provider()
         facts = memory.facts("b", model=provider)
@@ -141,34 +113,6 @@ class TestAnOutage:
         assert lived(facts) == ["Oslo", "Rome", "Lima"]
         assert facts.waiting() == 1
 
-    @pytest.mark.slow
-    def test_is_none_for_what_is_said_after_such_a_message(self, memory, clock):
-        facts = memory.facts("b", model=Provider(up=True, refuses="poison"))
-        said(facts, "poison", *moves("Oslo"))
-        look(facts, clock, hours=0.1)
-        clock.pass_time(seconds=PARKED)
-        look(facts, clock, hours=1)  # it is asked about again, and alone
-        said(facts, moves("Oslo", "Rome")[1], first=2)
-        facts._look()
-        assert (lived(facts), facts.waiting()) == (["Oslo", "Rome"], 1)
-
-    @pytest.mark.slow
-    def test_does_not_hold_up_each_turn_of_a_graph(self, light, clock):
-        provider = Provider()
-        graph = chat(light, light.remember_facts(provider), answer="")
-        for number, town in enumerate(TOWNS * 4):
-            graph.invoke(says(f"Maya | likes | {town} {number}", id=f"m{number}"), at())
-            clock.pass_time(seconds=10)
-        assert len(provider.calls) < 2 * 12
-        provider.up = True
-        clock.pass_time(seconds=LONGEST_SILENCE)
-        graph.invoke(says("Maya | likes | tea", id="last"), at())
-        clock.pass_time(seconds=LONGEST_SILENCE)
-        graph.invoke(says("That was all.", id="bye"), at())
-        facts = light.facts(at())
-        assert facts.waiting() == 0
-        assert len(facts.history("Maya")) == len(TOWNS) * 4 + 1
-
 
 @pytest.mark.usefixtures("alone")
 class TestNonsense:
@@ -183,11 +127,6 @@ class TestNonsense:
         model.style = Scripted().style
         facts._look()
         assert lived(facts) == ["Oslo"]
-
-    def test_keeps_nobody_waiting_in_the_background(self, memory, clock):
-        facts = memory.facts("b", model=Scripted(lambda _: "Nice!"), settings=FactsConfig(max_attempts=1))
-        said(facts, *moves("Oslo"))
-        assert facts._look().again_in is None
 
 
 @pytest.mark.usefixtures("alone")
@@ -206,16 +145,6 @@ class TestSettling:
         said(facts, *moves("Oslo"))
         memory.settle()
         assert (facts.waiting(), len(facts.failures())) == (1, 2)
-
-
-@pytest.mark.slow
-def test_settling_waits_for_what_is_asked_in_the_background(memory):
-    facts = memory.facts("b", model=Provider(up=True))
-    for number, text in enumerate(moves(*TOWNS)):
-        said(facts, text, first=number)
-    memory.settle()
-    assert facts.waiting() == 0
-    assert lived(facts) == list(TOWNS)
 
 
 @pytest.mark.usefixtures("alone")

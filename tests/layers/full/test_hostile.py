@@ -6,7 +6,6 @@ import json
 import re
 import unicodedata
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,8 +21,7 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed, final_markdown, final_memory
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 from langchain_agentmem.messages.message_marks import injected, is_injected
-
-from .hostile import HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
+from tests.layers.hostile import HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -80,9 +78,6 @@ def shown(text):
 
 
 class TestHostileStrings:
-    def test_there_are_200_of_them(self):
-        assert len(HOSTILE) >= 200
-
     def test_none_leaves_its_line_of_a_prompt(self):
         for text in HOSTILE:
             assert_is_ours(shown(text), text)
@@ -198,10 +193,3 @@ class TestThroughTheDatabase:
             assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
         sections = perform(composed(Material(layers.core.entries(), layers.recall.recent(None)))).sections
         assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
-
-
-def test_the_lines_of_different_memories_are_different():
-    """What is escaped still tells different texts apart, or one could stand in for the other."""
-    lines = sorted({shown(text) for text in ("a", "a*", "a\\*", "a\nb", "a b", "<s>", "<b>", "[INST]")})
-    assert all(one != other for one, other in pairwise(lines))
-    assert len(lines) == 8

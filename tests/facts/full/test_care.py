@@ -12,9 +12,8 @@ from langgraph.types import Command
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
-
-from .scripted import CASES
-from .test_sources import at, day, message_of, moved, objects, remembering, say, waiting_graph
+from tests.facts.scripted import CASES
+from tests.facts.test_sources import at, day, message_of, moved, objects, remembering, say, waiting_graph
 
 NS = ("users", "ana")
 FACTS = ("memories", "branches", "forks", "waiting_groups")

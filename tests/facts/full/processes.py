@@ -15,12 +15,11 @@ from typing import Any
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.storage import jobs
+from tests.facts.scripted import Scripted, facts_in
 from tests.faults.steps import Statements
 from tests.forking import Forks
 
-from .scripted import Scripted, facts_in
-
-HEAR = "from tests.facts.processes import listen; listen()"
+HEAR = "from tests.facts.full.processes import listen; listen()"
 SHORT = 0.3
 """Seconds of a lease here, so that nobody waits long for the dead."""
 

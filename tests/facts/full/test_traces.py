@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from datetime import UTC, datetime
 from functools import partial
@@ -133,30 +134,6 @@ class TestTheNode:
 
 
 class TestWriting:
-    def test_what_a_fact_adds_is_told(self, facts, seen):
-        facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1")
-        porto = under(seen, lambda: facts.add_fact("user", "Maya", "lives in", "Porto", source="m2"))
-        run = only(seen)
-        assert run.name == "memory.facts.add_fact"
-        what = {"subject": "Maya", "predicate": "lives in", "object": "Porto"}
-        assert run.inputs == {**HERE, "role": "user", **what, "message_ids": ["m2"]}
-        assert run.outputs == {
-            "fact_id": porto,
-            "added": [{"id": porto, "text": "Maya lives in Porto"}],
-            "changed": [],
-            "refused": [],
-        }
-
-    def test_what_is_known_already_is_told_as_that(self, facts, seen):
-        tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")
-        under(seen, lambda: facts.add_fact("user", "Maya", "likes", "tea", source="m1"))
-        under(seen, lambda: facts.add_fact("user", "Maya", "likes", "tea", source="m2"))
-        again, more = seen.ours()
-        assert again.outputs["known_ids"] == [tea]
-        assert again.outputs["added"] == again.outputs["changed"] == []
-        assert more.outputs["changed"] == [{"id": tea, "text": "Maya likes tea"}]
-        assert "known_ids" not in more.outputs
-
     def test_what_is_no_fact_is_told_as_refused(self, memory, seen):
         good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
         broken = json.dumps({"facts": [good, {"message": 1, "subject": "Maya"}]})
@@ -164,31 +141,6 @@ class TestWriting:
         under(seen, lambda: facts.extract_and_update_from_text("Maya is here."))
         [refused] = seen.run("memory.facts.learn").outputs["refused"]
         assert refused == facts.failures()[0].error
-
-    def test_a_text_that_is_extracted_at_once_is_one_step(self, memory, seen):
-        facts = memory.facts("b", namespace=("ada",), model=Scripted())
-        under(seen, lambda: facts.extract_and_update_from_text("Maya | likes | tea"))
-        beneath = [("memory.facts.extract", []), ("memory.facts.learn", [])]
-        assert seen.shapes == [("mine", [("memory.facts.remember", beneath)])]
-        run = seen.run("memory.facts.remember")
-        assert [each["text"] for each in run.inputs["messages"]] == ["Maya | likes | tea"]
-        assert [each["text"] for each in run.outputs["facts"]] == ["Maya likes tea"]
-
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_what_waits_is_learned_in_one_step_however_often_it_is_tried(self, facts, memory, seen, asynchronous):
-        def moody(before, _):
-            if before < 2:
-                raise ValueError(before)
-
-        facts.add(role="user", content="Maya | likes | tea")
-        learner = memory.facts("b", namespace=("ada",), model=Scripted(meanwhile=moody))
-        if asynchronous:
-            await aunder(seen, learner.adrain)
-        else:
-            under(seen, learner.drain)
-        [mine] = seen.roots
-        [run] = mine.child_runs
-        assert run.name == "memory.facts.drain"
 
     def test_in_the_background_hooks_hear_of_it(self):
         steps = []
@@ -233,32 +185,27 @@ class TestReading:
         assert run.inputs == {**HERE, "query": "What does Maya like?", "most_characters": 500}
         assert run.outputs == {"facts": 1, "characters": len(text), "text": text}
 
-    def test_and_nothing_where_nothing_is_known(self, facts, seen):
-        assert under(seen, facts.format_for_prompt) == ""
-        assert only(seen).outputs == {"facts": 0, "characters": 0, "text": ""}
-
 
 CALLS = CASES["traced"]
 """Methods with their arguments, the step that a trace shows of each, and what came of it."""
 
 
 class TestEachCall:
-    @pytest.mark.slow
-    @pytest.mark.parametrize("name", CALLS)
     @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_is_one_step_that_says_what_came_of_it(self, facts, seen, name, asynchronous):
-        method, given, named, verb, outputs = CALLS[name]
-        start = datetime(2024, 1, 1, tzinfo=UTC)
-        facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
-        if asynchronous:
-            await aunder(seen, partial(getattr(facts, f"a{method}"), *given, **named))
-        else:
-            under(seen, partial(getattr(facts, method), *given, **named))
-        run = only(seen)
-        assert run.name == f"memory.facts.{verb}"
-        assert run.outputs == outputs
-        assert run.inputs.items() >= HERE.items()
-        assert run.error is None
+    async def test_is_one_step_that_says_what_came_of_it(self, asynchronous):
+        for name, (method, given, named, verb, outputs) in CALLS.items():
+            seen, numbers = Collector(), itertools.count(1)
+            with AgentMemory(":memory:", new_id=lambda numbers=numbers: f"id-{next(numbers)}") as memory:
+                facts = memory.facts("b", namespace=("ada",))
+                start = datetime(2024, 1, 1, tzinfo=UTC)
+                facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
+                if asynchronous:
+                    await aunder(seen, partial(getattr(facts, f"a{method}"), *given, **named))
+                else:
+                    under(seen, partial(getattr(facts, method), *given, **named))
+            run = only(seen)
+            assert (run.name, run.outputs, run.error) == (f"memory.facts.{verb}", outputs, None), name
+            assert run.inputs.items() >= HERE.items(), name
 
     async def test_one_that_is_refused_is_an_error(self, facts, seen):
         with pytest.raises(Exception, match="no fact or message"):

@@ -1,0 +1,209 @@
+"""Branches on long lines, in threads, and in random operations: as if every fork were a copy."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from random import Random
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.layers.layer import LayersConfig
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.rewinding import memory_rows
+
+pytestmark = pytest.mark.sqlite_suffices
+
+
+SETTINGS = LayersConfig(recall_max_events=100)
+
+
+@pytest.fixture
+def main(memory):
+    return LayeredMemory(memory, "main", settings=SETTINGS)
+
+
+def contents(things):
+    return [each.content for each in things]
+
+
+class TestForking:
+    def test_a_hundred_levels_are_read_in_one_query(self, main, memory):
+        layers = main
+        for level in range(100):
+            layers.core.set(f"k{level}", str(level))
+            layers = layers.fork(f"level {level}")
+        asked = []
+        engine = memory.database.engine
+        view = layers._ground.point
+
+        def steps():
+            generator = view.view(memory.database.now())
+            rows = None
+            while True:
+                try:
+                    statement = generator.send(rows)
+                except StopIteration as done:
+                    return done.value
+                asked.append(statement.query)
+                rows = yield statement
+
+        engine.read(steps)
+        assert asked == ["find_branch", "line_from"]
+        assert len(layers.core.get()) == 100
+        assert len(layers.ancestors()) == 101
+
+
+class TestTheNewestOnALongLine:
+    def test_are_the_same_whether_levels_are_read_or_everything(self, memory, monkeypatch):
+        layers = memory.layers("branch 0")
+        for number in range(8):
+            layers.recall.append(f"kind {number % 2}", f"event {number}")
+            layers.archival.write(f"record {number}")
+            layers = layers.fork(f"branch {number + 1}")
+
+        def newest():
+            found = [layers.recall.recent(3), layers.recall.recent(3, kind="kind 1"), layers.archival.all(limit=3)]
+            return [contents(some) for some in found]
+
+        everything = newest()
+        assert everything == [
+            ["event 5", "event 6", "event 7"],
+            ["event 3", "event 5", "event 7"],
+            ["record 5", "record 6", "record 7"],
+        ]
+        monkeypatch.setattr(memory_rows, "FEW", 0)
+        assert newest() == everything
+
+
+class TestTogether:
+    def test_a_fork_taken_while_others_write_is_one_moment(self, main):
+        """Core holds two keys that are always written together; no fork may see one without the other."""
+        main.write(core={"a": "0", "b": "0"})
+        done = threading.Event()
+
+        def write() -> None:
+            for number in range(30):
+                main.write(core={"a": str(number), "b": str(number)})
+            done.set()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        forks = []
+        while not done.is_set() or not forks:
+            forks.append(main.fork(f"fork {len(forks)}"))
+        thread.join()
+        seen = [fork.core.get() for fork in forks]
+        assert all(each["a"] == each["b"] for each in seen)
+        assert [int(each["a"]) for each in seen] == sorted(int(each["a"]) for each in seen)
+
+    def test_who_begins_a_branch_at_the_same_time_begins_the_same_one(self, url):
+        barrier = threading.Barrier(4)
+
+        def begin(name):
+            with AgentMemory(url) as memory:
+                barrier.wait()
+                LayeredMemory(memory, "main").core.set(name, "v")
+
+        threads = [threading.Thread(target=begin, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with AgentMemory(url) as memory:
+            assert set(LayeredMemory(memory, "main").core.get()) == set("abcd")
+
+    def test_many_writers_lose_nothing(self, url):
+        def write(name: str) -> None:
+            with AgentMemory(url) as memory:
+                layers = LayeredMemory(memory, "main", settings=SETTINGS)
+                for number in range(10):
+                    layers.recall.append("k", f"{name} {number}")
+
+        with AgentMemory(url) as memory:
+            threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            there = contents(LayeredMemory(memory, "main").recall.recent(None))
+        assert sorted(there) == sorted(f"{name} {number}" for name in "abcd" for number in range(10))
+        for name in "abcd":
+            mine = [each for each in there if each.startswith(name)]
+            assert mine == [f"{name} {number}" for number in range(10)]
+
+
+class Model:
+    """What layered memory promises, by brute force: every fork is a copy of everything."""
+
+    def __init__(self) -> None:
+        self.core: dict[str, tuple[str, int]] = {}
+        self.events: dict[str, str] = {}
+        self.records: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+
+def act(random: Random, branches: dict[str, Model], at: Callable[[str], LayeredMemory]) -> None:
+    """Does one random thing to both."""
+    name = random.choice(list(branches))
+    model, layers = branches[name], at(name)
+    match random.randrange(10):
+        case 0:
+            child = f"branch {len(branches)}"
+            layers.fork(child)
+            branches[child] = deepcopy(model)
+        case 1 | 2 | 3:
+            key, value, importance = random.choice("abcde"), str(random.random()), random.randint(1, 5)
+            layers.core.set(key, value, importance)
+            model.core[key] = value, importance
+        case 4:
+            key = random.choice("abcde")
+            assert layers.core.delete(key) == (model.core.pop(key, None) is not None)
+        case 5 | 6:
+            content = f"event {random.random()}"
+            model.events[layers.recall.append("k", content)] = content
+        case 7:
+            ids = random.sample(sorted(model.events), min(2, len(model.events)))
+            archived = layers.recall.evict(ids=[*ids, "nobody"])
+            assert archived == len(ids)
+            for each in ids:
+                content = model.events.pop(each)
+                [record] = layers.archival.all(tags=[f"event:{each}"])
+                assert content in record.content
+                model.records[record.id] = record.content, record.tags
+        case 8:
+            content = f"record {random.random()}"
+            model.records[layers.archival.write(content, tags=["t"])] = content, ("t",)
+        case 9 if model.records:
+            record_id = random.choice(sorted(model.records))
+            if random.random() < 0.5:
+                assert layers.archival.update(record_id, tags=["u"]) is True
+                model.records[record_id] = model.records[record_id][0], ("u",)
+            else:
+                assert layers.archival.delete(record_id) is True
+                del model.records[record_id]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory, seed, raw):
+    random = Random(seed)
+    branches = {"main": Model()}
+
+    def at(name: str) -> LayeredMemory:
+        return LayeredMemory(memory, name, settings=SETTINGS)
+
+    for _ in range(60):
+        act(random, branches, at)
+    for name, model in branches.items():
+        layers = at(name)
+        assert {each.key: (each.value, each.importance) for each in layers.core.entries()} == model.core
+        assert {each.id: each.content for each in layers.recall.recent(None)} == model.events
+        assert {each.id: (each.content, each.tags) for each in layers.archival.all()} == model.records
+        assert {each.id for each in layers.archival.search("record event", limit=100)} == set(model.records)
+        assert {each.id for each in layers.recall.search("event", limit=100)} == set(model.events)
+    # Nothing is kept that nobody shows, and no search finds what is not kept.
+    assert memory.admin.verify().problems == ()
+    orphans = "select id from content where id not in (select content_id from memory where content_id is not null)"
+    assert raw(memory, orphans) == []

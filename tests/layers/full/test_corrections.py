@@ -1,0 +1,68 @@
+"""Corrections are exported, imported, erased and verified with everything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from tests.layers.test_corrections import ADA, BY, SHOWN, Thing, core, talk
+
+
+class TestUpkeep:
+    def fill(self, memory):
+        for kind in SHOWN:
+            Thing(memory, kind).correct("coffee")
+        key = memory.conversation("chat").add(role="user", content="Hi")
+        memory.corrections.message("chat", key, content="Ho", by=BY)
+
+    def test_an_export_has_them_and_an_import_adds_each_once(self, memory, new_database, tmp_path):
+        self.fill(memory)
+        report = memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(new_database("sqlite")) as other:
+            added = other.import_(tmp_path / "all.jsonl")
+            assert report.memories == added.memories
+            assert other.corrections.history() == memory.corrections.history()
+            assert other.import_(tmp_path / "all.jsonl").memories == 0
+            assert other.corrections.history() == memory.corrections.history()
+            for made in other.corrections.history(namespace=ADA):
+                undone = other.corrections.undo(made.id, by=BY, namespace=ADA)
+                assert undone.after[SHOWN[made.kind]] == "tea"
+
+    def test_an_import_refuses_what_is_damaged(self, memory, tmp_path):
+        self.fill(memory)
+        memory.export(tmp_path / "all.jsonl")
+        text = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
+        for old, new in (('"before": {', '"before": [], "was": {'), ('"by": "Maria"', '"by": ""')):
+            assert old in text
+            (tmp_path / "damaged.jsonl").write_text(text.replace(old, new), encoding="utf-8")
+            with AgentMemory() as other, pytest.raises(InvalidInput):
+                other.import_(tmp_path / "damaged.jsonl")
+
+    def test_they_go_with_their_namespace_as_the_rehearsal_says(self, memory):
+        self.fill(memory)
+        told = memory.erase(namespace=ADA, dry_run=True)
+        assert memory.erase(namespace=ADA) == told
+        assert [each.namespace for each in memory.corrections.history()] == [()]
+
+    def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
+        talk(memory, "one", "Lisbon")
+        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        made = memory.corrections.core("city", "Faro", by=BY, namespace=ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        memory.corrections.core("city", "Lisbon", importance=5, by=BY, namespace=ADA)
+        memory.erase(thread_id="one", namespace=ADA)
+        assert (memory.corrections.history(), core(memory)) == ([], None)
+        assert raw(memory, "select body from content") == []
+        assert memory.admin.verify().ok
+
+    def test_damage_is_found(self, memory, raw):
+        self.fill(memory)
+        for body in ("{}", "["):
+            raw(memory, "update memory set correction = :body where kind = 'core'", body=body)
+            with pytest.raises(DatabaseUnreadable, match="damaged"):
+                memory.corrections.history()
+        assert any("cannot be read" in each for each in memory.admin.verify().problems)
+        memory.erase(namespace=ADA)
+        assert memory.admin.verify().ok
