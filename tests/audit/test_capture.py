@@ -8,13 +8,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from pydantic import BaseModel
 
@@ -351,8 +345,7 @@ def test_what_is_no_message_is_told_too(given):
 
 
 @pytest.mark.parametrize(
-    "response",
-    [None, "text", 7, Empty(), Empty([[Empty()]]), LLMResult(generations=[]), LLMResult(generations=[[]])],
+    "response", [None, "text", 7, Empty(), Empty([[Empty()]]), LLMResult(generations=[]), LLMResult(generations=[[]])]
 )
 def test_a_response_that_is_none_is_an_entry_without_a_reply(response):
     made = ended(call(), response, duration=0.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -14,12 +13,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.audit.model_call_capture import UNFINISHED
-from langchain_agentmem.base.namespaces import range_of
 
-from .entries import read
 from .test_handler import Scripted
 
 
@@ -84,17 +80,6 @@ class TestAChat:
         assert trail.last(9, kinds=["call"]) == entries
         assert memory.admin.verify().ok
 
-    def test_the_run_is_the_same_without_it(self, memory, handler):
-        def shown(state):
-            return [(each.type, each.content) for each in state["messages"]]
-
-        graph = chat(memory.checkpointer)
-        config = {"configurable": {"thread_id": "plain"}}
-        for text in ("one", "two"):
-            plain = graph.invoke(say(text), config)
-            heard = graph.invoke(say(text), within(handler, "heard"))
-        assert shown(plain) == shown(heard)
-
     @pytest.mark.parametrize("mode", ["values", "updates", "messages"])
     async def test_streamed(self, memory, trail, handler, mode):
         graph = chat(memory.checkpointer)
@@ -123,20 +108,6 @@ class TestAChat:
         assert [each.prompt for each in bobs.last()] == ["I am Bob."]
         assert bobs.last()[0].namespace == ("bob",)
         assert trail.last() == []
-
-    def test_secrets_can_be_taken_out(self, memory, trail):
-        key = "sk-" + "abcd1234" * 6
-        handler = trail.handler(redact=True)
-        chat(memory.checkpointer).invoke(say(f"My key is {key}."), within(handler, "t"))
-        (entry,) = trail.last()
-        assert key not in str(entry)
-
-    @pytest.mark.parametrize("thread", ["a\0b", "half \ud83d", "x" * 5_000, "\x1f", 7])
-    def test_a_thread_of_any_name(self, trail, handler, thread):
-        Scripted().invoke("Where is Ann?", {"callbacks": [handler], "metadata": {"thread_id": thread}})
-        (entry,) = trail.last()
-        assert entry.prompt == "Where is Ann?"
-        assert trail.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -211,41 +182,3 @@ class TestManyAtOnce:
             assert [len(each.messages) for each in mine] == [2, 4, 6]
         assert len(entries) == 18
         assert memory.admin.verify().ok
-
-
-@pytest.mark.slow
-def test_a_long_chat_costs_what_was_said(new_database):
-    """Each call is given the whole history, which is kept once."""
-    with AgentMemory(new_database("sqlite")) as memory:
-        graph, handler = chat(None), memory.audit.handler()
-        said, sizes = [], []
-        for turn in range(200):
-            asked = HumanMessage(f"{turn}. " + "Where do the herons nest? " * 10)
-            said = graph.invoke({"messages": [*said, asked]}, within(handler, "t"))["messages"]
-            if turn in (99, 199):
-                found = read(memory, audit_store.sizes, *range_of(()))
-                sizes.append(found.entry_bytes + found.message_bytes)
-        assert len(memory.audit.last(1)[0].messages) == 400
-        assert found.messages == 400
-        assert sizes[1] < 2.1 * sizes[0]
-        assert memory.admin.verify().ok
-
-
-@pytest.mark.slow
-def test_a_thread_that_is_erased_leaves_no_trace(memory, trail, handler):
-    graph = chat(memory.checkpointer)
-    for thread, text in (("a", "I met Zarathustra."), ("b", "I met Ann."), ("a", "Zarathustra was late.")):
-        graph.invoke(say(text), within(handler, thread))
-    head = trail.head()
-
-    assert memory.erase(thread_id="a").audit == 2
-    assert [each.prompt for each in trail.last()] == ["I met Ann."]
-    assert len(trail.last()[0].messages) == 2
-    report = trail.verify(head)
-    assert (report.ok, report.entries, report.erased) == (True, 3, 2)
-    assert memory.admin.verify().ok
-    if not memory.database.engine.path.startswith("postgresql://"):
-        path = Path(memory.database.engine.path)
-        memory.close()
-        for file in path.parent.glob(f"{path.name}*"):
-            assert b"Zarathustra" not in file.read_bytes()

@@ -38,7 +38,6 @@ def problems(memory, since=None):
 
 
 class TestWhatIsWhole:
-    @pytest.mark.slow
     def test_nothing_is_wrong_with_what_was_only_used(self, filled):
         ids = {each.prompt: each.id for each in read(filled, audit_store.last, "", 9)}
         assert hide(filled, "second", "rule") == 1
@@ -56,7 +55,6 @@ class TestWhatIsWhole:
             entries=0, erased=0, problems=(), head=audit_entry.START
         )
 
-    @pytest.mark.slow
     def test_erasing_keeps_the_chain_and_is_told(self, filled):
         kept = read(filled, audit_store.head)
         assert filled.erase(conversation_id="c").audit == 4
@@ -110,20 +108,11 @@ class TestWhatIsFound:
         assert "is not what was stored" in problem
         assert problem in filled.admin.verify().problems
 
-    def test_another_namespace(self, filled, raw):
-        add(filled, entry(), path="other\x1f")
-        raw(filled, "update audit set namespace_id = (select max(id) from namespace) where sequence = 1")
-        assert len(problems(filled)) == 1
-
     def test_a_changed_digest_breaks_the_chain(self, filled, raw):
         raw(filled, "update audit set digest = salt where sequence = 2")
         found = problems(filled)
         assert any("does not follow" in each for each in found)
         assert any("is not what was stored" in each for each in found)
-
-    def test_a_changed_link_breaks_the_chain(self, filled, raw):
-        raw(filled, "update audit set link = (select link from audit where sequence = 1) where sequence = 2")
-        assert any("does not follow" in each for each in problems(filled))
 
     def test_a_link_at_the_end_breaks_the_chain(self, filled, raw):
         raw(filled, "update audit set link = digest where sequence = 7")
@@ -154,10 +143,6 @@ class TestWhatIsFound:
             "number 5 of the audit trail is missing",
         ]
 
-    def test_the_first_row(self, filled, raw):
-        raw(filled, "delete from audit where sequence = 1")
-        assert problems(filled) == ["number 1 of the audit trail is missing"]
-
     def test_a_cut_off_end(self, filled, raw):
         raw(filled, "delete from audit where sequence > 5")
         assert problems(filled) == [
@@ -175,20 +160,6 @@ class TestWhatIsFound:
         assert problems(filled)
         raw(filled, "delete from audit_head")
         assert problems(filled) == ["nothing is noted of where the chain of the audit trail ends"]
-
-    def test_swapped_rows(self, filled, raw):
-        raw(filled, "delete from audit_document")
-        for one, other in ((2, 99), (5, 2), (99, 5)):
-            raw(filled, "update audit set sequence = :other where sequence = :one", one=one, other=other)
-        found = problems(filled)
-        assert [each.split(")")[0].rsplit("(")[1] for each in found] == ["number 2", "number 3", "number 5", "number 6"]
-        assert all("does not follow from what stands before it" in each for each in found)
-
-    def test_swapped_texts(self, filled, raw):
-        [row] = raw(filled, "select body from audit where sequence = 1")
-        raw(filled, "update audit set body = (select body from audit where sequence = 2) where sequence = 1")
-        raw(filled, "update audit set body = :body where sequence = 2", body=row["body"])
-        assert len(problems(filled)) == 2
 
     def test_a_row_that_was_slipped_in(self, filled, raw):
         raw(filled, "insert into audit (sequence, link, digest) select 8, link, digest from audit where sequence = 7")

@@ -7,12 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_agentmem.audit.legacy_json import (
-    put_aside,
-    read_document,
-    time_of,
-    write_document,
-)
+from langchain_agentmem.audit.legacy_json import put_aside, read_document, time_of, write_document
 from langchain_agentmem.errors import InvalidInput
 
 from .entries import entry, todo
@@ -66,13 +61,6 @@ def test_every_cut_of_a_file_gives_a_prefix_of_its_entries(file, shape, encoding
         assert cut.entries == whole.entries[: len(cut.entries)]
         assert cut.damaged
         assert cut.lost
-
-
-def test_an_entry_that_the_file_ends_in_is_told_with_its_beginning(file):
-    loaded = read(file, json.dumps({"history": HISTORY[:1] * 2}).encode()[:-60])
-    assert len(loaded.entries) == 1
-    (sentence,) = loaded.lost
-    assert sentence.startswith("The file ends within an entry, which begins at character 14")
 
 
 @pytest.mark.parametrize("before", [{}, {"version": 2, "by": "agent"}])

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from langchain_core.caches import InMemoryCache
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.callbacks import CallbackManager
 from langchain_core.language_models import BaseChatModel, FakeListLLM, FakeStreamingListLLM
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
@@ -175,16 +175,6 @@ class TestEveryWayToCall:
         assert trail.said == [("one two", "Well, one two")]
         assert trail[0].messages[-1].langchain is None or "type" not in trail[0].messages[-1].langchain
 
-    async def test_streamed_and_awaited(self, trail, heard):
-        assert [each.text async for each in Scripted().astream("one two", heard)][:2] == ["Well, ", "one "]
-        assert trail.said == [("one two", "Well, one two")]
-
-    async def test_as_events(self, trail, heard):
-        events = [each["event"] async for each in Scripted().astream_events("one", heard, version="v2")]
-
-        assert events.count("on_chat_model_stream") >= 2
-        assert trail.said == [("one", "Well, one")]
-
     def test_in_a_batch(self, trail, heard):
         Scripted().batch(["a", "b", "c"], heard)
 
@@ -226,14 +216,6 @@ class TestEveryWayToCall:
         assert trail.said == [("hi", "Well, hi")] * 2
         assert [each.extra.get("cached") for each in trail] == [None, True]
         assert (trail[1].input_tokens, trail[1].output_tokens) == (0, 0)
-
-    def test_each_attempt_of_a_retry_is_a_call(self, trail, heard):
-        answers = iter([ValueError("busy"), "Done."])
-        model = Scripted(script=lambda messages: next(answers)).with_retry(wait_exponential_jitter=False)
-
-        model.invoke("hi", heard)
-
-        assert [(each.error, each.reply) for each in trail] == [("ValueError: busy", ""), (None, "Done.")]
 
     def test_the_models_that_memory_asks_are_told_by_their_names_and_tags(self, trail, heard):
         def work():
@@ -426,19 +408,6 @@ class TestNothingBreaks:
             handler.on_llm_end(None, run_id=run)
 
         assert len(trail) == 9
-
-    def test_other_handlers_are_not_disturbed(self, trail, handler):
-        class Other(BaseCallbackHandler):
-            def __init__(self):
-                self.tokens = []
-
-            def on_llm_new_token(self, token, **kwargs):
-                self.tokens.append(token)
-
-        other = Other()
-        list(Scripted(script=lambda messages: "one two").stream("hi", {"callbacks": [handler, other]}))
-
-        assert [each for each in other.tokens if each] == ["one ", "two"]
 
     def test_tokens_cost_no_thread_and_no_loop(self, handler):
         """LangChain would hand a plain callback to a thread for each token, and run a coroutine in a new loop."""

@@ -13,7 +13,7 @@ from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.base.namespaces import range_of
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage.part import all_parts
 
@@ -82,18 +82,7 @@ class TestWhatIsKept:
             read(memory, audit_store.head).sequence,
             memory.admin.stats()["audit"],
             memory.admin.stats()["namespaces"],
-        ) == (
-            0,
-            0,
-            0,
-        )
-
-    def test_none_and_damage_are_told_apart(self, memory, raw):
-        [kept] = add(memory, entry())
-        assert read(memory, audit_store.get, "", ["nobody"]) == {}
-        raw(memory, "update audit set body = :body", body=b"\x01")
-        with pytest.raises(DatabaseUnreadable, match=kept.id):
-            read(memory, audit_store.last, "", 1)
+        ) == (0, 0, 0)
 
 
 @pytest.mark.sqlite_suffices
@@ -133,13 +122,6 @@ class TestLastAndPages:
             after = page.after
         assert found == filled
 
-    def test_what_waits_and_what_is_settled_are_one_list(self, memory):
-        old = add(memory, *(entry(f"old {n}", "a") for n in range(4)))
-        settle(memory)
-        new = add(memory, *(entry(f"new {n}", "a") for n in range(3)))
-        assert read(memory, audit_store.last, "", 5) == [*old[-2:], *new]
-        assert read(memory, audit_store.page, "", 0, limit=6).entries == [*old, *new][:6]
-
     def test_the_last_of_very_many_are_found_through_an_index(self, memory, raw):
         if memory.database.engine.dialect != "sqlite":
             return
@@ -171,23 +153,6 @@ class TestJunk:
         assert [each.value for each in memory.search("heron", kinds=["audit"])] == [kept]
         assert memory.admin.verify().ok
 
-    def test_all_are_judged_a_page_at_a_time(self, memory):
-        made = add(memory, *(entry(f"q{n}", "ok" if n % 2 else "an answer") for n in range(7)))
-        after, changed = 0, 0
-        while after is not None:
-            page = write(
-                memory,
-                audit_store.judge,
-                "",
-                lambda kind, prompt, reply: ["ok"] * (reply == "ok"),
-                after=after,
-                limit=2,
-            )
-            after, changed = page.after, changed + page.entries
-        assert changed == 3
-        assert read(memory, audit_store.last, "", 9) == made[::2]
-        assert memory.admin.verify().ok
-
 
 @pytest.mark.sqlite_suffices
 class TestTodosAndReferences:
@@ -203,12 +168,6 @@ class TestTodosAndReferences:
         assert write(memory, audit_store.set_status, "", first.id, "open")
         assert read(memory, audit_store.of_status, "", "open") == [first, second]
         assert memory.admin.verify().ok
-
-    def test_nothing_but_a_todo_has_a_status(self, memory):
-        [kept] = add(memory, entry())
-        for wrong in (kept.id, "nobody"):
-            with pytest.raises(InvalidInput, match="There is no todo"):
-                write(memory, audit_store.set_status, "", wrong, "done")
 
     def test_a_todo_is_there_once(self, memory):
         def once(*texts):
@@ -292,13 +251,6 @@ class TestModelCalls:
             assert (few, many) == (50, 200)
             assert many_bytes < 4.4 * few_bytes
 
-    def test_a_history_that_repeats_itself_is_still_one_range(self, memory, raw):
-        history = []
-        for n in range(12):
-            history += ["continue", f"step {n}"]
-            add(memory, call([*history, "continue"], f"step {n + 1}", conversation_id="c"))
-        assert raw(memory, "select messages from audit order by sequence desc limit 1") == [{"messages": "[[1,26]]"}]
-
     def test_two_agents_that_take_turns_name_few_ranges(self, memory, raw):
         one, two = ["system one"], ["system two"]
         for n in range(60):
@@ -367,25 +319,11 @@ class TestSearch:
         assert memory.search("heron", kinds=["audit"], conversation_id="d") == []
         assert memory.search("heron", kinds=["audit"], namespace=("other",)) == []
 
-    async def test_it_is_found_when_the_search_is_awaited(self, memory):
-        [kept] = add(memory, entry("the bittern", "booms"))
-        assert [each.value for each in await memory.asearch("bittern", kinds=["audit"])] == [kept]
-
     def test_who_names_no_kinds_is_brought_nothing_of_the_trail(self):
         assert "audit" in all_parts().kinds
         assert "audit" not in (*all_parts().usual_kinds, *all_parts().stored_as(None))
         everything = set(all_parts().stored_as(None, named=True))  # messages of nested graphs, too
         assert everything == set(all_parts().texts) - {"audit"}
-
-    def test_a_file_that_may_only_be_read_is_searched_as_far_as_it_is_settled(self, tmp_path):
-        path = tmp_path / "memory.db"
-        with AgentMemory(path) as memory:
-            [kept] = add(memory, entry("the settled heron", "a"))
-            settle(memory)
-            add(memory, entry("the waiting heron", "b"))
-            with AgentMemory(f"file:{path}?mode=ro") as reader:
-                assert [each.value for each in reader.search("heron", kinds=["audit"])] == [kept]
-                assert len(read(reader, audit_store.last, "", 5)) == 2
 
     def test_a_call_is_found_by_its_newest_question_and_its_reply_alone(self, memory):
         add(memory, call(["about herons", "they wade", "about egrets"], "they are white"))
@@ -432,17 +370,6 @@ class TestSearch:
             assert memory.admin.verify().ok
 
 
-@pytest.mark.sqlite_suffices
-class TestReports:
-    def test_sizes_tell_what_there_is(self, memory):
-        add(memory, entry("x" * 1000, "y", junk=("z",)), call(["hello"], "hi"))
-        sizes = read(memory, audit_store.sizes, *EVERYWHERE)
-        assert (sizes.entries, sizes.junk, sizes.archived, sizes.messages) == (2, 1, 0, 2)
-        assert sizes.entry_bytes > 1000
-        assert sizes.message_bytes > 7
-        assert memory.admin.stats()["audit"] == 2
-
-
 class TestArchive:
     def test_old_entries_are_compressed_and_read_and_found_as_before(self, memory):
         long = [entry(f"heron {n} " + "again and " * 200, "yes " * 100) for n in range(5)]
@@ -460,15 +387,6 @@ class TestArchive:
         assert memory.admin.verify().ok
         assert hide(memory, made[0].prompt, "old") == 1
         assert memory.admin.verify().ok
-
-    def test_a_page_at_a_time(self, memory):
-        add(memory, *(entry("long " * 50, "y") for _ in range(5)))
-        after, pages = 0, []
-        while after is not None:
-            done = write(memory, audit_store.archive, *EVERYWHERE, 2**62, after=after, limit=2)
-            pages.append(done.entries)
-            after = done.after
-        assert pages == [2, 2, 1]
 
 
 @pytest.mark.sqlite_suffices

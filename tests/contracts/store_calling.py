@@ -150,14 +150,4 @@ def conditions(**paths: Namespace) -> tuple[MatchCondition, ...]:
     return tuple(MatchCondition(match_type=kind, path=path) for kind, path in paths.items())  # type: ignore[arg-type]
 
 
-__all__ = [
-    "Calls",
-    "Contract",
-    "GetOp",
-    "ListNamespacesOp",
-    "Namespace",
-    "PutOp",
-    "SearchOp",
-    "Way",
-    "conditions",
-]
+__all__ = ["Calls", "Contract", "GetOp", "ListNamespacesOp", "Namespace", "PutOp", "SearchOp", "Way", "conditions"]

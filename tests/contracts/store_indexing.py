@@ -82,12 +82,6 @@ class IndexedStoreContract(Contract):
         assert all(isinstance(score, float) for score in scores), f"a query must give scores, not {scores}"
         assert scores == sorted(scores, reverse=True), "results must come in the order of their scores"  # type: ignore[type-var]
 
-    async def test_the_whole_value_is_indexed_by_default(self, calls_of: MakeCalls) -> None:
-        """Without `fields` every part of a value counts."""
-        calls = calls_of()
-        await calls.put_all(("a",), {"fruit": {"any": {"deep": ["apple"]}}, "stone": {"any": {"deep": ["gravel"]}}})
-        assert (await calls.keys(("a",), query="fruit"))[:1] == ["fruit"], "the whole value must be indexed"
-
     @pytest.mark.parametrize(
         ("field", "value"),
         [
@@ -96,13 +90,15 @@ class IndexedStoreContract(Contract):
             ("parts[*].text", {"parts": [{"text": "sand"}, {"text": "apple"}]}),
             ("parts[0]", {"parts": ["apple", "sand"]}),
             ("parts[-1]", {"parts": ["sand", "apple"]}),
+            ("$", {"any": {"deep": ["apple"]}}),
         ],
         ids=str,
     )
     async def test_paths_name_what_is_indexed(self, calls_of: MakeCalls, field: str, value: dict[str, Any]) -> None:
         """Nested fields, and one or all elements of a list."""
-        calls = calls_of(field)
-        await calls.put_all(("a",), {"elsewhere": {"other": "apple"}, "named": {**value, "more": "gravel"}})
+        calls = calls_of(*([field] if field != "$" else []))  # the whole value, by default
+        elsewhere = {"other": "apple"} if field != "$" else {"other": "sand"}
+        await calls.put_all(("a",), {"elsewhere": elsewhere, "named": {**value, "more": "gravel"}})
         assert (await calls.keys(("a",), query="fruit"))[:1] == ["named"], (
             f"{safe_repr(field)} must name what is indexed"
         )
@@ -150,34 +146,24 @@ class IndexedStoreContract(Contract):
         assert (await calls.keys(("a",), query="fruit"))[:1] == ["fruit"], "an old vector must not count"
         assert (await calls.keys(("a",), query="rock"))[:1] == ["changed"], "the new one must"
 
-    async def test_a_shorter_list_leaves_no_old_vector(self, calls_of: MakeCalls) -> None:
-        """The vectors of elements that went are gone with them."""
-        calls = calls_of("parts[*]")
-        await calls.put(("a",), "changed", {"parts": ["gravel", "apple"]})
-        await calls.put(("a",), "fruit", {"parts": ["apple tree garden sun"]})
-        await calls.put(("a",), "changed", {"parts": ["gravel"]})
-        assert (await calls.keys(("a",), query="fruit"))[:1] == ["fruit"], (
-            "the vector of a removed element must not count"
+    @pytest.mark.parametrize(
+        ("field", "before", "after", "index"),
+        [
+            ("parts[*]", {"parts": ["gravel", "apple"]}, {"parts": ["gravel"]}, None),
+            ("text", {"text": "apple"}, {"text": "gravel"}, False),
+            ("text", {"text": "apple"}, {"other": "gravel"}, None),
+            ("text", {"text": "apple", "title": "gravel"}, {"text": "apple", "title": "gravel"}, ["title"]),
+        ],
+        ids=["a shorter list", "not indexed", "no text", "other fields"],
+    )
+    async def test_what_is_indexed_no_more_leaves_no_old_vector(self, calls_of, field, before, after, index) -> None:
+        """Neither elements that went, nor fields that are not indexed any more."""
+        calls, name = calls_of(field), field.removesuffix("[*]")
+        await calls.put(("a",), "changed", before)
+        await calls.put(
+            ("a",), "fruit", {name: ["apple tree garden sun"] if name == "parts" else "apple tree garden sun"}
         )
-
-    @pytest.mark.parametrize("value", [{"text": "gravel"}, {"other": "gravel"}], ids=["another text", "no text"])
-    async def test_an_update_that_is_not_indexed_leaves_no_old_vector(
-        self, calls_of: MakeCalls, value: dict[str, Any]
-    ) -> None:
-        """Neither one with `index=False`, nor one whose value lacks the field."""
-        calls = calls_of("text")
-        await calls.put(("a",), "changed", {"text": "apple"})
-        await calls.put(("a",), "fruit", {"text": "apple tree garden sun"})
-        await calls.put(("a",), "changed", value, index=False if "text" in value else None)
-        assert (await calls.keys(("a",), query="fruit"))[:1] == ["fruit"], "an old vector must not count"
-
-    async def test_an_update_of_other_fields_leaves_no_old_vector(self, calls_of: MakeCalls) -> None:
-        """The vectors of fields that are not indexed any more are gone."""
-        calls = calls_of("text")
-        value = {"text": "apple", "title": "gravel"}
-        await calls.put(("a",), "changed", value)
-        await calls.put(("a",), "fruit", {"text": "apple tree garden sun"})
-        await calls.put(("a",), "changed", value, index=["title"])
+        await calls.put(("a",), "changed", after, index=index)
         assert (await calls.keys(("a",), query="fruit"))[:1] == ["fruit"], "an old vector must not count"
 
     async def test_the_last_put_of_a_batch_is_the_one_indexed(self, calls_of: MakeCalls) -> None:
@@ -228,15 +214,6 @@ class IndexedStoreContract(Contract):
             "an item must be found once, by its nearest part"
         )
         assert await calls.keys(("a",), query="fruit", limit=2) == ["many", "one"], "a limit must count items"
-
-    async def test_without_a_query_there_are_no_scores(self, calls_of: MakeCalls) -> None:
-        """Items are found whether they are indexed or not."""
-        calls = calls_of("text")
-        await calls.put(("a",), "indexed", {"text": "apple"})
-        await calls.put(("a",), "not", {"text": "apple"}, index=False)
-        found = await calls.search(("a",))
-        assert sorted(item.key for item in found) == ["indexed", "not"], "a search without a query must find all"
-        assert [item.score for item in found] == [None, None], "without a query there must be no score"
 
     async def test_a_function_may_embed(self, calls_of: MakeCalls, embeddings: WordEmbeddings) -> None:
         """`embed` may be a plain function of a list of texts."""

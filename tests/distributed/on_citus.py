@@ -31,7 +31,7 @@ SETTINGS = {"autovacuum": "off", "synchronous_commit": "off", "jit": "off"}
 """What each node is given; see the fixture `postgres_server`, and `docs/postgresql.md` for the last."""
 ON_IT = ["--every-engine", "-k", "postgres and not ReadingLittle"]  # which looks at plans
 SAVER = ("conformance", "same_as_in_memory", "checkpointer_sync", "checkpointer_threads", "checkpointer_forks")
-STORES = ("stores/test_thread_items_contract.py", "stores/test_blobs.py", "stores/test_retriever.py")
+STORES = ("stores/full/test_thread_items_contract.py", "stores/full/test_blobs.py", "stores/test_retriever.py")
 SUITES = {
     "every test begins with nothing": ["tests/storage/test_emptying.py"],
     "stores": ["tests/contracts", *(f"tests/{name}" for name in STORES), *ON_IT],

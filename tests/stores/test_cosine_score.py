@@ -51,13 +51,6 @@ class TestScore:
             assert ours == pytest.approx(theirs, abs=1e-3)
             assert list(ours.values()) == sorted(ours.values(), reverse=True)
 
-    def test_the_same_text_scores_one_and_never_more(self, store):
-        fill(store)
-        found = store.search(NS, query="green tea")
-        assert {item.key for item in found[:2]} == {"tea", "teas"}
-        assert [item.score for item in found[:2]] == pytest.approx([1, 1], abs=1e-3)
-        assert all(item.score <= 1 for item in found)
-
     def test_it_is_the_same_whatever_else_is_stored(self, store):
         fill(store)
         before = scores(store, "cake at night", limit=3)
@@ -71,11 +64,6 @@ class TestScore:
                 store.put(NS, str(number), {"a": "rain", "b": "green tea"})
             assert list(scores(store, "green tea", limit=9).values()) == pytest.approx([1] * 9, abs=1e-3)
             assert list(scores(store, "green tea", limit=9)) == [str(number) for number in reversed(range(9))]
-
-    async def test_the_awaited_twin_gives_the_same(self, store):
-        fill(store)
-        found = await store.asearch(NS, query="tea")
-        assert {item.key: round(item.score, 4) for item in found} == scores(store, "tea")
 
 
 class TestFinding:
@@ -103,13 +91,6 @@ class TestFinding:
                 memory.store.put((*NS, str(number)), "k", {"text": "rain"})
             assert list(scores(memory.store, "green tea", limit=3))[:2] in (["teas", "tea"], ["tea", "teas"])
 
-    def test_a_memory_searches_as_ever(self, url):
-        with AgentMemory(url, index=index()) as memory:
-            fill(memory.store)
-            [best, *_] = memory.search("green tea", kinds=["item"], everything=True)
-            assert "vectors" in best.why.signals
-            assert "green" in best.why.terms
-
 
 class TestThreads:
     def test_the_store_of_a_thread_gives_it_too_and_rewinds(self, url):
@@ -130,8 +111,7 @@ class TestThreads:
 
 class TestRefusing:
     @pytest.mark.parametrize(
-        ("wrong", "said"),
-        [({"score": "cosine"}, "embed"), (index(score="dot"), "cosine"), (index(score=1), "cosine")],
+        ("wrong", "said"), [({"score": "cosine"}, "embed"), (index(score="dot"), "cosine"), (index(score=1), "cosine")]
     )
     def test_what_makes_no_sense_is_refused(self, wrong, said):
         with pytest.raises(InvalidInput, match=said):

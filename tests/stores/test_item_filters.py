@@ -55,11 +55,6 @@ class TestEquality:
     def test_what_is_not_is_not(self, wanted):
         assert not meets(wanted)
 
-    def test_a_dictionary_is_met_in_parts_but_equal_only_as_a_whole(self):
-        assert meets({"size": {"width": 3}})
-        assert not meets({"size": {"$eq": {"width": 3}}})
-        assert meets({"size": {"$eq": {"width": 3, "deep": {"er": "x"}}}})
-
 
 class TestNesting:
     @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 import pytest
@@ -53,11 +52,6 @@ class TestOpening:
         memory.store.close()
         assert memory.store.get(NS, "k") is not None
 
-    def test_in_memory_databases_are_separate(self):
-        with AgentMemoryStore.from_conn_string(":memory:") as one, AgentMemoryStore.from_conn_string(":memory:") as two:
-            one.put(NS, "k", {})
-            assert two.get(NS, "k") is None
-
     @pytest.mark.parametrize(
         "arguments",
         [
@@ -93,19 +87,6 @@ class TestOpening:
 
 @pytest.mark.sqlite_suffices
 class TestItems:
-    def test_times_are_in_utc_with_microseconds(self, url):
-        at = datetime(2026, 5, 1, 12, 0, 0, 123_457, tzinfo=UTC)
-        with AgentMemory(url, clock=lambda: at) as memory:
-            memory.store.put(NS, "k", {})
-            item = memory.store.get(NS, "k")
-        assert item.created_at == item.updated_at == at
-        assert item.created_at.tzinfo is not None
-        assert item.created_at.utcoffset() == timedelta(0)
-
-    def test_a_number_as_key_is_its_text(self, store):
-        store.put(NS, 7, {"a": 1})
-        assert store.get(NS, "7").key == "7"
-
     def test_a_damaged_value_is_said_to_be(self, memory, store, raw):
         store.put(NS, "k", {"a": 1})
         raw(memory, "update item set value = :value", value=b'{"a":')
@@ -133,12 +114,6 @@ class TestBatches:
             assert store.get(NS, "k").value == {"v": 1}
             assert keys(store.search(NS)) == ["k"]
 
-    def test_two_results_for_one_item_are_two_objects(self, store):
-        store.put(NS, "k", {"list": [1]})
-        one, two = store.batch([GetOp(NS, "k"), GetOp(NS, "k")])
-        one.value["list"].append(2)
-        assert two.value == {"list": [1]}
-
 
 class TestSearching:
     def test_the_last_updated_comes_first_and_of_one_time_the_keys_decide(self, store):
@@ -163,12 +138,6 @@ class TestSearching:
         assert keys(store.search(("p",), filter={"even": True}, limit=3, offset=129)) == [whole[-1]]
         assert keys(store.search(("p",), offset=1_000)) == []
 
-    def test_rare_matches_are_found_however_far_behind(self, store):
-        store.put(("p", "x"), "needle", {"is": "needle"})
-        store.batch([PutOp(("p", str(i % 2)), f"{i:04}", {"is": "hay"}) for i in range(700)])
-        assert keys(store.search(("p",), filter={"is": "needle"})) == ["needle"]
-        assert keys(store.search(("p", "1"), filter={"is": "needle"})) == []
-
     def test_a_page_without_a_filter_reads_no_other_values(self, memory, store, raw):
         store.batch([PutOp(NS, f"{i:02}", {}) for i in range(10)])
         raw(memory, "update item set value = :value where key <> :key", value=b"{", key="03")
@@ -177,14 +146,6 @@ class TestSearching:
 
 @pytest.mark.sqlite_suffices
 class TestListingNamespaces:
-    def test_pages_join_without_a_gap(self, store):
-        store.batch([PutOp(("p", f"{i // 2:03}", str(i)), "k", {}) for i in range(230)])
-        for depth in (None, 2):
-            whole = store.list_namespaces(max_depth=depth, limit=1_000)
-            assert len(whole) == (115 if depth else 230)
-            pages = [store.list_namespaces(max_depth=depth, limit=20, offset=at) for at in range(0, 240, 20)]
-            assert list(chain(*pages)) == whole
-
     def test_conversations_are_none_of_them(self, memory, store):
         memory.conversation("c", ("only", "talk")).add_user_message("Hello")
         assert store.list_namespaces() == []
@@ -238,11 +199,6 @@ class TestNamespaces:
         with pytest.raises(InvalidInput, match=name):
             store.list_namespaces(**{name: value})
 
-    @pytest.mark.parametrize("depth", [0, -1, "1"])
-    def test_so_are_wrong_depths(self, store, depth):
-        with pytest.raises(InvalidInput, match="max_depth"):
-            store.list_namespaces(max_depth=depth)
-
     def test_the_namespace_of_a_run_is_not_applied(self, memory):
         def node(state: MessagesState, *, store: BaseStore):
             store.put(NS, "k", {"by": "node"})
@@ -274,29 +230,6 @@ class TestNamespaces:
 
 @pytest.mark.sqlite_suffices
 class TestTogether:
-    async def test_sync_calls_work_where_a_loop_runs(self, store):
-        store.put(NS, "k", {"v": 1})
-        assert store.get(NS, "k").value == {"v": 1}
-
-    def test_threads_that_write_the_same_keys_lose_nothing(self, url):
-        with AgentMemory(url) as memory:
-            store = memory.store
-
-            def work(number):
-                for turn in range(15):
-                    store.batch([PutOp(NS, f"shared{k}", {"words": f"by {number}"}) for k in range(turn % 4)])
-                    store.put(("own", str(number)), f"k{turn}", {"words": "mine"})
-                    store.put(NS, "flips", {"words": "there"}) if number % 2 else store.delete(NS, "flips")
-                    store.delete(("own", str(number)), f"k{turn - 1}")
-
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(work, range(8)))
-            store.delete(NS, "flips")
-            assert sorted(keys(store.search(NS))) == ["shared0", "shared1", "shared2"]
-            assert len(store.search(("own",), limit=99)) == 8
-            report = memory.admin.verify()
-            assert report.ok, report.problems
-
     def test_what_a_batch_reads_is_what_it_overwrites(self, url):
         with AgentMemory(url) as memory, ThreadPoolExecutor(6) as pool:
 

@@ -77,11 +77,6 @@ class TestErasing:
             for word in (b"Lisbon", b"lisbon", b"apples", b"mangos", b"plums", b"ana\x1f"):
                 assert word not in stored
 
-    def test_a_damaged_one_goes_too(self, filled, raw):
-        raw(filled, "update item set value = :value", value=b"{")
-        assert filled.erase(namespace=()).items == 5
-        assert filled.admin.stats()["items"] == 0
-
     def test_an_erased_conversation_or_thread_takes_none_along(self, filled):
         filled.conversation("c", NS).add_user_message("Hello")
         assert filled.erase(namespace=NS, conversation_id="c").items == 0
@@ -111,18 +106,6 @@ class TestErasing:
             memory.store.batch([PutOp((f"n{i}", "ada"), "k", {"text": "many"}) for i in range(12)])
             assert len(memory.erase(namespace=ada, dry_run=True).elsewhere) == 10
 
-    def test_without_a_template_the_last_label_is_the_persons(self, url):
-        with AgentMemory(url) as memory:
-            memory.store.put(("ada", "facts"), "k", {"text": "a fig tree"})
-            assert memory.erase(namespace=("users", "ada")).elsewhere == (("ada", "facts"),)
-            assert memory.erase(namespace=("users", "bob", "ada")).elsewhere == ()
-            assert memory.erase(namespace=()).elsewhere == ()
-
-    def test_many_are_erased(self, memory):
-        memory.store.batch([PutOp((f"n{i % 3}",), str(i), {"text": f"word {i}"}) for i in range(1_100)])
-        assert memory.erase(namespace=()).items == 1_100
-        assert memory.admin.verify().ok
-
 
 class TestMoving:
     def test_an_export_brings_all_of_them_as_they_were(self, filled, another, tmp_path):
@@ -144,11 +127,6 @@ class TestMoving:
         assert another.store.get(("users", "bob"), "soon")
         clock.pass_time(minutes=11)
         assert another.store.get(("users", "bob"), "soon") is None
-
-    def test_what_has_expired_meanwhile_does_not(self, filled, another, clock, tmp_path):
-        filled.export(tmp_path / "all.jsonl")
-        clock.pass_time(minutes=11)
-        assert another.import_(tmp_path / "all.jsonl").items == 4
 
     def test_what_is_there_stays_and_twice_adds_nothing(self, filled, another, tmp_path):
         filled.export(tmp_path / "all.jsonl")

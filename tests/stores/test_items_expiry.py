@@ -32,13 +32,6 @@ class TestExpiry:
         [found] = memory.search("apples", kinds=["item"], everything=True)  # equal texts are one hit
         assert sorted([(found.kind, found.id), *found.also]) == [("item", "later"), ("item", "never")]
 
-    def test_expired_hits_leave_no_gap(self, memory, store, clock):
-        store.batch([PutOp(NS, f"gone{i:03}", {"text": "apples apples"}, ttl=1) for i in range(60)])
-        store.batch([PutOp(NS, f"kept{i:03}", {"text": f"apples and {i} more"}) for i in range(20)])
-        clock.pass_time(minutes=2)
-        assert len(store.search(NS, query="apples", limit=15)) == 15
-        assert len(memory.search("apples", limit=15, everything=True)) == 15
-
     def test_expired_hits_and_equal_texts_leave_no_gap_together(self, memory, store, clock):
         for i in range(60):
             store.put(NS, f"gone{i:03}", {"text": "apples apples"}, ttl=1)
@@ -88,13 +81,6 @@ class TestExpiry:
         clock.pass_time(minutes=5)
         assert keys(store.search(NS)) == ["a", "b"]
 
-    def test_reading_changes_neither_time_of_an_item(self, store, clock):
-        store.put(NS, "k", {}, ttl=10)
-        before = store.get(NS, "k")
-        clock.pass_time(minutes=5)
-        assert store.get(NS, "k") == before
-        assert store.get(NS, "k").updated_at == before.updated_at
-
     def test_one_that_has_expired_is_made_anew(self, memory, store, clock):
         store.put(NS, "k", {"v": "old words"}, ttl=1)
         clock.pass_time(minutes=2)
@@ -118,16 +104,6 @@ class TestExpiry:
 
 
 class TestConfiguration:
-    async def test_async_code_does_the_same(self, memory, clock):
-        store = memory.store
-        await store.aput(NS, "k", {}, ttl=10)
-        for _ in range(2):
-            clock.pass_time(minutes=9)
-            assert await store.aget(NS, "k")
-        clock.pass_time(minutes=11)
-        assert await store.aget(NS, "k") is None
-        assert await store.asweep_ttl() == 1
-
     def test_who_may_only_read_still_reads(self, tmp_path):
         path = tmp_path / "memory.db"
         with AgentMemoryStore.from_conn_string(path) as store:
@@ -137,13 +113,12 @@ class TestConfiguration:
 
 
 class TestSweeping:
-    @pytest.mark.slow
     def test_it_deletes_what_has_expired_and_says_how_much(self, memory, store, clock, raw):
-        store.batch([PutOp((f"n{i % 5}",), str(i), {"text": f"words {i}"}, ttl=1) for i in range(1_200)])
+        store.batch([PutOp((f"n{i % 5}",), str(i), {"text": f"words {i}"}, ttl=1) for i in range(1_100)])
         store.put(("n1",), "kept", {"text": "words"})
         assert store.sweep_ttl() == 0
         clock.pass_time(minutes=2)
-        assert store.sweep_ttl() == 1_200
+        assert store.sweep_ttl() == 1_100
         assert store.sweep_ttl() == 0
         for table in ("item", "search_document", "namespace"):
             assert raw(memory, f"select count(*) as n from {table}") == [{"n": 1}]
@@ -157,9 +132,8 @@ class TestSweeping:
             clock.pass_time(minutes=2)
         assert await store.sweep_ttl() == await store.asweep_ttl() + 1
 
-    def test_what_was_read_in_time_is_not_swept(self, store, clock):
-        store.put(NS, "k", {}, ttl=10)
-        clock.pass_time(minutes=9)
-        store.get(NS, "k")
-        clock.pass_time(minutes=9)
-        assert store.sweep_ttl() == 0
+    def test_closing_stops_it(self):
+        store = AgentMemoryStore.from_conn_string(":memory:")
+        future = store.start_ttl_sweeper(0.0001)
+        store.close()
+        assert future.result(timeout=120) is None

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from langchain_core.documents import Document
 from langchain_core.load import dumps
-from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tracers.base import BaseTracer
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from langchain_agentmem import AgentMemory, AgentMemoryRetriever, InvalidInput
+from langchain_agentmem import AgentMemoryRetriever, InvalidInput
 from langchain_agentmem.search.ranking import Weights
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -99,10 +99,6 @@ class TestDocuments:
         assert await retriever.ainvoke("tea") == retriever.invoke("tea")
         assert texts(await retriever.ainvoke("tea")) == ["bob likes tea 0"]
 
-    def test_questions_are_answered_in_batches(self, filled):
-        retriever = filled.retriever(namespace=("bob",), limit=1)
-        assert retriever.batch(["tea 0", "tea 1"]) == [retriever.invoke("tea 0"), retriever.invoke("tea 1")]
-
 
 class TestArguments:
     def test_each_filter_is_a_wall(self, filled):
@@ -168,10 +164,6 @@ class TestArguments:
             with pytest.raises(InvalidInput, match="AgentMemory"):
                 AgentMemoryRetriever(**wrong)
 
-    def test_making_one_searches_nothing(self, memory, monkeypatch):
-        monkeypatch.setattr(type(memory), "search", lambda *_, **__: pytest.fail("it searched"))
-        assert memory.retriever(namespace=("a",), k=3).limit == 3
-
     def test_it_shows_no_more_than_its_arguments(self, memory):
         retriever = memory.retriever(namespace=("a",))
         assert "AgentMemory(" not in repr(retriever)
@@ -180,13 +172,6 @@ class TestArguments:
 
 
 class TestChains:
-    def test_it_chains(self, filled):
-        chain = {
-            "known": filled.retriever(namespace=("bob",), k=1),
-            "question": RunnablePassthrough(),
-        } | RunnableLambda(lambda given: f"{given['known'][0].page_content} | {given['question']}")
-        assert chain.invoke("tea 1") == "bob likes tea 1 | tea 1"
-
     async def test_the_namespace_of_the_run_counts_where_it_has_none(self, filled):
         retriever = filled.retriever(kinds=["message"], roles=["user"])
         bob = {"configurable": {"agentmem_namespace": ("bob",)}}
@@ -225,14 +210,3 @@ class TestChains:
             told = step.extra["metadata"]
             assert (told["limit"], told["agentmem_namespace"], told["team"]) == (1, "alice", "blue")
             assert told["ls_retriever_name"] == "agentmemory"
-
-    def test_errors_are_the_run_s_too(self, filled):
-        collector = Collector()
-        with pytest.raises(InvalidInput):
-            filled.retriever().invoke("tea", {"callbacks": [collector]}, limit=-1)
-        assert "limit" in collector.roots[0].error
-
-
-def test_it_can_be_named_from_the_package(tmp_path):
-    with AgentMemory(tmp_path / "m.db") as memory:
-        assert type(memory.retriever()) is AgentMemoryRetriever

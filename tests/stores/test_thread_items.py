@@ -15,7 +15,6 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 from langchain_agentmem import AgentMemory
@@ -94,16 +93,6 @@ class TestRewinding:
         assert now.get(NS, "changed").created_at == then.get(NS, "changed").created_at
         assert now.get(NS, "changed").updated_at > then.get(NS, "changed").updated_at
         assert then.list_namespaces() == [NS]
-
-    def test_a_fork_goes_on_from_what_it_began_with(self, memory):
-        graph = hearing(memory)
-        graph.invoke({"said": "a"}, thread())
-        first = graph.get_state(thread()).config
-        for said in ("b", "c"):
-            fork = graph.update_state(first, {"said": said})
-            graph.invoke({"said": said}, fork)
-        assert keys(memory.thread_store.at(thread())) == ["a", "c"]
-        assert keys(memory.thread_store.at(first)) == ["a"]
 
 
 @pytest.mark.sqlite_suffices
@@ -283,16 +272,6 @@ class TestWhereItIsUsed:
         shown = [keys(memory.thread_store.at(each.config)) for each in graph.get_state_history(thread())]
         assert shown == [["got", "injected", "inner"], ["got", "injected"], ["got"], [], []]
 
-    async def test_in_nodes_that_are_awaited(self, memory):
-        async def node(state, runtime: Runtime):
-            await runtime.store.aput(NS, "k", {"text": "kept"})
-            assert (await runtime.store.aget(NS, "k")).value == {"text": "kept"}
-            assert [item.key for item in await runtime.store.asearch(NS, query="kept")] == ["k"]
-            return {"n": 1}
-
-        await one_node(node, memory, store=memory.thread_store).ainvoke({"n": 0}, thread())
-        assert await memory.thread_store.at(thread()).alist_namespaces() == [NS]
-
     def test_beside_the_store_that_all_threads_share(self, memory):
         def node(state, runtime: Runtime):
             runtime.store.put(NS, "shared", {"text": "apples"})
@@ -323,7 +302,6 @@ class TestWhereItIsUsed:
         assert keys(copy) == ["a", "b"]
         assert sorted(item.key for item in copy.search((), query="heard")) == ["a", "b"]
 
-    @pytest.mark.slow
     def test_what_is_erased_is_gone(self, memory):
         hearing(memory).invoke({"said": "a"}, thread())
         memory.erase(thread_id="t")
@@ -386,11 +364,6 @@ class TestWhereItIsNot:
         assert store.get(NS, "k") is None
         assert store.search((), query="anything") == store.search(()) == store.list_namespaces() == []
 
-    @pytest.mark.parametrize("config", [{"index": 5}, {"index": {"dims": 0}}, {"ttl": 5}, {"ttl": {"default_ttl": -1}}])
-    def test_what_is_no_configuration(self, memory, config):
-        with pytest.raises(InvalidInput):
-            AgentMemoryThreadStore(memory, **config)
-
 
 class TestItems:
     @pytest.fixture
@@ -430,30 +403,3 @@ class TestItems:
         assert all(item.score for item in found)
         assert store.search(NS, query="pears") == []
         assert [item.key for item in store.search((), query="apples", filter={"title": "plums"})] == ["whole"]
-
-    def test_a_search_for_words_goes_on_until_enough_fits(self, store):
-        for number in range(150):
-            store.put(("other",), f"k{number}", {"text": "apples apples"})
-        store.put(NS, "k", {"text": "apples, and so much more than these", "wanted": True})
-        assert [item.key for item in store.search(NS, query="apples", limit=1)] == ["k"]
-        assert [item.key for item in store.search((), query="apples", filter={"wanted": True}, limit=1)] == ["k"]
-
-    def test_it_is_a_store_for_whoever_checks(self, memory):
-        assert isinstance(memory.thread_store, BaseStore)
-        assert memory.thread_store is memory.thread_store
-        assert "AgentMemoryThreadStore" in repr(memory.thread_store)
-
-    def test_a_store_in_memory_knows_no_rewinding(self):
-        """What this one is for: LangGraph's store keeps what the thread took back."""
-        store = InMemoryStore()
-
-        def node(state, runtime: Runtime):
-            runtime.store.put(NS, state["said"], {})
-            return {}
-
-        builder = StateGraph(Said).add_node("node", node).add_edge(START, "node")
-        graph = builder.compile(checkpointer=InMemorySaver(), store=store)
-        for said in ("the dog", "Lisbon"):
-            graph.invoke({"said": said}, thread())
-        graph.invoke({"said": "Porto"}, before_last_input(graph, thread()))
-        assert keys(store) == ["Lisbon", "Porto", "the dog"]

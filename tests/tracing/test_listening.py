@@ -5,12 +5,7 @@ from types import ModuleType, SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from langchain_core.callbacks import (
-    AsyncCallbackHandler,
-    BaseCallbackHandler,
-    CallbackManager,
-    UsageMetadataCallbackHandler,
-)
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, UsageMetadataCallbackHandler
 from langgraph.pregel._messages import StreamMessagesHandler
 
 from langchain_agentmem import AgentMemory
@@ -38,12 +33,6 @@ class TestListeners:
         with AgentMemory() as memory:
             assert not langchain_runs.listens(memory.audit.handler())
         assert all(map(langchain_runs.listens, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
-
-    def test_a_manager_without_handlers_is_nobody(self):
-        assert not langchain_runs._has_handlers(CallbackManager([]))
-        assert not langchain_runs._has_handlers(None)
-        assert not langchain_runs._has_handlers([])
-        assert langchain_runs._has_handlers([Collector()])
 
     def test_a_library_that_has_moved_its_switches_is_asked_itself(self, tracing, monkeypatch):
         monkeypatch.setitem(sys.modules, "langsmith._internal._context", ModuleType("moved"))

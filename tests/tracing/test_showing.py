@@ -24,10 +24,7 @@ class TestPlainValues:
             ({1: {"a"}}, {"1": ["a"]}),
             (b"1234", "<4 bytes>"),
             (float("nan"), "nan"),
-            (
-                Part(datetime(2026, 1, 2, tzinfo=UTC), ("x",)),
-                {"when": "2026-01-02T00:00:00+00:00", "names": ["x"]},
-            ),
+            (Part(datetime(2026, 1, 2, tzinfo=UTC), ("x",)), {"when": "2026-01-02T00:00:00+00:00", "names": ["x"]}),
             ("half \ud800 a pair", "half \\ud800 a pair"),
             ("ganze Wörter", "ganze Wörter"),
             (ValueError("bad"), "bad"),

@@ -1,8 +1,6 @@
 """Every operation can be seen where it happened, and being seen changes nothing about it."""
 
 import asyncio
-import subprocess
-import sys
 
 import pytest
 from langchain_core.documents import Document
@@ -23,12 +21,6 @@ class TestSilence:
 
         assert not step.listening
 
-    async def test_nothing_is_computed_when_nobody_listens_to_async_code(self, tracing):
-        async with tracing.step("memory.conversation.add", inputs=never) as step:
-            step.finish(never)
-
-        assert not step.listening
-
     def test_a_detail_is_heard_by_nobody(self, collector, traced_by, heard):
         tracing = Tracing(Hooks([heard.append]))
         with tracing.step("memory.recall.inject", config=traced_by), SILENT as step:
@@ -43,10 +35,6 @@ class TestSilence:
 
         assert not steps[0].listening
 
-    def test_an_error_passes_through_silence(self, tracing):
-        with pytest.raises(ValueError, match="mine"), tracing.step("memory.conversation.add"):
-            raise ValueError("mine")
-
     def test_turning_langsmith_off_for_a_block_is_silence(self, tracing, monkeypatch):
         monkeypatch.setenv("LANGSMITH_TRACING", "true")
         get_env_var.cache_clear()
@@ -58,15 +46,6 @@ class TestSilence:
         monkeypatch.setattr(trace_steps, "may_be_traced", lambda config: True)
         with tracing.step("memory.conversation.add", inputs=never) as step:
             step.finish(never)
-
-    def test_the_module_loads_no_library(self):
-        program = (
-            "import sys; from langchain_agentmem.tracing import Tracing\n"
-            "with Tracing().step('memory.conversation.add'): pass\n"
-            "loaded = {name.partition('.')[0] for name in sys.modules}\n"
-            "assert not loaded & {'langchain_core', 'langgraph', 'langsmith', 'numpy', 'psycopg'}, loaded\n"
-        )
-        subprocess.run([sys.executable, "-c", program], check=True)
 
 
 class TestRuns:
@@ -106,10 +85,7 @@ class TestRuns:
 
     def test_a_search_is_a_retriever_with_its_documents(self, tracing, collector, traced_by):
         with tracing.step(
-            "memory.recall.search",
-            run_type="retriever",
-            inputs=lambda: {"query": "cats", "limit": 2},
-            config=traced_by,
+            "memory.recall.search", run_type="retriever", inputs=lambda: {"query": "cats", "limit": 2}, config=traced_by
         ) as step:
             step.finish(
                 lambda: {
@@ -125,19 +101,8 @@ class TestRuns:
         assert run.inputs == {"query": "cats"}
         assert run.extra["metadata"]["limit"] == 2
         assert run.outputs == {
-            "documents": [
-                Document("a cat", metadata={"score": 0.5}, id="m1"),
-                Document("two cats", id="m2"),
-            ]
+            "documents": [Document("a cat", metadata={"score": 0.5}, id="m1"), Document("two cats", id="m2")]
         }
-
-    def test_a_tool_call_is_a_tool(self, tracing, collector, traced_by):
-        remember(tracing, run_type="tool", config=traced_by)
-
-        (run,) = collector.roots
-        assert (run.name, run.run_type) == ("memory.conversation.add", "tool")
-        assert run.inputs == {"messages": 2}
-        assert run.outputs == {"output": {"ids": ["m1", "m2"]}}
 
     @pytest.mark.parametrize("run_type", ["chain", "retriever", "tool"])
     async def test_async_steps_are_the_same_runs(self, tracing, collector, traced_by, run_type):
@@ -165,15 +130,6 @@ class TestRuns:
         assert mine.__context__ is None
         (run,) = collector.roots
         assert "mine" in run.error
-
-    def test_an_interrupt_is_recorded(self, tracing, collector, traced_by):
-        with (
-            pytest.raises(KeyboardInterrupt),
-            tracing.step("memory.conversation.add", config=traced_by),
-        ):
-            raise KeyboardInterrupt
-
-        assert "KeyboardInterrupt" in collector.roots[0].error
 
     async def test_a_cancelled_step_is_recorded(self, tracing, collector, traced_by, heard):
         begun = asyncio.Event()

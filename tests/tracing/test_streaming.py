@@ -1,24 +1,21 @@
 """Inside LangGraph whoever streams a graph sees memory at work, and never what memory's own models say."""
 
-import asyncio
 import contextvars
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
-from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import Hooks
 from langchain_agentmem.tracing import Tracing
 
-from .agent import ANSWERS, CONFIG, TURNS, agent
 from .trees import aremember, graph_of, never, remember
 
 ADD = "memory.conversation.add"
@@ -200,12 +197,6 @@ class TestCustom:
         assert told(events) == [("started", ADD), ("finished", ADD)] * 2
         assert "Tracing failed" not in caplog.text
 
-    async def test_in_threads_that_async_nodes_wait_for(self, tracing):
-        async def node(state):
-            await asyncio.to_thread(remember, tracing)
-
-        assert told(await aours(graph_of(node))) == [("started", ADD), ("finished", ADD)]
-
     def test_a_writer_that_fails_changes_nothing(self, tracing, caplog, monkeypatch):
         def fail(event):
             raise RuntimeError("the stream is closed")
@@ -235,29 +226,3 @@ class TestEvents:
         (around,) = [each for each in events if each["name"] == "node" and each["event"] == "on_chain_start"]
         assert start["parent_ids"][-1] == around["run_id"]
         assert start["metadata"]["langgraph_node"] == "node"
-
-    async def test_searches_are_retrievers(self, tracing):
-        async def node(state):
-            options = {"run_type": "retriever", "inputs": lambda: {"query": "a"}}
-            async with tracing.step("memory.store.search", **options) as step:
-                step.finish(lambda: {"documents": [{"page_content": "a cat"}]})
-
-        events = [each async for each in graph_of(node).astream_events({"text": ""}, version="v2")]
-
-        mine = [each for each in events if each["name"] == "memory.store.search"]
-        assert [each["event"] for each in mine] == ["on_retriever_start", "on_retriever_end"]
-        assert mine[1]["data"]["output"][0].page_content == "a cat"
-
-    async def test_what_memorys_own_models_say_is_left_out_by_their_tag(self, tmp_path):
-        with AgentMemory(tmp_path / "a.db") as memory:
-            graph = agent(memory, tmp_path / "experience")
-            events = [
-                each
-                for turn in TURNS[:2]
-                async for each in graph.astream_events(
-                    {"messages": [HumanMessage(turn)]}, CONFIG, version="v2", exclude_tags=["agentmem"]
-                )
-            ]
-
-        spoken = [each["data"]["chunk"].text for each in events if each["event"] == "on_chat_model_stream"]
-        assert "".join(spoken).split() == " ".join(ANSWERS[:2]).split()

@@ -18,10 +18,7 @@ class TestHooksAndLog:
         moment = datetime(2026, 1, 2, tzinfo=UTC)
         ticks = iter([10.0, 10.25])
         tracing = Tracing(
-            Hooks([heard.append]),
-            {"agentmem_database": "sqlite"},
-            clock=lambda: moment,
-            timer=lambda: next(ticks),
+            Hooks([heard.append]), {"agentmem_database": "sqlite"}, clock=lambda: moment, timer=lambda: next(ticks)
         )
         remember(tracing)
 
@@ -43,11 +40,6 @@ class TestHooksAndLog:
 
         assert heard[1].error is mine
         assert heard[1].outputs is None
-
-    async def test_a_hook_hears_of_async_steps(self, heard):
-        await aremember(Tracing(Hooks([heard.append])))
-
-        assert heard[1].outputs == {"ids": ["m1", "m2"]}
 
     async def test_an_asynchronous_hook_is_awaited(self, heard):
         async def hook(event):

@@ -6,13 +6,12 @@ written.
 
 from __future__ import annotations
 
-import enum
 import json
 import random
 from datetime import datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
@@ -45,15 +44,6 @@ STRANGE = {
 }
 
 
-class Colour(enum.StrEnum):
-    RED = "red, as it seems"
-
-
-@pytest.fixture(params=STRANGE.values(), ids=STRANGE)
-def strange(request):
-    return request.param
-
-
 def sound(trail):
     """Nothing is wrong with the trail, and it can be used."""
     entry = trail.add("Where is Zarathustra?", "At home.")
@@ -62,11 +52,12 @@ def sound(trail):
 
 
 class TestStrangeTexts:
-    def test_an_exchange(self, trail, strange):
-        entry = trail.add(strange, strange)
-        assert (entry.prompt, entry.reply) == (strange, strange)
-        assert trail.last(include_junk=True) == [entry]
-        assert trail.get(entry.id) == entry
+    def test_an_exchange(self, trail):
+        for strange in STRANGE.values():
+            entry = trail.add(strange, strange)
+            assert (entry.prompt, entry.reply) == (strange, strange)
+            assert trail.last(1, include_junk=True) == [entry]
+            assert trail.get(entry.id) == entry
         sound(trail)
 
     def test_todos(self, trail):
@@ -104,16 +95,6 @@ class TestStrangeTexts:
         assert ann.import_document(tmp_path / "m.json").added == len(STRANGE)
         assert [(each.prompt, each.reply) for each in ann.entries()] == [(each, each) for each in STRANGE.values()]
         sound(ann)
-
-    def test_into_the_other_engine(self, memory, tmp_path, new_database):
-        for strange in STRANGE.values():
-            memory.audit.add(strange, strange)
-        memory.export(tmp_path / "e.jsonl")
-        other = "sqlite" if memory.database.engine.path.startswith("postgresql://") else "postgres"
-        with AgentMemory(new_database(other)) as target:
-            assert target.import_(tmp_path / "e.jsonl").audit == len(STRANGE)
-            assert list(target.audit.entries()) == list(memory.audit.entries())
-            assert target.admin.verify().ok
 
 
 class TestWhatIsNoText:
@@ -161,12 +142,6 @@ class TestWhatIsNoText:
                 attempt()
         assert trail.head().sequence == 0
 
-    def test_a_text_that_is_more_than_a_text(self, trail):
-        entry = trail.add(AIMessage("Where is Ann?").text, Colour.RED)
-        assert (type(entry.prompt), type(entry.reply)) == (str, str)
-        assert (entry.prompt, entry.reply) == ("Where is Ann?", "red, as it seems")
-        assert trail.last() == [entry]
-
     def test_what_can_be_searched_for(self, trail):
         entry = trail.add("Where is Ann?", "At home.")
         assert [each.value for each in trail.search(b"Ann")] == [entry]
@@ -185,11 +160,6 @@ class TestWhatIsNoText:
             with pytest.raises(InvalidInput):
                 trail.handler(**wrong)
 
-    def test_a_long_line_is_no_path(self, trail):
-        for length in (255, 300, 4_000, 5_000):
-            assert trail.add_reference("x" * length, f"{length}").reply == "x" * length
-        assert trail.add_reference("", "empty").junk == ("empty",)
-
 
 def noise(size):
     """Text that no compression makes smaller."""
@@ -197,20 +167,6 @@ def noise(size):
 
 
 class TestHugeTexts:
-    @pytest.mark.slow("in every form")
-    def test_twenty_million_letters(self, memory, trail, tmp_path):
-        huge = noise(20_000_000)
-        entry = trail.add("What is in the file?", huge, "c")
-
-        assert entry.junk == ()
-        assert trail.last()[0].reply == huge
-        assert trail.filter_junk() == 0
-        assert trail.verify().ok
-
-    def test_a_huge_prompt_gives_few_todos(self, trail):
-        huge = "The sun is out, and nobody asks for anything here. " * 5_000
-        assert trail.add_todo_from_chat(huge + "Please fix the build.")[0].prompt == "[TODO] Please fix the build."
-
     def test_many_todos_of_one_text(self, trail):
         text = "\n".join(f"Please fix number {number}." for number in range(300))
         assert len(trail.add_todo_from_chat(text)) == 300
@@ -236,15 +192,8 @@ def one_trail():
 
 
 @given(prompt=st.text() | st.binary() | st.none(), reply=st.text() | st.binary() | st.none())
-@settings(max_examples=100)
 def test_any_text_is_given_back(one_trail, prompt, reply):
     entry = one_trail.add(prompt, reply)
     assert one_trail.last(1, include_junk=True) == [entry]
     for text, kept in ((prompt, entry.prompt), (reply, entry.reply)):
         assert kept == (text if isinstance(text, str) else (text or b"").decode("utf-8", "replace"))
-
-
-def test_after_all_of_that_the_chain_holds(one_trail):
-    one_trail.add("Where is Ann?", "At home.")
-    assert one_trail.search("Ann")
-    assert one_trail.verify().ok

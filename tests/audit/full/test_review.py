@@ -5,7 +5,7 @@ import json
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_part, audit_rows, audit_store, model_call_capture
+from langchain_agentmem.audit import audit_store, model_call_capture
 from langchain_agentmem.audit.audit_todos import todos_in
 from langchain_agentmem.errors import InvalidInput
 from tests.audit.entries import BEGIN, add, call, entry, read, todo
@@ -72,17 +72,9 @@ class TestWhatVerifyFinds:
         assert len(found) == counted["todos"] > 0
         assert all(each.endswith("is marked as no entry can be: status") for each in found)
 
-    def test_nothing_where_entries_still_wait(self, memory):
-        add(memory, *(entry() for _ in range(130)))
-        assert read(memory, audit_part.verify).ok
-
     def test_a_list_of_messages_without_an_end(self, filled, raw):
         raw(filled, f"update audit set messages = '[[1,{FARTHEST}]]' where sequence = 1")
         assert "is not what was stored" in filled.audit.verify().problems[0]
-
-    def test_no_place_before_the_first(self):
-        with pytest.raises(ValueError, match="-1"):
-            audit_rows.number_at([(5, 9)], -1)
 
 
 class TestWritingADocument:
@@ -95,13 +87,6 @@ class TestWritingADocument:
                 with pytest.raises(InvalidInput, match="is a database"):
                     write(path)
             assert len(read(memory, audit_store.last, "", 9)) == 1
-
-    def test_replaces_any_other_file(self, tmp_path):
-        path = tmp_path / "agent_memory.json"
-        path.write_text("old", encoding="utf-8")
-        with AgentMemory(":memory:") as memory:
-            assert memory.audit.export_document(path) == 0
-        assert json.loads(path.read_text(encoding="utf-8")) == {"history": []}
 
 
 class Mute:
@@ -124,7 +109,7 @@ class TestWhatARunIsCalled:
 class TestTodos:
     def test_what_asks_for_nothing_is_left_out_of_a_long_text(self):
         story = "We looked at the tree, and it was green as far as anybody could tell.\n"
-        assert todos_in(f"{story * 20_000}Please fix the fence.\n{story * 20_000}") == ["Please fix the fence."]
+        assert todos_in(f"{story * 4_000}Please fix the fence.\n{story * 4_000}") == ["Please fix the fence."]
 
     def test_long_words_and_addresses_hold_no_keyword(self):
         assert todos_in(f"see https://example.org/a?fix=1 or add/{'x' * 300}.txt or {'a' * 250}-fix") == []

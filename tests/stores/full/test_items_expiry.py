@@ -11,7 +11,7 @@ import weakref
 
 import pytest
 
-from langchain_agentmem import AgentMemory, AgentMemoryStore
+from langchain_agentmem import AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput
 from tests.stores.test_items_expiry import NS
 
@@ -40,30 +40,11 @@ class TestTheSweeper:
         assert future.result(timeout=120) is None
         assert swept.stop_ttl_sweeper()
 
-    def test_it_starts_again(self, swept):
-        first = swept.start_ttl_sweeper(0.0001)
-        swept.stop_ttl_sweeper()
-        second = swept.start_ttl_sweeper(0.0001)
-        assert first.done()
-        assert not second.done()
-
     def test_cancelling_its_future_stops_it(self, swept):
         future = swept.start_ttl_sweeper(0.0001)
         assert future.cancel()
         assert swept.stop_ttl_sweeper(timeout=120)
         assert future.cancelled()
-
-    def test_closing_stops_it(self):
-        store = AgentMemoryStore.from_conn_string(":memory:")
-        future = store.start_ttl_sweeper(0.0001)
-        store.close()
-        assert future.result(timeout=120) is None
-
-    def test_it_takes_the_interval_of_the_configuration(self):
-        with AgentMemoryStore.from_conn_string(":memory:", ttl={"sweep_interval_minutes": 0.0001}) as store:
-            store.put(NS, "k", {}, ttl=0.0001)
-            store.start_ttl_sweeper()
-            until(lambda: store.database.engine.read(_count) == 0)
 
     async def test_it_is_started_and_stopped_as_that_of_an_async_store_is(self, swept):
         """Users of AsyncSqliteStore await what starts and what stops it, and the task that they are given."""
@@ -106,13 +87,6 @@ class TestTheSweeper:
         until(lambda: len(turns) > 2)
         assert "Sweeping failed" in caplog.text
 
-    def test_it_ends_with_a_database_that_somebody_else_closed(self):
-        memory = AgentMemory()
-        future = memory.store.start_ttl_sweeper(0.0001)
-        memory.close()
-        assert future.result(timeout=120) is None
-
-    @pytest.mark.slow
     def test_it_keeps_no_forgotten_store_alive(self):
         store = AgentMemoryStore(":memory:")
         future, reference = store.start_ttl_sweeper(60), weakref.ref(store)

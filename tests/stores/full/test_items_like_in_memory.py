@@ -133,9 +133,8 @@ class Clock:
 
 
 class TestAnyBatches:
-    @pytest.mark.slow
     @given(batches)
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=100)
     def test_they_do_what_the_store_in_memory_does(self, batches):
         clock = Clock()
         with AgentMemory(clock=clock) as memory:

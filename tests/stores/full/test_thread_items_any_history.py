@@ -8,7 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
-from tests.stores.test_items_like_in_memory import (
+
+from langchain_agentmem import AgentMemory
+from tests.living import one_node, thread
+from tests.stores.full.test_items_like_in_memory import (
     Clock,
     Ours,
     gets,
@@ -20,9 +23,6 @@ from tests.stores.test_items_like_in_memory import (
     searches,
     told,
 )
-
-from langchain_agentmem import AgentMemory
-from tests.living import one_node, thread
 
 batches = st.lists(gets | puts | puts | puts | searches | lists, max_size=12)
 histories = st.lists(st.tuples(st.integers(0, 5), batches), max_size=8)
@@ -87,9 +87,8 @@ def run(memory, history, clock):
 
 
 class TestAnyHistory:
-    @pytest.mark.slow
     @given(histories)
-    @settings(max_examples=80)
+    @settings(max_examples=40)
     def test_each_point_holds_what_a_store_in_memory_would(self, history):
         clock = Clock()
         with AgentMemory(clock=clock) as memory:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.base import GetOp, PutOp, SearchOp
 
-from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem import AgentMemory
 from tests.tracing.trees import Collector, names
 
 NS = ("users", "ana")
@@ -136,27 +135,6 @@ class TestStores:
 
 
 class TestSearchAndCare:
-    async def test_a_search_says_what_it_was_asked_and_what_it_found(self, open_memory, do):
-        memory = open_memory()
-        memory.conversation("c", ("ada",)).add(role="user", content="Ana lives in Lisbon.")
-
-        async def act(_: str) -> None:
-            await do(memory, "search", "Lisbon", namespace=("ada",), limit=3, roles=["user"])
-            with pytest.raises(InvalidInput):
-                await do(memory, "search", "Lisbon", limit=-1)
-
-        right, wrong = (await traced(act)).ours()
-        assert (right.name, right.run_type, right.inputs) == (
-            "memory.retrieval.search",
-            "retriever",
-            {"query": "Lisbon"},
-        )
-        metadata = right.extra["metadata"]
-        assert (metadata["limit"], metadata["roles"], metadata["agentmem_namespace"]) == (3, ["user"], "ada")
-        assert "kinds" not in metadata
-        assert [each.page_content for each in right.outputs["documents"]] == ["Ana lives in Lisbon."]
-        assert "limit" in wrong.error
-
     async def test_care_is_one_step_each(self, open_memory, do, tmp_path):
         memory = open_memory()
         memory.conversation("c", ("ada",)).add(role="user", content="a")
@@ -178,28 +156,3 @@ class TestSearchAndCare:
         assert backup[3] == {"type": "database"}
         assert (verify[3]["ok"], verify[3]["problems"], verify[3]["checked"]["messages"]) == (True, [], 1)
         assert erase[2] == {"namespace": ["ada"], "conversation_id": "c"}
-
-
-def graph(memory: AgentMemory) -> Any:
-    """Two nodes at once, then a graph of its own memory."""
-    inner = StateGraph(MessagesState)
-    inner.add_node("inmost", lambda _: {})
-    inner.add_edge(START, "inmost")
-    builder = StateGraph(MessagesState)
-    builder.add_node("left", lambda _: {"messages": [("ai", MARK)]})
-    builder.add_node("right", lambda _: {})
-    builder.add_node("inner", inner.compile(checkpointer=True, name="inside"))
-    builder.add_edge(START, "left")
-    builder.add_edge(START, "right")
-    builder.add_edge("left", "inner")
-    return builder.compile(checkpointer=memory.checkpointer, name="outside")
-
-
-async def run(compiled: Any, do: Any, config: Any) -> None:
-    await do(compiled, "invoke", {"messages": [("human", "hello")]}, config)
-
-
-async def test_the_checkpointers_calls_are_no_steps(open_memory, do):
-    memory, tracer = open_memory(), Collector()
-    await run(graph(memory), do, {"configurable": {"thread_id": "t"}, "callbacks": [tracer]})
-    assert tracer.ours() == []

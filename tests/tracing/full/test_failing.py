@@ -90,14 +90,6 @@ class TestAgent:
         for thread in tracer.threads:
             thread.join()
 
-    def test_a_tracer_that_takes_its_time(self, usual, tmp_path):
-        class Slow(Collector):
-            def _start_trace(self, run):
-                time.sleep(0.001)
-                super()._start_trace(run)
-
-        assert outcome(tmp_path, callbacks=[Slow()]) == usual
-
     @pytest.mark.slow
     @pytest.mark.parametrize("illness", ["refuses", "hangs", "hangs up"])
     def test_an_ingestion_server_that_is_ill(self, usual, tmp_path, server, client, monkeypatch, illness):

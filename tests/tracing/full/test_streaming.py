@@ -11,7 +11,6 @@ from tests.tracing.agent import ANSWERS, CONFIG, OWN_WORDS, TURNS, agent
 class TestMessages:
     """Everybody streams the words of a model by `stream_mode="messages"` into a chat window."""
 
-    @pytest.mark.slow
     def test_only_the_agent_is_heard(self, tmp_path, shown):
         with AgentMemory(tmp_path / "a.db", trace_content=shown) as memory:
             graph = agent(memory, tmp_path / "experience")
@@ -22,7 +21,6 @@ class TestMessages:
             ]
         self.only_the_agent(streamed)
 
-    @pytest.mark.slow
     async def test_only_the_agent_is_heard_by_those_who_await(self, tmp_path, shown):
         with AgentMemory(tmp_path / "a.db", trace_content=shown) as memory:
             graph = agent(memory, tmp_path / "experience")
@@ -41,3 +39,18 @@ class TestMessages:
         assert {metadata["langgraph_node"] for _, metadata in streamed} == {"agent", "tools"}
         everything = "".join(message.text for message, _ in streamed)
         assert not [word for word in OWN_WORDS if word in everything]
+
+
+async def test_what_memorys_own_models_say_is_left_out_by_their_tag(tmp_path):
+    with AgentMemory(tmp_path / "a.db") as memory:
+        graph = agent(memory, tmp_path / "experience")
+        events = [
+            each
+            for turn in TURNS[:2]
+            async for each in graph.astream_events(
+                {"messages": [HumanMessage(turn)]}, CONFIG, version="v2", exclude_tags=["agentmem"]
+            )
+        ]
+
+    spoken = [each["data"]["chunk"].text for each in events if each["event"] == "on_chat_model_stream"]
+    assert "".join(spoken).split() == " ".join(ANSWERS[:2]).split()
