@@ -12,18 +12,13 @@ from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from tests.forking import COMMAND
+
+from .commands import fine, refused, told
 
 
 @pytest.fixture
-def agentmem(forks):
-    def run(*arguments, **environment):
-        done = forks.run(COMMAND, "audit", *map(str, arguments), **environment)
-        assert "Traceback" not in done.stderr
-        assert "\x1b" not in done.stdout
-        return done
-
-    return run
+def audit(agentmem):
+    return lambda *arguments: agentmem("audit", *arguments)
 
 
 @pytest.fixture
@@ -39,150 +34,134 @@ def database(tmp_path, clock, new_id) -> str:
     return path
 
 
-def refused(run):
-    """The one line that a refused command printed."""
-    assert (run.returncode, run.stdout) == (2, "")
-    [line] = run.stderr.splitlines()
-    return line
-
-
-def fine(run):
-    assert (run.returncode, run.stderr) == (0, "")
-    return run.stdout
-
-
-@pytest.mark.slow
-def test_a_call_is_shown_with_all_that_the_model_was_given(agentmem, tmp_path):
+def test_a_call_is_shown_with_all_that_the_model_was_given(audit, tmp_path):
     path = tmp_path / "calls.db"
     with AgentMemory(path) as memory:
         model = FakeMessagesListChatModel(responses=[AIMessage("In the sun.")])
         asked = [("system", "You are\n\x1b[31ma gardener."), ("user", "Where do I plant a quince?")]
         model.invoke(asked, {"callbacks": [memory.audit.handler()]})
-    shown = fine(agentmem("list", path, "--messages"))
+    shown = fine(audit("list", path, "--messages"))
     assert "   You are\n" in shown
-    assert "gardener" not in fine(agentmem("list", path, "--limit", "1"))
-    [entry] = json.loads(fine(agentmem("list", path, "--messages", "--json")))
+    assert "gardener" not in fine(audit("list", path, "--limit", "1"))
+    [entry] = told(audit("list", path, "--messages", "--json"))
     assert [(each["role"], each["text"]) for each in entry["messages"]] == [
         ("system", asked[0][1]),
         ("user", asked[1][1]),
         ("assistant", "In the sun."),
     ]
-    assert "messages" not in json.loads(fine(agentmem("list", path, "--limit", "1", "--json")))[0]
+    assert "messages" not in told(audit("list", path, "--limit", "1", "--json"))[0]
 
 
 class TestReport:
-    @pytest.mark.slow("in every form")
-    def test_it_says_how_the_trail_fares(self, agentmem, database):
-        lines = fine(agentmem("report", database)).splitlines()
+    def test_it_says_how_the_trail_fares(self, audit, database):
+        lines = fine(audit("report", database)).splitlines()
         assert lines[0].startswith("5 entries, ")
         assert "1 open todo:" in lines
         assert any("done, it seems: id-4 says: I fixed the gate." in line for line in lines)
 
-    def test_of_a_namespace_only_what_is_there_and_below(self, agentmem, database):
+    def test_of_a_namespace_only_what_is_there_and_below(self, audit, database):
         for path in ("ada", "ada/private"):
-            assert fine(agentmem("report", database, "--namespace", path)).startswith("1 entry, ")
+            assert fine(audit("report", database, "--namespace", path)).startswith("1 entry, ")
 
-    def test_as_json_it_is_whole(self, agentmem, database):
-        said = json.loads(fine(agentmem("report", database, "--json")))
+    def test_as_json_it_is_whole(self, audit, database):
+        said = told(audit("report", database, "--json"))
         assert said["sizes"]["entries"] == 5
         assert said["size"] > 0
         assert (said["todos"][0]["done_by"], said["todos"][0]["quote"]) == ("id-4", "I fixed the gate.")
 
 
 class TestEntries:
-    def test_the_last_are_printed_oldest_first_on_plain_lines(self, agentmem, database):
-        assert fine(agentmem("list", database, "--limit", "2")) == (
+    def test_the_last_are_printed_oldest_first_on_plain_lines(self, audit, database):
+        assert fine(audit("list", database, "--limit", "2")) == (
             "2026-01-01 12:00  todo-capture  todo  id-3\n   > [TODO] Please fix the gate.\n   < \n"
             "2026-01-01 12:00  tuesday  exchange  id-4\n   > Is it done?\n   < I fixed the gate.\n"
         )
 
-    def test_those_of_a_conversation_hidden_ones_with_their_reasons(self, agentmem, database):
-        shown = fine(agentmem("list", database, "--conversation", "monday"))
+    def test_those_of_a_conversation_hidden_ones_with_their_reasons(self, audit, database):
+        shown = fine(audit("list", database, "--conversation", "monday"))
         assert "Where is \\x1b[31mthe ladder?" in shown
         assert "   < Behind the barn.\n" in shown
         assert "Thanks!" not in shown
-        every = fine(agentmem("list", database, "--conversation", "monday", "--include-junk"))
+        every = fine(audit("list", database, "--conversation", "monday", "--include-junk"))
         assert "   hidden: small talk" in every
 
-    def test_as_json_they_are_whole(self, agentmem, database):
-        [entry] = json.loads(fine(agentmem("list", database, "--limit", "1", "--json")))
+    def test_as_json_they_are_whole(self, audit, database):
+        [entry] = told(audit("list", database, "--limit", "1", "--json"))
         assert (entry["id"], entry["reply"], entry["junk"]) == ("id-4", "I fixed the gate.", [])
         assert datetime.fromisoformat(entry["created_at"]).tzinfo is not None
 
-    def test_who_finds_no_entries_is_told_where_there_are_some(self, agentmem, database):
-        said = fine(agentmem("list", database, "--limit", "3", "--namespace", "ben"))
+    def test_who_finds_no_entries_is_told_where_there_are_some(self, audit, database):
+        said = fine(audit("list", database, "--limit", "3", "--namespace", "ben"))
         assert said == "There are no entries. Elsewhere there is something: --namespace /, --namespace ada/private.\n"
 
 
 class TestTodos:
-    @pytest.mark.slow
-    def test_they_are_listed_completed_and_reopened(self, agentmem, database):
+    def test_they_are_listed_completed_and_reopened(self, audit, database):
         listed = "id-3  2026-01-01\n   [TODO] Please fix the gate.\n"
-        assert fine(agentmem("todos", database)) == listed
-        assert fine(agentmem("todos", database, "--complete", "id-3")) == "Nothing is to be done.\n"
-        assert fine(agentmem("todos", database, "--done")) == listed
-        assert fine(agentmem("todos", database, "--reopen", "id-3")) == listed
-        [found] = json.loads(fine(agentmem("todos", database, "--json")))
+        assert fine(audit("todos", database)) == listed
+        assert fine(audit("todos", database, "--complete", "id-3")) == "Nothing is to be done.\n"
+        assert fine(audit("todos", database, "--done")) == listed
+        assert fine(audit("todos", database, "--reopen", "id-3")) == listed
+        [found] = told(audit("todos", database, "--json"))
         assert found["status"] == "open"
 
-    def test_what_is_no_todo_is_refused(self, agentmem, database):
-        assert "There is no todo 'id-1'" in refused(agentmem("todos", database, "--complete", "id-1"))
+    def test_what_is_no_todo_is_refused(self, audit, database):
+        assert "There is no todo 'id-1'" in refused(audit("todos", database, "--complete", "id-1"))
 
 
 class TestCare:
-    def test_the_chain_is_verified_and_a_change_is_found(self, agentmem, database):
-        *_, head = fine(agentmem("verify", database)).split()
-        assert fine(agentmem("verify", database, "--since", head)).startswith(
+    def test_the_chain_is_verified_and_a_change_is_found(self, audit, database):
+        *_, head = fine(audit("verify", database)).split()
+        assert fine(audit("verify", database, "--since", head)).startswith(
             "All is well: checked 5 entries, of which 0 are erased."
         )
         with sqlite3.connect(database) as raw:
             raw.execute("update audit set created_at = created_at + 1 where sequence = 2")
         raw.close()
-        run = agentmem("verify", database)
+        run = audit("verify", database)
         assert (run.returncode, run.stderr) == (1, "")
         assert "1 problem" in run.stdout
-        run = agentmem("verify", database, "--json")
+        run = audit("verify", database, "--json")
         assert run.returncode == 1
         assert json.loads(run.stdout)["ok"] is False
 
-    def test_what_is_no_head_is_refused(self, agentmem, database):
-        assert "is no head of an audit trail" in refused(agentmem("verify", database, "--since", "7"))
+    def test_what_is_no_head_is_refused(self, audit, database):
+        assert "is no head of an audit trail" in refused(audit("verify", database, "--since", "7"))
 
-    def test_old_entries_are_archived_and_still_found(self, agentmem, database):
+    def test_old_entries_are_archived_and_still_found(self, audit, database):
         day = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
-        assert fine(agentmem("archive", database, "--before", "2025-12-31")) == "0 entries archived.\n"
-        assert fine(agentmem("archive", database, "--before", day)) == "4 entries archived.\n"
+        assert fine(audit("archive", database, "--before", "2025-12-31")) == "0 entries archived.\n"
+        assert fine(audit("archive", database, "--before", day)) == "4 entries archived.\n"
         with AgentMemory(database) as memory:
             assert memory.audit.search("ladder")[0].id == "id-1"
 
-    def test_all_is_judged_anew(self, agentmem, database):
+    def test_all_is_judged_anew(self, audit, database):
         with sqlite3.connect(database) as raw:
             raw.execute("update audit set hidden = 0, junk = null")
         raw.close()
-        assert fine(agentmem("filter-junk", database)) == "1 entry judged otherwise than before.\n"
-        assert fine(agentmem("filter-junk", database)) == "0 entries judged otherwise than before.\n"
+        assert fine(audit("filter-junk", database)) == "1 entry judged otherwise than before.\n"
+        assert fine(audit("filter-junk", database)) == "0 entries judged otherwise than before.\n"
 
 
 class TestFiles:
-    @pytest.mark.slow
-    def test_a_document_goes_out_and_in_again(self, agentmem, database, tmp_path):
+    def test_a_document_goes_out_and_in_again(self, audit, database, tmp_path):
         file, other = tmp_path / "agent_memory.json", tmp_path / "other.db"
-        assert fine(agentmem("export", database, file)) == "4 entries written.\n"
+        assert fine(audit("export", database, file)) == "4 entries written.\n"
         assert len(json.loads(file.read_text(encoding="utf-8"))["history"]) == 4
         done = "4 entries added; 0 were there already.\n"
-        assert fine(agentmem("import", other, file, "--namespace", "bob")) == done
-        done = json.loads(fine(agentmem("import", other, file, "--namespace", "bob", "--json")))
+        assert fine(audit("import", other, file, "--namespace", "bob")) == done
+        done = told(audit("import", other, file, "--namespace", "bob", "--json"))
         assert done == {"added": 0, "known": 4, "lost": [], "kept": None, "notes": []}
-        assert "Please fix the gate." in fine(agentmem("todos", other, "--namespace", "bob"))
+        assert "Please fix the gate." in fine(audit("todos", other, "--namespace", "bob"))
 
-    def test_of_a_damaged_one_it_says_what_was_lost(self, agentmem, tmp_path):
+    def test_of_a_damaged_one_it_says_what_was_lost(self, audit, tmp_path):
         file, other = tmp_path / "agent_memory.json", tmp_path / "other.db"
         whole = json.dumps({"history": [{"prompt": f"Where {i}?", "reply": "There."} for i in range(3)]})
         file.write_text(whole[:-20], encoding="utf-8")
-        run = agentmem("import", other, file)
+        run = audit("import", other, file)
         assert (run.returncode, run.stderr) == (1, "")
         assert "The damaged file is kept as" in run.stdout
         assert run.stdout.endswith(" added; 0 were there already.\n")
 
-    def test_a_file_that_is_not_there_is_refused(self, agentmem, tmp_path):
-        assert refused(agentmem("import", tmp_path / "other.db", tmp_path / "none.json"))
+    def test_a_file_that_is_not_there_is_refused(self, audit, tmp_path):
+        assert refused(audit("import", tmp_path / "other.db", tmp_path / "none.json"))

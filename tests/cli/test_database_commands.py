@@ -4,127 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.audit import audit_store as audit
-from langchain_agentmem.audit.audit_entry import AuditEntry
-from langchain_agentmem.audit.audit_rows import EntryDraft
+from langchain_agentmem.cli.console import Bar
+from langchain_agentmem.upkeep import database_copy
 from langchain_agentmem.upkeep.admin import Admin
-from tests.checkpoints.graphs import at, chat_graph
-from tests.forking import COMMAND
+from tests.checkpoints.graphs import at
+
+from .commands import fine, messages, refused, told
 
 with contextlib.suppress(ImportError):
-    import pty  # Windows has none
-
-INTERRUPTING = """
-import os, signal
-from langchain_agentmem.upkeep import database_copy as copying, integrity as care
-from langchain_agentmem.cli.console import Bar
-copying.PORTION_ROWS = 20
-def stop(self, *arguments):
-    os.kill(os.getpid(), signal.SIGINT)
-Bar.watch = stop
-"""
+    pass  # Windows has none
 
 
 @pytest.fixture
-def agentmem(forks):
-    return lambda *arguments, **environment: forks.run(COMMAND, *arguments, **environment)
-
-
-@pytest.fixture
-def interrupted(forks):
+def interrupted(agentmem, monkeypatch):
     """Runs a command that is interrupted as soon as it tells how far it has come."""
-    return lambda *arguments: forks.run(INTERRUPTING + COMMAND, *arguments)
 
+    def stop(*_):
+        raise KeyboardInterrupt
 
-@pytest.fixture(scope="module")
-def stock(tmp_path_factory) -> str:
-    path = str(tmp_path_factory.mktemp("stock") / "memory.db")
-    with AgentMemory(path) as memory:
-        for label, text in (("ada", "a grey heron at the pond"), ("ben", "a heron on the roof")):
-            chat = memory.conversation("one", (label, "private"))
-            chat.add_messages([HumanMessage(f"{text}, {n}", id=f"{label}-{n}") for n in range(30)])
-        for said in ("one", "two", "three"):
-            chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage(said)]}, at("t"))
-        long_ago = datetime.now(UTC) - timedelta(days=100)
-        for n in range(5):
-            entry = AuditEntry(id=f"a{n}", kind="call", prompt="why " * 500, reply="so " * 500, created_at=long_ago)
-            memory.database.write("audit", lambda entry=entry: audit.add("", [EntryDraft(entry, "why")]))
-    return path
+    def run(*arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(database_copy, "PORTION_ROWS", 20)
+            patch.setattr(Bar, "watch", stop)
+            return agentmem(*arguments)
 
-
-@pytest.fixture
-def database(stock, tmp_path) -> str:
-    return str(shutil.copy(stock, tmp_path / "memory.db"))
-
-
-def messages(path: str, namespace=("ada", "private")) -> list[str]:
-    with AgentMemory(path) as memory:
-        return [message.text for message in memory.conversation("one", namespace).messages]
-
-
-def fine(run):
-    assert (run.returncode, run.stderr) == (0, "")
-    assert "\x1b" not in run.stdout
-    return run.stdout
-
-
-@pytest.mark.bare
-class TestWhereNothingIsStored:
-    LOOKING = (
-        ("verify",),
-        ("stats",),
-        ("threads list",),
-        ("search", "heron"),
-        ("erase", "--namespace", "ada", "--dry-run"),
-    )
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-    def test_commands_say_so_and_make_nothing(self, kind, new_database, agentmem, tmp_path):
-        url = new_database(kind)
-        if kind == "sqlite":
-            Path(url).touch()  # it is there, and nothing is in it
-        for name, *arguments in self.LOOKING[: 1 if kind == "sqlite" else None]:
-            run = agentmem(*name.split(), url, *arguments)
-            assert (run.returncode, run.stdout) == (2, "")
-            assert run.stderr.startswith("Nothing is stored in")
-        if kind == "sqlite":
-            assert Path(url).stat().st_size == 0
-        else:
-            with psycopg.connect(url) as connection:
-                assert connection.execute("select from pg_namespace where nspname = 'agentmem'").fetchall() == []
-
-    @pytest.mark.slow
-    def test_another_schema_is_reached_and_told_of(self, new_database, agentmem):
-        url = new_database("postgres")
-        with AgentMemory(url, schema="bot") as memory:
-            memory.conversation("one").add_user_message("a heron")
-        run = agentmem("search", url, "heron")
-        assert run.returncode == 2
-        assert "There is a memory in another schema: --schema bot" in run.stderr
-        for arguments in (("search", url, "heron"), ("audit", "verify", url)):
-            fine(agentmem(*arguments, "--schema", "bot"))
-        assert agentmem("search", url, "heron", "--schema", "Bot;").returncode == 2
-
-
-def refused(run, code=2) -> str:
-    assert run.returncode == code
-    [line] = run.stderr.splitlines()
-    return line
+    return run
 
 
 class TestBackupAndRestore:
@@ -136,20 +48,6 @@ class TestBackupAndRestore:
         assert messages(again) == messages(database)
         assert Path(copy).read_bytes() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["again.db", "copy", "memory.db"]
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-    def test_an_export_and_a_backup_are_restored_to_either_engine(
-        self, engine, agentmem, database, tmp_path, new_database
-    ):
-        for what in ("export", "backup"):
-            file, target = str(tmp_path / what), new_database(engine)
-            fine(agentmem(what, database, file))
-            told = json.loads(fine(agentmem("restore", target, file, "--json")))
-            assert told["kind"] == {"export": "export", "backup": "database"}[what]
-            assert told["ok"]
-            assert told["checked"]["messages"] == 66
-            assert messages(target) == messages(database)
 
     def test_what_is_there_stays_unless_it_is_forced(self, agentmem, database, tmp_path):
         copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
@@ -199,8 +97,8 @@ class TestBackupAndRestore:
 class TestExportAndImport:
     def test_of_one_person_it_has_what_is_theirs_and_nothing_else(self, agentmem, database, tmp_path):
         file, target = str(tmp_path / "ada"), str(tmp_path / "target.db")
-        told = json.loads(fine(agentmem("export", database, file, "--namespace", "ada", "--json")))
-        assert (told["conversations"], told["entries"], told["threads"]) == (1, 30, 0)
+        report = told(agentmem("export", database, file, "--namespace", "ada", "--json"))
+        assert (report["conversations"], report["entries"], report["threads"]) == (1, 30, 0)
         fine(agentmem("import", target, file))
         assert len(messages(target, ("ada", "private"))) == 30
         assert messages(target, ("ben", "private")) == []
@@ -209,13 +107,13 @@ class TestExportAndImport:
         file, target = str(tmp_path / "export"), str(tmp_path / "target.db")
         with AgentMemory(target) as memory:
             memory.conversation("precious").add(role="user", content="a pearl")
-        told = json.loads(fine(agentmem("export", database, file, "--json")))
-        assert (told["conversations"], told["entries"], told["audit"]) == (3, 66, 5)
+        report = told(agentmem("export", database, file, "--json"))
+        assert (report["conversations"], report["entries"], report["audit"]) == (3, 66, 5)
         assert "66 entries" in fine(agentmem("import", target, file))
         assert messages(target) == messages(database)
         with AgentMemory(target) as memory:
             assert len(memory.conversation("precious")) == 1
-        again = json.loads(fine(agentmem("import", target, file, "--json")))
+        again = told(agentmem("import", target, file, "--json"))
         assert (again["entries"], again["checkpoints"], again["audit"]) == (0, 0, 0)
 
     def test_a_damaged_message_is_refused_by_all_that_read_it(self, agentmem, database, tmp_path):
@@ -241,17 +139,6 @@ class TestExportAndImport:
 
 
 class TestCopying:
-    @pytest.mark.slow
-    def test_to_the_other_engine_and_back(self, agentmem, database, tmp_path, new_database):
-        there, back = new_database("postgres"), str(tmp_path / "back.db")
-        first = json.loads(fine(agentmem("copy", database, there, "--json")))
-        said = fine(agentmem("copy", there, back))
-        assert len(first["digest"]) == 40
-        assert "Both sides are equal: digest " in said
-        assert messages(back) == messages(there) == messages(database)
-        assert "complete already: nothing was written" in fine(agentmem("copy", database, back))
-        assert "password" not in said
-
     def test_ctrl_c_keeps_what_was_copied_and_the_next_run_goes_on(self, agentmem, interrupted, database, tmp_path):
         target = str(tmp_path / "target.db")
         run = interrupted("copy", database, target)
@@ -276,9 +163,9 @@ class TestCopying:
 
 class TestVerifying:
     def test_json(self, agentmem, database):
-        told = json.loads(fine(agentmem("verify", database, "--json")))
-        assert told["ok"]
-        assert told["checked"]["messages"] == 66
+        report = told(agentmem("verify", database, "--json"))
+        assert report["ok"]
+        assert report["checked"]["messages"] == 66
         with closing(sqlite3.connect(database)) as connection:
             connection.execute("update content set body = x'7b7d' where id = 3")
             connection.commit()
@@ -302,18 +189,18 @@ class TestErasing:
     def test_it_says_where_else_the_person_has_items_and_how_to_erase_them(self, agentmem, database):
         with AgentMemory(database) as memory:
             memory.store.put(("it's", "ada"), "k", {"text": "a fig tree"})
-        for options, told in (
+        for options, said_too in (
             ("--dry-run", "would be erased"),
             ("--yes", "were erased"),
             ("--yes", "nothing to erase in"),
         ):
             said = fine(agentmem("erase", database, "--namespace", "ada", options))
-            assert told in said
+            assert said_too in said
             assert (
                 "Items under it's/ada are not below ada: erase them too, with agentmem erase DATABASE --namespace"
                 in said
             )
-        assert json.loads(fine(agentmem("erase", database, "--namespace", "ada", "--yes", "--json")))["elsewhere"] == [
+        assert told(agentmem("erase", database, "--namespace", "ada", "--yes", "--json"))["elsewhere"] == [
             ["it's", "ada"]
         ]
 
@@ -322,21 +209,9 @@ class TestErasing:
         assert line.startswith("This deletes in ada, for ever: 1 conversation, 30 entries. There is no terminal")
         assert len(messages(database)) == 30
 
-    @pytest.mark.slow
-    @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
-    def test_at_a_terminal_it_asks(self, database):
-        typed, stdin = pty.openpty()
-        os.write(typed, b"y\n")
-        command = [sys.executable, "-m", "langchain_agentmem", "erase", database, "--namespace", "ada"]
-        run = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False)
-        for handle in (stdin, typed):
-            os.close(handle)
-        assert "Erase it? [y/N]" in run.stderr
-        assert (run.returncode, messages(database)) == (0, [])
-
     def test_with_yes_it_is_gone_from_the_file_too(self, agentmem, database):
-        told = json.loads(fine(agentmem("erase", database, "--namespace", "ada", "--yes", "--json")))
-        assert told["entries"] == 30
+        report = told(agentmem("erase", database, "--namespace", "ada", "--yes", "--json"))
+        assert report["entries"] == 30
         assert messages(database) == []
         assert b"grey heron" not in Path(database).read_bytes()
         assert len(messages(database, ("ben", "private"))) == 30
@@ -363,7 +238,6 @@ class TestErasing:
         with AgentMemory(database) as memory:
             assert memory.admin.stats()["messages"] == memory.admin.stats()["checkpoints"] == 0
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("written", ["", "ada/", "/ada", "ada//private", "//"])
     @pytest.mark.parametrize("command", [("erase", "--yes"), ("prune", "--keep-messages", "1")])
     def test_a_variable_that_was_not_set_names_nothing(self, agentmem, database, command, written):
@@ -383,14 +257,14 @@ class TestPruning:
             "--json",
         )
         before = Path(database).read_bytes()
-        told = json.loads(fine(agentmem("prune", *options, "--dry-run")))
+        report = told(agentmem("prune", *options, "--dry-run"))
         assert Path(database).read_bytes() == before
-        assert told["checkpoints"] > 5
-        assert (told["threads"], told["conversations"], told["messages"], told["archived"]) == (1, 2, 40, 5)
-        assert told["saved_bytes"] > 1000
-        done = json.loads(fine(agentmem("prune", *options)))
-        assert done == {**told, "dry_run": False}
-        again = json.loads(fine(agentmem("prune", *options)))
+        assert report["checkpoints"] > 5
+        assert (report["threads"], report["conversations"], report["messages"], report["archived"]) == (1, 2, 40, 5)
+        assert report["saved_bytes"] > 1000
+        done = told(agentmem("prune", *options))
+        assert done == {**report, "dry_run": False}
+        again = told(agentmem("prune", *options))
         assert not any(again.values())
         assert messages(database) == [f"a grey heron at the pond, {n}" for n in range(20, 30)]
         with AgentMemory(database) as memory:

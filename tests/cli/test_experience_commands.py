@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from langchain_agentmem import Experience
-from tests.forking import COMMAND, ENVIRONMENT
+
+from .commands import refused
 
 FILES = Experience(
     "file-validation", ("Coder",), "Use when files are read, or a FileNotFoundError occurred.", "Look first — naïvely."
@@ -19,21 +18,8 @@ CHARTS = Experience("charts", (), "Use when a chart or a plot is drawn. \x1b[31m
 
 
 @pytest.fixture
-def agentmem(forks):
-    def run(*arguments, **environment):
-        done = forks.run(COMMAND, "experiences", *map(str, arguments), **environment)
-        assert "Traceback" not in done.stderr
-        assert "\x1b" not in done.stdout
-        return done
-
-    return run
-
-
-def refused(run):
-    """The one line that a refused command printed."""
-    assert (run.returncode, run.stdout) == (2, "")
-    [line] = run.stderr.splitlines()
-    return line
+def experiences(agentmem):
+    return lambda *arguments: agentmem("experiences", *arguments)
 
 
 @pytest.fixture
@@ -46,37 +32,37 @@ def folder(tmp_path) -> Path:
 
 
 class TestCheck:
-    def test_all_that_counts_is_listed(self, agentmem, folder):
-        run = agentmem("check", folder)
+    def test_all_that_counts_is_listed(self, experiences, folder):
+        run = experiences("check", folder)
         assert (run.returncode, run.stderr) == (0, "")
         assert run.stdout == (
             "file-validation  (Coder)\n"
             "   Use when files are read, or a FileNotFoundError occurred.\n"
             "1 experience; 0 files left out.\n"
         )
-        run = agentmem("check", folder, "--subfolders")
+        run = experiences("check", folder, "--subfolders")
         assert "charts  (everybody)" in run.stdout
         assert run.stdout.endswith("2 experiences; 0 files left out.\n")
 
-    def test_what_does_not_count_is_told_and_the_exit_code_is_one(self, agentmem, folder):
+    def test_what_does_not_count_is_told_and_the_exit_code_is_one(self, experiences, folder):
         (folder / "handcrafted_exp_bad.yaml").write_text("exp_id: [")
         (folder / "handcrafted_exp_twice.yaml").write_text(FILES.to_yaml(), encoding="utf-8")
-        run = agentmem("check", folder)
+        run = experiences("check", folder)
         assert (run.returncode, run.stderr) == (1, "")
         assert "handcrafted_exp_bad.yaml: It is not YAML" in run.stdout
         assert "handcrafted_exp_twice.yaml: The exp_id 'file-validation' is that of" in run.stdout
         assert run.stdout.endswith("1 experience; 2 files left out.\n")
 
-    def test_what_is_only_odd_is_told_and_is_no_failure(self, agentmem, folder):
+    def test_what_is_only_odd_is_told_and_is_no_failure(self, experiences, folder):
         (folder / "handcrafted_exp_files.yaml").write_text(FILES.to_yaml() + "whne: typo\n", encoding="utf-8")
-        run = agentmem("check", folder)
+        run = experiences("check", folder)
         assert run.returncode == 0
         assert "'whne'" in run.stdout
         assert run.stdout.endswith("1 experience; 0 files left out.\n")
 
-    def test_json_holds_everything(self, agentmem, folder):
+    def test_json_holds_everything(self, experiences, folder):
         (folder / "handcrafted_exp_bad.yaml").write_text("exp_id: [")
-        run = agentmem("check", folder, "--subfolders", "--json")
+        run = experiences("check", folder, "--subfolders", "--json")
         assert run.returncode == 1
         assert run.stdout.isascii()
         found = json.loads(run.stdout)
@@ -87,8 +73,8 @@ class TestCheck:
 
 
 class TestSelect:
-    def test_it_shows_what_applies_with_scores_and_reasons(self, agentmem, folder):
-        run = agentmem("select", folder, "The files are read, FileNotFoundError occurred", "--subfolders")
+    def test_it_shows_what_applies_with_scores_and_reasons(self, experiences, folder):
+        run = experiences("select", folder, "The files are read, FileNotFoundError occurred", "--subfolders")
         assert (run.returncode, run.stderr) == (0, "")
         first, why, *_, last = run.stdout.splitlines()
         assert first.startswith("* 0.")
@@ -97,13 +83,13 @@ class TestSelect:
         assert "read 0." in why
         assert last == "1 of 2 experiences would be given (*)."
 
-    def test_where_nothing_applies_it_says_so(self, agentmem, folder):
-        assert agentmem("select", folder, "How do bees sleep?").stdout == "0 of 1 experience would be given (*).\n"
+    def test_where_nothing_applies_it_says_so(self, experiences, folder):
+        assert experiences("select", folder, "How do bees sleep?").stdout == "0 of 1 experience would be given (*).\n"
 
-    def test_a_role_and_a_limit(self, agentmem, folder):
+    def test_a_role_and_a_limit(self, experiences, folder):
         query = "FileNotFoundError: draw a chart or a plot"
         chosen = {
-            arguments: [each["exp_id"] for each in json.loads(agentmem(*given).stdout) if each["chosen"]]
+            arguments: [each["exp_id"] for each in json.loads(experiences(*given).stdout) if each["chosen"]]
             for arguments in ((), ("--role", "Planner"), ("--limit", "1"))
             for given in [("select", folder, query, "--subfolders", "--json", *arguments)]
         }
@@ -111,8 +97,8 @@ class TestSelect:
         assert len(chosen[()]) == 2
         assert chosen["--limit", "1"] == chosen[()][:1]
 
-    def test_json_has_all_candidates_the_chosen_first(self, agentmem, folder):
-        found = json.loads(agentmem("select", folder, "draw a chart or plot", "--subfolders", "--json").stdout)
+    def test_json_has_all_candidates_the_chosen_first(self, experiences, folder):
+        found = json.loads(experiences("select", folder, "draw a chart or plot", "--subfolders", "--json").stdout)
         assert [each["exp_id"] for each in found] == ["charts", "file-validation"]
         assert [each["chosen"] for each in found] == [True, False]
         assert found[0]["score"] > found[1]["score"] == 0
@@ -120,23 +106,10 @@ class TestSelect:
 
 
 class TestErrors:
-    @pytest.mark.slow
     @pytest.mark.parametrize("arguments", [("check",), ("select", "query")])
-    def test_a_folder_that_is_not_there_is_told_on_one_line(self, agentmem, tmp_path, arguments):
-        assert refused(agentmem(arguments[0], tmp_path / "nowhere", *arguments[1:])).startswith("There is no folder")
+    def test_a_folder_that_is_not_there_is_told_on_one_line(self, experiences, tmp_path, arguments):
+        assert refused(experiences(arguments[0], tmp_path / "nowhere", *arguments[1:])).startswith("There is no folder")
 
-    @pytest.mark.slow
-    def test_a_console_that_lacks_a_character_shows_another(self, folder):
-        (folder / "handcrafted_exp_files.yaml").write_text("exp_id: äx\nwhen: naïve 界\nwhat: x\n", encoding="utf-8")
-        run = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "langchain_agentmem", "experiences", "check", str(folder)],
-            env=ENVIRONMENT | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert run.stdout == "?x  (everybody)\n   na?ve ?\n1 experience; 0 files left out.\n"
-
-    def test_the_commands_are_listed(self, agentmem):
-        listed = agentmem("--help").stdout
+    def test_the_commands_are_listed(self, experiences):
+        listed = experiences("--help").stdout
         assert all(f"  {name} " in listed for name in ("check", "select"))

@@ -12,6 +12,9 @@ HOSTILE = (
 """What somebody may have said, or be called."""
 
 
+FIELDS = ("input", "select", "textarea")
+
+
 class Page(HTMLParser):
     """A page: its texts, links, fields and tables."""
 
@@ -19,14 +22,30 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str]]] = []
         self.text = ""
+        self._label: str | None = None
+        """The attribute `for` of the label that is open."""
+        self._typed = False
+        """Whether a field is open that holds what somebody may type."""
         self.feed(html)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        given = {name: value or "" for name, value in attrs}
+        if self._label is not None and tag in FIELDS:
+            given["label"] = "around it"
+        if tag == "label":
+            self._label = given.get("for", "")
+        self._typed = tag == "textarea"
+        self.tags.append((tag, given))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "label":
+            self._label = None
+        self._typed = False
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if not self._typed:
+            self.text += data
 
     @property
     def links(self) -> list[str]:
@@ -50,10 +69,10 @@ def harmless(html: str) -> Page:
     headings = [int(tag[1]) for tag, _ in page.tags if tag in {"h1", "h2", "h3", "h4"}]
     assert headings[0] == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(headings))
-    labelled = {given["for"] for given in page.all("label")}
-    for tag in ("input", "select", "textarea"):
-        for given in page.all(tag):
-            assert given.get("type") == "hidden" or given["id"] in labelled, given
+    labelled = {given.get("for") for given in page.all("label")}
+    for given in (given for tag, given in page.tags if tag in FIELDS):
+        named = given.get("type") == "hidden" or "label" in given or "aria-label" in given
+        assert named or given["id"] in labelled, given
     assert all("scope" in given for given in page.all("th"))
     assert all("aria-label" in given for given in page.all("nav") + page.all("progress"))
     identifiers = [given["id"] for _, given in page.tags if "id" in given]

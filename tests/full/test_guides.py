@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import langchain_agentmem
-
-from .forking import Forks
+from tests.forking import Forks
 
 PACKAGE = Path(langchain_agentmem.__file__).parent
 CHAPTERS = re.findall(r"^    (langchain_agentmem(?:\.\w+)+)  ", langchain_agentmem.__doc__, re.MULTILINE)

@@ -12,8 +12,7 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from langchain_agentmem import AgentMemory
-
-from .markup import HOSTILE, Page, harmless
+from tests.studio.markup import HOSTILE, Page, harmless
 
 NS = ("users", "ada")
 

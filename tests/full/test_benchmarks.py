@@ -17,7 +17,7 @@ from langchain_agentmem.search.ranking import WEIGHTS, Weights
 
 pytestmark = pytest.mark.sqlite_suffices
 
-FOLDER = Path(__file__).parent / "benchmarks"
+FOLDER = Path(__file__).parents[1] / "benchmarks"
 SAMPLE = {
     "sample_id": "conv-1",
     "conversation": {

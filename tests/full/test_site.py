@@ -17,17 +17,16 @@ from typer.core import TyperCommand, TyperGroup
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.cli.app import command_line
 from langchain_agentmem.importers.moving import KINDS
-
-from .forking import COMMAND, Forks
-from .importers.sources import SOURCES
-from .pages import NAMES, ROOT, Step, anchors_of, is_shown, links_of, named_in, steps_of
+from tests.forking import COMMAND, Forks
+from tests.importers.sources import SOURCES
+from tests.pages import NAMES, ROOT, Step, anchors_of, is_shown, links_of, named_in, steps_of
 
 DOCS = ROOT / "docs"
 MARK = "<the next block>"
 NOT_RUN = {
-    r"pip install ": "It asks a package index; `tests/test_wheel.py` has what is shipped, .ci/run installs it.",
+    r"pip install ": "It asks a package index; `tests/full/test_wheel.py` has what is shipped, .ci/run installs it.",
     r"python3 -m venv ": "It makes an environment; .ci/run makes one, and runs the second command of README in it.",
-    r"python -m langchain_agentmem demo --studio": "It serves: `tests/cli/test_demo.py`.",
+    r"python -m langchain_agentmem demo --studio": "It serves: `tests/cli/full/test_demo_story.py`.",
     r"agentmem import-from \S+ \S+ postgresql://": "A server of theirs: `importers/test_langgraph_sources.py` has one.",
     r"create role ada_user": "Roles are of the whole server: `tests/storage/test_options.py` makes these.",
     r"create role memory_owner": "The same: `tests/storage/test_options.py`.",

@@ -7,16 +7,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.app import command_line
 from tests.checkpoints.graphs import at, chat_graph
+from tests.cli.test_cli import EVERY
 from tests.forking import COMMAND, ENVIRONMENT
 
 with contextlib.suppress(ImportError):
@@ -168,7 +167,6 @@ def plain(home, shown) -> dict[str, str]:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
 class TestAtEightyColumns:
-    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("name", COMMANDS)
     def test_no_line_is_wider_unless_it_is_one_word(self, shown, name):
         lines = [line.rpartition("\x1b[2K")[2] for line in shown[name].splitlines()]  # without bars that are gone
@@ -176,13 +174,11 @@ class TestAtEightyColumns:
         assert any(line.strip() for line in lines)
         assert [line for line in lines if len(line) > WIDE and len(line.split()) > 1] == []
 
-    @pytest.mark.slow
     def test_no_line_of_any_help_is_wider(self, home):
         helps = {f"help of {name.replace('-', ' ')}": [*name.split(), "--help"] for name in EVERY}
         lines = [line for said in on_a_terminal(home, helps).values() for line in said.splitlines()]
         assert [line for line in lines if len(re.sub(HEARD, "", line)) > WIDE] == []
 
-    @pytest.mark.slow("in every form")
     def test_an_error_is_broken_between_words(self, home):
         asked = {"a text": ["stats", "notes.txt"]}
         [said] = on_a_terminal(home, asked, code=3).values()
@@ -190,7 +186,6 @@ class TestAtEightyColumns:
         assert max(map(len, said.splitlines())) <= WIDE
         assert "agentmem import-from --help" in " ".join(said.split())
 
-    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ONCE])
     def test_every_heading_and_id_that_a_file_would_get_is_whole(self, shown, plain, name):
         assert words(plain[name]) - words(shown[name]) == set()
@@ -199,7 +194,6 @@ class TestAtEightyColumns:
     def test_what_may_take_long_shows_how_much_of_how_much_is_done(self, shown, name):
         assert re.search(r"\d of \d", shown[name])
 
-    @pytest.mark.slow
     def test_without_colours_nothing_but_text_is_printed(self, home):
         some = {name: [*COMMANDS[name], "--no-color"] for name in ("threads", "diff", "search", "why", "audit entries")}
         for shown in (
@@ -208,30 +202,6 @@ class TestAtEightyColumns:
         ):
             assert [name for name, said in shown.items() if "\x1b" in said] == []
         assert "\x1b" in on_a_terminal(home, {"diff": COMMANDS["diff"]})["diff"]
-
-
-def every(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """All commands that do something, by their names."""
-    for name, each in getattr(command, "commands", {}).items():
-        if "commands" in vars(each):
-            yield from every(each, (*path, name))
-        else:
-            yield " ".join((*path, name)), each
-
-
-EVERY = dict(every(command_line()))
-
-
-class TestEveryCommand:
-    @pytest.mark.parametrize("name", EVERY)
-    def test_it_knows_json_and_no_color(self, name):
-        options = {option for each in EVERY[name].params for option in each.opts}
-        assert "--no-color" in options
-        assert "--json" in options
-
-    @pytest.mark.parametrize("group", [(), ("audit",), ("experiences",), ("threads",)])
-    def test_its_summary_is_not_cut_in_the_list_of_all(self, forks, group):
-        assert "..." not in forks.run(COMMAND, *group, "--help", COLUMNS="80").stdout.partition("Commands:")[2]
 
 
 class TestInterruption:
@@ -243,7 +213,6 @@ def interrupted(*arguments, **options):
 Database.__init__ = interrupted
 """
 
-    @pytest.mark.slow
     @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
     @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "doctor"])
     def test_every_command_says_what_it_leaves_and_its_exit_code_is_130(self, forks, home, name):
@@ -257,7 +226,6 @@ Database.__init__ = interrupted
 
 
 class TestCompletion:
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("typed", "offered"),
         [("agentmem sea", "search"), ("agentmem facts --neigh", "--neighbours"), ("agentmem audit tod", "todos")],

@@ -11,7 +11,7 @@ import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
-from tests.studio.conftest import Browser
+from tests.studio.browser import Browser
 
 ADA = ("users", "ada")
 HOSTILE = [
@@ -286,7 +286,6 @@ class TestTheList:
 
 
 class TestHostileTexts:
-    @pytest.mark.slow
     @pytest.mark.parametrize("text", HOSTILE)
     def test_stay_text_on_every_page_and_come_back_from_the_form_as_they_were(self, memory, browser, text):
         name = text.strip()

@@ -12,8 +12,7 @@ from typing_extensions import TypedDict
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.studio.application import PAGE
-
-from .markup import HOSTILE, Page, harmless
+from tests.studio.markup import HOSTILE, Page, harmless
 
 NS = ("users", "ada")
 HERE = "namespace=users/ada"
@@ -90,7 +89,6 @@ class TestWhatHeld:
         assert list(rows(browser.text_of(f"/facts?{HERE}&entity=Ben"))) == ["Ben knows Ada"]
         assert "/search?namespace=users%2Fada&amp;kind=fact&amp;q=Zoe" in browser.text_of(f"/facts?{HERE}&entity=Zoe")
 
-    @pytest.mark.slow
     def test_a_page_at_a_time(self, memory, browser):
         facts = memory.facts("main", NS)
         for number in range(2 * PAGE + 1):

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 
 import langchain_agentmem
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in (ROOT / "integrations").glob("*/pyproject.toml"))
 PUBLIC = ("", "compaction", "errors", "model", "testing")
 """The modules of this package that others may import from; the first is the package itself."""

@@ -11,7 +11,7 @@ from langchain_agentmem import AgentMemory
 
 pytestmark = pytest.mark.sqlite_suffices
 
-SAMPLE = Path(__file__).parent / "benchmarks" / "data" / "orchard.json"
+SAMPLE = Path(__file__).parents[1] / "benchmarks" / "data" / "orchard.json"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 DOCS = EXAMPLES.parent / "docs"
 LINES = 80
 """With more of them nobody reads it as one story."""

@@ -34,7 +34,7 @@ from langchain_agentmem.storage.engine import OpeningOptions
 from langchain_agentmem.stores.retriever import RetrieverOptions, SearchOptions
 from langchain_agentmem.tenants import TenantOptions
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 USERS = ROOT / "tests" / "typing"
 PUBLIC = {
     name: getattr(package, name) for package in (langchain_agentmem, compaction) for name in sorted(package._HOMES)

@@ -9,8 +9,7 @@ import pytest
 
 from langchain_agentmem import Experience
 from langchain_agentmem.studio.application import PAGE
-
-from .markup import HOSTILE, Page, harmless
+from tests.studio.markup import HOSTILE, Page, harmless
 
 FILES = Experience("files", ["Coder", "Planner"], "Use when files are read.", "Check that the file exists.")
 PLOTS = Experience("plots", [], "Use when plots are drawn.", "Name the axes.")

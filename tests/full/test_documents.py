@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from .pages import ROOT, blocks_of
+from tests.pages import ROOT, blocks_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -28,7 +28,6 @@ def counts_on(text):
     return {name: int(number) for name, number in found}
 
 
-@pytest.mark.slow
 def test_a_rehearsal_shows_exactly_what_goes_then(memory, browser):
     where = "?namespace=users/ada"
     memory.store.put(("ada", "facts"), "k", {"text": "a fig tree"})
@@ -42,7 +41,6 @@ def test_a_rehearsal_shows_exactly_what_goes_then(memory, browser):
     assert len(memory.conversations(BEN)) == 2
 
 
-@pytest.mark.slow
 def test_no_page_counts_it_any_more(browser):
     where = "/erase?namespace=users/ada"
     assert "users/ada" in browser.settled("/")
@@ -50,7 +48,6 @@ def test_no_page_counts_it_any_more(browser):
     assert "users/ada" not in browser.settled("/")
 
 
-@pytest.mark.slow
 def test_a_conversation_goes_alone(memory, browser):
     where = "?namespace=users%2Fada&conversation=chat"
     assert f'href="/erase{html.escape(where)}"' in browser.text_of("/conversation?namespace=users/ada&id=chat")
@@ -60,7 +57,6 @@ def test_a_conversation_goes_alone(memory, browser):
     assert [each.conversation_id for each in memory.conversations(ADA)] == ["other"]
 
 
-@pytest.mark.slow
 def test_a_thread_is_named_by_its_id(memory, browser):
     where = "?namespace=users/ada&thread=chat"
     text = browser.submit(f"/erase/rehearse{where}", form_on=f"/erase{where}").text
@@ -69,7 +65,6 @@ def test_a_thread_is_named_by_its_id(memory, browser):
     assert len(memory.conversations(ADA)) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["", "users", "USERS/ADA", "users/ben", "<b>"])
 def test_without_its_name_nothing_goes(memory, browser, name):
     where = "/erase?namespace=users/ada"

@@ -1,0 +1,35 @@
+"""How commands end, and what they left in the database of `conftest.py`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+from langchain_agentmem import AgentMemory
+
+
+def fine(run: subprocess.CompletedProcess[str]) -> str:
+    """The output of a command that found nothing wrong."""
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "\x1b" not in run.stdout
+    return run.stdout
+
+
+def told(run: subprocess.CompletedProcess[str]) -> Any:
+    """The JSON of a command that found nothing wrong."""
+    output = fine(run)
+    assert output.isascii()
+    return json.loads(output)
+
+
+def refused(run: subprocess.CompletedProcess[str], code: int = 2) -> str:
+    """The one line that a refused command printed."""
+    assert (run.returncode, run.stdout) == (code, "")
+    [line] = run.stderr.splitlines()
+    return line
+
+
+def messages(path: str, namespace: tuple[str, ...] = ("ada", "private")) -> list[str]:
+    with AgentMemory(path) as memory:
+        return [message.text for message in memory.conversation("one", namespace).messages]

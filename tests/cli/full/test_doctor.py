@@ -1,0 +1,99 @@
+"""`agentmem doctor` on servers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.storage import postgres_health
+from langchain_agentmem.upkeep.database_report import diagnose
+from tests.emptying import direct
+
+
+def found(url, *, deep=False):
+    findings = {each.name: each for each in diagnose(url, deep=deep)}
+    assert all(each.remedy for each in findings.values() if each.level != "ok")
+    return findings
+
+
+def problem(url, name, *, deep=False):
+    finding = found(url, deep=deep)[name]
+    assert finding.level == "problem"
+    return finding
+
+
+def given(url, **settings):
+    """The URL with settings of the server's for its connections."""
+    options = "%20".join(f"-c%20{name}%3D{value}" for name, value in settings.items())
+    return f"{url}{'&' if '?' in url else '?'}options={options}"
+
+
+@contextmanager
+def executed(url, before, after):
+    """What was executed holds for a while."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(before)
+        try:
+            yield connection
+        finally:
+            connection.execute(after)
+
+
+class TestServers:
+    def test_a_sound_one(self, new_database):
+        url = new_database("postgres")
+        with AgentMemory(url) as memory:
+            memory.conversation("one").add(role="user", content="a heron")
+        findings = found(url, deep=True)
+        assert [each.name for each in findings.values() if each.level == "problem"] == []
+        assert {"postgresql", "permissions", "connections", "schema", "vectors", "verify"} <= findings.keys()
+
+    def test_one_that_is_not_there(self):
+        assert problem("postgresql://nobody:secret@127.0.0.1:1/x", "connection")
+        assert not any("secret" in each.text for each in diagnose("postgresql://nobody:secret@127.0.0.1:1/x"))
+
+    def test_a_newer_schema(self, new_database):
+        url = new_database("postgres")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("insert into agentmem.agentmem_migration values ('9999_from_the_future', 1)")
+            try:
+                assert "9999" in problem(url, "schema", deep=True).text
+            finally:
+                connection.execute("delete from agentmem.agentmem_migration where name like '9999%'")
+
+    def test_a_table_that_somebody_has_locked_keeps_nobody_waiting(self, new_database, monkeypatch):
+        monkeypatch.setattr(postgres_health, "PATIENCE", 0.01)
+        url = new_database("postgres")
+        with psycopg.connect(url) as connection:
+            connection.execute("lock agentmem.search_state in access exclusive mode")
+            assert "locked" in problem(url, "locks").text
+
+    def test_a_user_who_may_not_use_the_schema(self, new_database):
+        url = new_database("postgres")
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("create role agentmem_stranger")
+            try:
+                assert "use the schema" in found(given(direct(url), role="agentmem_stranger"))["permissions"].text
+            finally:
+                connection.execute("drop role agentmem_stranger")
+
+    @pytest.mark.bare
+    def test_nothing_stored_yet(self, new_database):
+        assert found(new_database("postgres"))["schema"].level == "note"
+
+    def test_few_connections_are_left(self, new_database, monkeypatch):
+        monkeypatch.setattr(postgres_health, "CROWDED", 0.0)
+        assert "connections are in use" in problem(new_database("postgres"), "connections").text
+
+    def test_another_schema(self, new_database):
+        url = new_database("postgres")
+        with executed(url, "create schema other", "drop schema other cascade"):
+            AgentMemory(url, schema="other").close()
+            findings = {each.name: each for each in diagnose(url, schema="other")}
+        assert (findings["schema"].level, findings["verify"].level) == ("ok", "ok")
+        with pytest.raises(InvalidInput, match="schema must be"):
+            list(diagnose(url, schema="no name"))

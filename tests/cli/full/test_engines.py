@@ -1,0 +1,114 @@
+"""Commands on both engines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from langchain_agentmem import AgentMemory
+from tests.cli.commands import fine, messages, told
+from tests.cli.test_thread_commands import EVERY, fill, on
+
+
+@pytest.mark.bare
+class TestWhereNothingIsStored:
+    LOOKING = (
+        ("verify",),
+        ("stats",),
+        ("threads list",),
+        ("search", "heron"),
+        ("erase", "--namespace", "ada", "--dry-run"),
+    )
+
+    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+    def test_commands_say_so_and_make_nothing(self, kind, new_database, agentmem, tmp_path):
+        url = new_database(kind)
+        if kind == "sqlite":
+            Path(url).touch()  # it is there, and nothing is in it
+        for name, *arguments in self.LOOKING[: 1 if kind == "sqlite" else None]:
+            run = agentmem(*name.split(), url, *arguments)
+            assert (run.returncode, run.stdout) == (2, "")
+            assert run.stderr.startswith("Nothing is stored in")
+        if kind == "sqlite":
+            assert Path(url).stat().st_size == 0
+        else:
+            with psycopg.connect(url) as connection:
+                assert connection.execute("select from pg_namespace where nspname = 'agentmem'").fetchall() == []
+
+    def test_another_schema_is_reached_and_told_of(self, new_database, agentmem):
+        url = new_database("postgres")
+        with AgentMemory(url, schema="bot") as memory:
+            memory.conversation("one").add_user_message("a heron")
+        run = agentmem("search", url, "heron")
+        assert run.returncode == 2
+        assert "There is a memory in another schema: --schema bot" in run.stderr
+        for arguments in (("search", url, "heron"), ("audit", "verify", url)):
+            fine(agentmem(*arguments, "--schema", "bot"))
+        assert agentmem("search", url, "heron", "--schema", "Bot;").returncode == 2
+
+
+class TestBackupAndRestore:
+    @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+    def test_an_export_and_a_backup_are_restored_to_either_engine(
+        self, engine, agentmem, database, tmp_path, new_database
+    ):
+        for what in ("export", "backup"):
+            file, target = str(tmp_path / what), new_database(engine)
+            fine(agentmem(what, database, file))
+            report = told(agentmem("restore", target, file, "--json"))
+            assert report["kind"] == {"export": "export", "backup": "database"}[what]
+            assert report["ok"]
+            assert report["checked"]["messages"] == 66
+            assert messages(target) == messages(database)
+
+
+class TestCopying:
+    def test_to_the_other_engine_and_back(self, agentmem, database, tmp_path, new_database):
+        there, back = new_database("postgres"), str(tmp_path / "back.db")
+        first = told(agentmem("copy", database, there, "--json"))
+        said = fine(agentmem("copy", there, back))
+        assert len(first["digest"]) == 40
+        assert "Both sides are equal: digest " in said
+        assert messages(back) == messages(there) == messages(database)
+        assert "complete already: nothing was written" in fine(agentmem("copy", database, back))
+        assert "password" not in said
+
+
+class TestStats:
+    @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+    def test_it_tells_the_sizes_of_parts(self, engine, agentmem, new_database):
+        database = new_database(engine)
+        with AgentMemory(database) as memory:
+            memory.byte_store().mset([("a", os.urandom(2_000_000))])
+        run = agentmem("stats", database)
+        assert (run.returncode, run.stderr) == (0, "")
+        lines = run.stdout.splitlines()
+        largest, second = lines[lines.index("Bytes by part") + 2 :][:2]
+        assert re.fullmatch(r"blobs +[\d,]+ +\d+%  #{30} *", largest)
+        assert "#" * 30 not in second
+        assert run.stdout.isascii()
+
+        counted = json.loads(agentmem("stats", database, "--json").stdout)
+        assert counted["bytes_by_part"]["blobs"] > 2_000_000
+
+
+def test_commands_that_read_say_the_same_on_postgres(agentmem, new_database):
+    def masked(text):
+        text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|post-\d+-\d+-\w+", "ID", text)
+        text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:[\d.+:]+)?", "TIME", text)
+        return re.sub(r'("bytes"|"score"|"length"|[\d.]+ [kM]?B)[^,}]*', "SIZE", text)
+
+    said = []
+    for url in map(new_database, ("sqlite", "postgres")):
+        with AgentMemory(url) as memory:
+            fill(memory)
+        shown = [arguments for name, arguments in EVERY.items() if name not in {"search", "threads"}]
+        said.append([masked(str(told(agentmem(*on(url, each), "--json")))) for each in shown])
+        listed = (["threads", "list"], ["show", "trip"], ["branches", "trip"])
+        said[-1] += [len(fine(agentmem(*on(url, each))).splitlines()) for each in listed]
+    assert said[0] == said[1]

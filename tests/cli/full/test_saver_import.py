@@ -1,0 +1,195 @@
+"""`agentmem import-from … langgraph-saver`: threads of a stock saver come whole, and their source is left as it was."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from langchain_agentmem import AgentMemory, AgentMemorySaver
+from langchain_agentmem.checkpoints import saver_import
+from tests.checkpoints.graphs import Line, at, id_in
+from tests.cli.commands import fine, refused, told
+from tests.emptying import direct
+from tests.threads.filled import THREADS, everything, fill, go_on
+
+
+@dataclass
+class Ticket:
+    """A class of an application, as states of graphs hold."""
+
+    number: int
+
+
+def stock(path, make=fill):
+    """The file of a SqliteSaver with some threads, and how many checkpoints these have."""
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        make(saver)
+        return str(path), sum(len(everything(saver, thread)) for thread in THREADS)
+
+
+def execute(path, sql):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(sql)
+        connection.commit()
+
+
+@pytest.fixture
+def imported(agentmem, tmp_path):
+    """Imports from a source, by default into a new file."""
+
+    def run(source, *options, into=tmp_path / "ours.db"):
+        return agentmem("import-from", into, "langgraph-saver", source, *options)
+
+    return run
+
+
+@pytest.fixture
+def server(new_database):
+    """A server with a PostgresSaver's tables, which are dropped afterwards."""
+    url = new_database("postgres")
+    with PostgresSaver.from_conn_string(direct(url)) as saver:
+        saver.setup()
+        yield url, saver
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations"):
+            connection.execute(f"drop table if exists {table}")
+
+
+def test_every_thread_comes_and_it_is_said_in_one_plain_line(imported, tmp_path):
+    path, count = stock(tmp_path / "stock.db")
+    assert fine(imported(path)) == (
+        f"{count} checkpoints of {len(THREADS)} threads came. Here already: 0. Left out: 0.\n"
+    )
+    assert {file.name for file in tmp_path.iterdir()} == {"stock.db", "ours.db"}
+    assert fine(imported(path)) == f"Nothing came. Here already: {count} checkpoints. Left out: 0.\n"
+    with AgentMemory(tmp_path / "ours.db") as memory:
+        assert memory.admin.verify().problems == ()
+        go_on(memory.checkpointer)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["into the same database", "into a file"])
+def test_from_postgres(imported, server, tmp_path, same):
+    url, saver = server
+    fill(saver)
+    before = {thread: everything(saver, thread) for thread in THREADS}
+    into = url if same else str(tmp_path / "ours.db")
+    assert told(imported(url, "--json", into=into))["added"]["checkpoints"] == sum(map(len, before.values()))
+    with AgentMemory(into) as memory:
+        assert {thread: everything(memory.checkpointer, thread) for thread in THREADS} == before
+        go_on(memory.checkpointer)
+
+
+def test_a_long_thread_is_read_from_postgres_a_page_at_a_time(server, monkeypatch):
+    """Copies of a thread share their ids, so a page may end among equal ones."""
+    (url, saver), asked = server, []
+    monkeypatch.setattr(saver_import, "PAGE", 4)
+    line = Line(saver)
+    for n in range(10):
+        checkpoint, metadata, new = line.next({"n": n})
+        for thread in ("t", "u", "v"):
+            saver.put(at(thread), checkpoint, metadata, new)
+    expected = sorted((each.config["configurable"]["thread_id"], id_in(each.config)) for each in saver.list(None))
+    assert len(expected) == 30
+    listing = PostgresSaver.list
+    monkeypatch.setattr(
+        PostgresSaver, "list", lambda *given, **options: asked.append(options["limit"]) or listing(*given, **options)
+    )
+    with saver_import.open_source(url) as source:
+        found = [(each.config["configurable"]["thread_id"], id_in(each.config)) for each in source.list(None)]
+        assert sorted(found) == expected
+        assert [each[1] for each in found] == sorted((each[1] for each in found), reverse=True)
+        assert max(asked) <= 4 + 3
+        only = [id_in(each.config) for each in source.list(at("u"))]
+        assert only == sorted({each[1] for each in expected}, reverse=True)
+
+
+def test_the_source_is_left_as_it_was_though_it_is_read_only_or_of_an_old_version(imported, tmp_path):
+    path, count = stock(tmp_path / "stock.db")
+    execute(path, "alter table writes drop column task_path")  # as old versions had it
+    execute(path, "pragma journal_mode = delete")
+    for mode in (0o644, 0o444):
+        Path(path).chmod(mode)
+        content, names = Path(path).read_bytes(), {file.name for file in tmp_path.iterdir()}
+        into = tmp_path / f"ours{mode}.db"
+        assert told(imported(path, "--json", into=into))["added"]["checkpoints"] == count
+        assert Path(path).read_bytes() == content
+        assert {file.name for file in tmp_path.iterdir()} - names == {into.name}
+
+
+def test_one_that_is_being_written_is_read(imported, tmp_path):
+    path = str(tmp_path / "stock.db")
+    with SqliteSaver.from_conn_string(path) as saver:
+        line = Line(saver)
+        for known in (0, 1):
+            line.put({"n": known})
+            report = told(imported(path, "--json"))
+            assert (report["added"]["checkpoints"], report["known"].get("checkpoints", 0)) == (1, known)
+
+
+def test_a_class_of_the_user_is_imported_only_where_it_is_allowed(imported, tmp_path):
+    path, _ = stock(tmp_path / "stock.db", lambda saver: Line(saver).put({"ticket": Ticket(7), "n": 1}))
+    database, name = tmp_path / "ours.db", f"{Ticket.__module__}.Ticket"
+    for unknown in ("nowhere.Thing", "json.Nothing", "Thing", ""):
+        assert "no class" in refused(imported(path, "--allow", unknown))
+        assert not database.exists()
+    run = imported(path)
+    assert (run.returncode, run.stderr) == (1, "")
+    assert "Left out: the thread 't': The thread 't' holds objects" in run.stdout
+    assert f"--allow {name}\nNothing came." in run.stdout
+    fine(imported(path, "--allow", name))
+    with AgentMemory(database) as memory:
+        saver = AgentMemorySaver(memory, serde=JsonPlusSerializer(allowed_msgpack_modules=[Ticket]))
+        assert saver.get(at())["channel_values"] == {"ticket": Ticket(7), "n": 1}
+
+
+def test_a_damaged_thread_is_left_out_as_a_whole_and_the_others_come(imported, tmp_path):
+    def make(saver):
+        for line in (Line(saver, "t"), Line(saver, "u")):
+            for n in range(4):
+                line.put({"n": n})
+
+    path, _ = stock(tmp_path / "stock.db", make)
+    newest = "(select max(checkpoint_id) from checkpoints where thread_id = 't')"
+    execute(path, f"update checkpoints set checkpoint = x'c1' where thread_id = 't' and checkpoint_id = {newest}")
+    run = imported(path)
+    assert (run.returncode, run.stderr) == (1, "")
+    assert "Left out: the thread 't' (4 checkpoints): No checkpoints of a stock saver can be read" in run.stdout
+    assert run.stdout.endswith(
+        "4 checkpoints of 1 thread came. Here already: 0. Left out: 4 checkpoints of 1 thread.\n"
+    )
+    with AgentMemory(tmp_path / "ours.db") as memory:
+        assert [each.thread_id for each in memory.admin.threads().threads] == ["u"]
+
+
+def test_a_source_that_is_none_is_refused_and_nothing_is_made(imported, tmp_path, new_database):
+    (tmp_path / "text.txt").write_text("not a database " * 100)
+    (tmp_path / "empty.db").touch()
+    execute(tmp_path / "other.db", "create table checkpoints (x)")
+    AgentMemory(tmp_path / "memory.db").close()
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    for source in ("missing.db", ".", "text.txt", "empty.db", "other.db", "memory.db"):
+        line = refused(imported(tmp_path / source))
+        assert source in line or str(tmp_path) in line
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before, source
+    ada = "postgresql://ada:s3cret"
+    for url in (new_database("postgres"), f"{ada}@127.0.0.1:1/db", f"{ada}@host/db?nonsense=1"):
+        line = refused(imported(url))
+        assert "PostgreSQL" in line
+        assert "s3cret" not in line
+        assert not (tmp_path / "ours.db").exists()
+
+
+def test_into_another_programs_database_nothing_is_written(imported, tmp_path):
+    path, _ = stock(tmp_path / "stock.db")
+    before = Path(path).read_bytes()
+    assert "another program" in refused(imported(path, into=path), 3)
+    assert Path(path).read_bytes() == before
+    assert "folder" in refused(imported(path, into=tmp_path / "nowhere" / "ours.db"), 3)
