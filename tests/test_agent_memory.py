@@ -59,14 +59,7 @@ class TestOpening:
 
     @pytest.mark.parametrize(
         "options",
-        [
-            {"url": 5},
-            {"url": None},
-            {"url": b"agent.db"},
-            {"hooks": [5]},
-            {"synchronous": "OFF"},
-            {"retention": 5},
-        ],
+        [{"url": 5}, {"url": None}, {"url": b"agent.db"}, {"hooks": [5]}, {"synchronous": "OFF"}, {"retention": 5}],
         ids=repr,
     )
     def test_wrong_options_are_refused(self, options, tmp_path: Path, monkeypatch):

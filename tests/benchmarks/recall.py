@@ -47,14 +47,7 @@ import signals
 from places import NAMES, databases
 from plain_search import BASELINES, Make, Passage, finding, vectors_alone
 from recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, recall_of
-from transcripts import (
-    RecordedSession,
-    RecordedTurn,
-    Transcript,
-    feed,
-    in_utc,
-    read_transcripts,
-)
+from transcripts import RecordedSession, RecordedTurn, Transcript, feed, in_utc, read_transcripts
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search.ranking import WEIGHTS, WEIGHTS_WITH_VECTORS, Weights

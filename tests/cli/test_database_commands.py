@@ -250,12 +250,7 @@ class TestPruning:
     OPTIONS = ("--keep-checkpoints", "2", "--keep-messages", "10", "--archive-audit")
 
     def test_a_rehearsal_tells_exactly_what_is_done(self, agentmem, database):
-        options = (
-            database,
-            *self.OPTIONS,
-            (datetime.now(UTC) - timedelta(days=30)).isoformat(),
-            "--json",
-        )
+        options = (database, *self.OPTIONS, (datetime.now(UTC) - timedelta(days=30)).isoformat(), "--json")
         before = Path(database).read_bytes()
         report = told(agentmem("prune", *options, "--dry-run"))
         assert Path(database).read_bytes() == before

@@ -67,16 +67,7 @@ class TestTheCommand:
         told = json.loads(agentmem("doctor", database, "--json", "--quick").stdout)
         assert told["ok"]
         names = {each["name"] for each in told["findings"]}
-        assert {
-            "python",
-            "packages",
-            "sqlite",
-            "fts5",
-            "extras",
-            "tokenizer",
-            "schema",
-            "permissions",
-        } <= names
+        assert {"python", "packages", "sqlite", "fts5", "extras", "tokenizer", "schema", "permissions"} <= names
         assert "verify" not in names
         assert all(each.keys() == {"name", "level", "text", "remedy"} for each in told["findings"])
 

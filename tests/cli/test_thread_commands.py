@@ -242,10 +242,7 @@ class TestShow:
 
     def test_at_a_checkpoint_it_is_as_it_was(self, lines, told, checkpoints):
         shown = lines("show", "trip", "--at", checkpoints["fork"])
-        assert [line for line in shown if line.startswith(("user", "assistant"))] == [
-            "user  m1",
-            "assistant  a1",
-        ]
+        assert [line for line in shown if line.startswith(("user", "assistant"))] == ["user  m1", "assistant  a1"]
         assert shown[2:4] == [f"   Hello {SHOWN}", "   and good day"]
         found = told("show", "trip", "--at", checkpoints["air"])
         assert [each["id"] for each in found["messages"]] == ["m1", "a1", "m3", "a3"]

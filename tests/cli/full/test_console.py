@@ -110,12 +110,7 @@ def ran(home: Path, commands: Mapping[str, Sequence[str]], **environment: str) -
     """What each command printed; they run in one program."""
     program = f"COMMANDS = {commands!r}\n{SHOWN_ONE_AFTER_THE_OTHER}"
     run = subprocess.run(
-        [sys.executable, "-c", program],
-        env=PLAIN | environment,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", program], env=PLAIN | environment, cwd=home, capture_output=True, text=True, check=True
     )
     return parted(run.stdout, commands)
 

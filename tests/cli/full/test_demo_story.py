@@ -13,11 +13,7 @@ import urllib.request
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.demo import (
-    PERSON,
-    QUESTIONS,
-    TALKS,
-)
+from langchain_agentmem.cli.demo import PERSON, QUESTIONS, TALKS
 from tests.cli.commands import fine, told
 from tests.forking import COMMAND, ENVIRONMENT
 

@@ -149,8 +149,7 @@ class TestVectors:
 
 
 @pytest.mark.parametrize(
-    "asked",
-    ["kind=dream", "order=chance", "by=luck", "limit=many", "since=then", "until=9999-99-99", "namespace=a//b"],
+    "asked", ["kind=dream", "order=chance", "by=luck", "limit=many", "since=then", "until=9999-99-99", "namespace=a//b"]
 )
 def test_what_makes_no_sense_is_refused(browser, asked):
     assert 'class="problem"' in browser.text_of(f"/search?q=x&{asked}", 400)
