@@ -70,34 +70,23 @@ class TestRounds:
         assert said(await do(session, "rounds")) == [["a", "c"], ["b"]]
 
     async def test_a_post_carries_every_type_of_attachment(self, session, do):
-        attachments = [
-            Attachment.create(kind, kind.value, extra={"n": [1, None]})
-            for kind in AttachmentType
-            if kind is not AttachmentType.shared_memory_entry
-        ]
-        attachments.append(
-            Attachment.create(
-                AttachmentType.shared_memory_entry, "x", extra=SharedMemoryEntry.create("plan", "round", "p")
-            )
-        )
+        entry = SharedMemoryEntry.create("plan", "round", "p")
+        extras = {kind: {"n": [1, None]} for kind in AttachmentType} | {AttachmentType.shared_memory_entry: entry}
+        attachments = [Attachment.create(kind, kind.value, extra=extra) for kind, extra in extras.items()]
         assert len(attachments) == 22
         post = Post.create("see", "Planner", "User", attachments)
         each = await do(session, "create_round", "q")
         assert await do(session, "add_post", each.id, post) == post
-        [back] = (await do(session, "rounds"))[0].post_list
-        assert back == post
-        assert back.attachment_list == tuple(attachments)
+        assert (await do(session, "rounds"))[0].post_list == (post,)
 
     async def test_an_unknown_round_is_refused(self, session, do):
         post_id = session.add_post(session.create_round("q").id, send_from="a", send_to="b").id
         for round_id in ("unknown", "", None, 5, "a\0b", [], post_id):
-            for name, fields in (
-                ("finish_round", {}),
-                ("fail_round", {}),
-                ("add_post", {"send_from": "a", "send_to": "b"}),
-            ):
+            for name in ("finish_round", "fail_round", "add_post"):
                 with pytest.raises(MessageError):
-                    await do(session, name, round_id, **fields)
+                    await do(
+                        session, name, round_id, **({"send_from": "a", "send_to": "b"} if name == "add_post" else {})
+                    )
         assert said(session.rounds) == [[""]]
 
     async def test_the_same_post_again_is_no_second_one_and_another_is_refused(self, session, do):
@@ -120,21 +109,14 @@ class TestRounds:
     async def test_what_is_no_post_is_refused(self, session, do):
         each = session.create_round("q")
         for fields in (
-            {},
-            {"send_from": "a"},
-            {"send_to": "b"},
-            {"send_from": "", "send_to": "b"},
-            {"send_from": 5, "send_to": "b"},
-            {"send_from": "a", "send_to": 5},
-            {"send_from": "a\0", "send_to": "b"},
-            {"send_from": "a", "send_to": "\ud800"},
-            {"send_from": "a", "send_to": "b", "message": 5},
-            {"send_from": "a", "send_to": "b", "attachments": [5]},
-            {"post": "text"},
-            {"post": {"send_from": "a"}},
-            {"post": Post.create("hi", "", "b")},
+            {}, {"send_from": "a"}, {"send_to": "b"}, {"send_from": "", "send_to": "b"}, {"send_from": 5,
+            "send_to": "b"},
+            {"send_from": "a", "send_to": 5}, {"send_from": "a\0", "send_to": "b"}, {"send_from": "a",
+            "send_to": "\ud800"},
+            {"send_from": "a", "send_to": "b", "message": 5}, {"send_from": "a", "send_to": "b", "attachments": [5]},
+            {"post": "text"}, {"post": {"send_from": "a"}}, {"post": Post.create("hi", "", "b")},
             {"post": Post.create("hi", "a", "b", id="x" * 501)},
-        ):
+        ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 await do(session, "add_post", each.id, **fields)
         for query in (None, 5, []):
@@ -173,11 +155,8 @@ class TestRoleRounds:
     async def test_posts_are_those_the_role_sent_or_received(self, talk, do):
         assert said(await do(talk, "get_role_rounds", "Planner")) == [["UP0", "PW0", "WP0"], ["UP2", "PW2", "WP2"]]
         assert said(await do(talk, "get_role_rounds", "Worker")) == [["PW0", "WP0"], ["PW2", "WP2"]]
-
-    async def test_every_round_has_the_same_place_for_all_roles(self, talk, do):
         rounds = await do(talk, "get_role_rounds", "Nobody")
-        assert [each.user_query for each in rounds] == ["q0", "q2"]
-        assert said(rounds) == [[], []]
+        assert [(each.user_query, each.post_list) for each in rounds] == [("q0", ()), ("q2", ())]
 
     async def test_failed_rounds_come_when_asked_for(self, talk, do):
         rounds = await do(talk, "get_role_rounds", "User", include_failure_rounds=True)
@@ -191,22 +170,15 @@ class TestRoleRounds:
         assert await do(session, "messages_for", "Planner") == []
         assert await do(session, "get_shared_memory_entries", "plan") == []
 
-    async def test_temporal_text_shows_in_the_last_round_only(self, session, do):
+    async def test_temporal_text_shows_in_the_last_round_that_did_not_fail_only(self, session, do):
         for number in range(2):
             each = session.create_round("q")
             text = f"keep{temporal(f' this{chr(10)}once')} and {temporal('that')}end{number}"
             session.add_post(each.id, send_from="Planner", send_to="User", message=text)
-        assert said(await do(session, "get_role_rounds", "Planner")) == [
-            ["keep and end0"],
-            ["keep this\nonce and thatend1"],
-        ]
-        assert temporal("that") in session.rounds[0].post_list[0].message
-
-    async def test_the_last_round_that_did_not_fail_counts_as_the_last(self, session, do):
-        each = session.create_round("q")
-        session.add_post(each.id, send_from="Planner", send_to="User", message=temporal("now"))
         session.fail_round(session.create_round("failed").id)
-        assert said(await do(session, "get_role_rounds", "Planner")) == [["now"]]
+        shown = [["keep and end0"], ["keep this\nonce and thatend1"]]
+        assert said(await do(session, "get_role_rounds", "Planner")) == shown
+        assert temporal("that") in session.rounds[0].post_list[0].message
 
     async def test_what_a_user_writes_is_never_cut(self, session, do):
         for _ in range(2):
@@ -219,12 +191,6 @@ class TestRoleRounds:
 
 
 class TestSharedEntries:
-    def test_of_one_sender_the_newest_counts(self, session):
-        each = session.create_round("q")
-        for content in "abc":
-            share(session, each.id, "Planner", "conversation", content)
-        assert shared(session) == ["c"]
-
     def test_an_entry_for_the_round_is_seen_in_the_last_round_only(self, session):
         for content in "abc":
             share(session, session.create_round("q").id, "Planner", "round", content)
@@ -268,26 +234,15 @@ class TestTwoViewsOfOneLog:
 
     async def test_a_plain_message_is_a_post_between_user_and_assistant(self, memory, session, do):
         chat = memory.conversation("task", description="Be kind.")
-        chat.add_messages([AIMessage("Hi!"), HumanMessage("one"), AIMessage("two"), HumanMessage("three")])
+        messages = [AIMessage("Hi!"), HumanMessage("one"), AIMessage("two"), HumanMessage("three", name="ada")]
+        chat.add_messages(messages)
         rounds = await do(session, "rounds")
         assert [each.user_query for each in rounds] == ["", "one", "three"]
         assert [each.state for each in rounds] == ["finished", "finished", "created"]  # the last has no answer yet
-        assert [(post.send_from, post.send_to) for each in rounds for post in each.post_list] == [
-            ("Assistant", "User"),
-            ("User", "Assistant"),
-            ("Assistant", "User"),
-            ("User", "Assistant"),
-        ]
+        assert [[(post.send_from, post.send_to) for post in each.post_list] for each in rounds] == [
+            [("Assistant", "User")], [("User", "Assistant"), ("Assistant", "User")], [("ada", "Assistant")]
+        ]  # fmt: skip
         assert session.rounds == rounds
-
-    async def test_a_user_with_a_name_begins_rounds_too(self, memory, session, do):
-        memory.conversation("task").add_messages(
-            [HumanMessage("one", name="ada"), AIMessage("two"), HumanMessage("three", name="ada")]
-        )
-        assert [(each.user_query, len(each.post_list)) for each in await do(session, "rounds")] == [
-            ("one", 2),
-            ("three", 1),
-        ]
 
     async def test_rounds_and_plain_messages_mix_in_the_order_they_were_said(self, memory, session, do):
         chat = memory.conversation("task")
@@ -295,14 +250,9 @@ class TestTwoViewsOfOneLog:
         each = session.create_round("asked")
         session.add_post(each.id, send_from="User", send_to="Planner", message="asked")
         chat.add_user_message("plain two")
-        session.add_post(each.id, send_from="Planner", send_to="User", message="answered late")
-        assert said(await do(session, "rounds")) == [["plain one"], ["asked", "answered late"], ["plain two"]]
-        assert [message.text for message in await do(chat, "messages")] == [
-            "plain one",
-            "asked",
-            "plain two",
-            "answered late",
-        ]
+        session.add_post(each.id, send_from="Planner", send_to="User", message="late")
+        assert said(await do(session, "rounds")) == [["plain one"], ["asked", "late"], ["plain two"]]
+        assert [each.text for each in await do(chat, "messages")] == ["plain one", "asked", "plain two", "late"]
 
     async def test_a_round_is_no_message(self, memory, session, do):
         each = session.create_round("q")
@@ -430,39 +380,20 @@ class TestFiles:
         assert (await do(session, "import_", LEGACY)).enabled
         first, second = await do(session, "rounds")
         assert (first.id, first.state, second.state) == ("round-old", "finished", "created")
-        assert [post.id for post in first.post_list] == ["post-1", "post-2"]
-        assert first.post_list[1].message == ""
-        assert [each.type.value for each in first.post_list[1].attachment_list] == [
-            "current_plan_step",
-            "artifact_paths",
-            "text",
-        ]
-        assert first.post_list[1].attachment_list[1].content == "a.csv\nb.csv"
+        assert [(post.id, post.message) for post in first.post_list] == [("post-1", "count the rows"), ("post-2", "")]
+        attached = [(each.type.value, each.content) for each in first.post_list[1].attachment_list]
+        assert attached == [("current_plan_step", "2. count"), ("artifact_paths", "a.csv\nb.csv"), ("text", "kept")]
         assert second.id.startswith("round-")
 
     async def test_what_is_no_session_is_refused(self, session, do, tmp_path: Path):
         (tmp_path / "image.png").write_bytes(b"\x89PNG\xff")
         for source in (
-            None,
-            5,
-            [],
-            {},
-            "",
-            "text",
-            "a: [",
-            "- 1",
-            "rounds: 5",
-            "rounds: [{}]",
+            None, 5, [], {}, "", "text", "a: [", "- 1", "rounds: 5", "rounds: [{}]",
             "rounds: [{user_query: q, state: x}]",
-            "!!python/object/apply:os.system [ls]",
-            tmp_path / "missing.yaml",
-            tmp_path / "image.png",
-            tmp_path,
-        ):
+            "!!python/object/apply:os.system [ls]", tmp_path / "missing.yaml", tmp_path / "image.png", tmp_path,
+        ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 await do(session, "import_", source)
         assert session.rounds == []
-
-    async def test_a_file_that_cannot_be_written_is_named(self, talk, do, tmp_path: Path):
         with pytest.raises(InvalidInput, match="cannot be written"):
-            await do(talk, "export", tmp_path / "missing" / "session.yaml")
+            await do(session, "export", tmp_path / "missing" / "session.yaml")

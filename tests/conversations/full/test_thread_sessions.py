@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
@@ -26,6 +26,7 @@ from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from langchain_agentmem.errors import StepIsOver
 from tests.conversations import test_sessions as plain
 from tests.living import State, live_task, one_node, thread
+from tests.support.graphs import beside
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -140,54 +141,18 @@ class TestRewinding:
         assert [post.id for post in only.post_list] == ["the same"]
         assert [found.id for found in memory.search("hi")] == ["the same"]
 
-    def test_rounds_keep_their_order_when_they_are_finished(self, memory):
-        def node(state):
-            session = memory.session(get_config())
-            if not state["n"]:
-                for query in "abc":
-                    session.create_round(query)
-            else:
-                for each in session.rounds[:2]:
-                    session.finish_round(each.id)
-            return {"n": 1}
-
-        graph = one_node(node, memory)
-        for number in (0, 1):
-            graph.invoke({"n": number}, thread())
-        found = [(each.user_query, each.state) for each in memory.session(thread()).rounds]
-        assert found == [("a", "finished"), ("b", "finished"), ("c", "created")]
-
     def test_nodes_side_by_side_each_hold_a_round(self, memory):
         seen = {}
 
-        def holding(name):
-            def node(state):
-                session = memory.session(get_config())
-                session.add_post(session.create_round(name).id, send_from=name, send_to="all", message=name)
-                seen[name] = [each.user_query for each in session.rounds]
-                return {}
+        def holding(name, state):
+            session = memory.session(get_config())
+            session.add_post(session.create_round(name).id, send_from=name, send_to="all", message=name)
+            seen[name] = [each.user_query for each in session.rounds]
 
-            return node
-
-        builder = StateGraph(State)
-        for name in ("left", "right"):
-            builder.add_node(name, holding(name))
-            builder.add_edge(START, name)
-        builder.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, thread())
+        names = ("left", "right")
+        beside(memory.checkpointer, **{name: partial(holding, name) for name in names}).invoke({"log": []}, thread())
         assert seen == {"left": ["left"], "right": ["right"]}
         assert sorted(each.user_query for each in memory.session(thread()).rounds) == ["left", "right"]
-
-    async def test_in_a_node_that_is_awaited(self, memory):
-        async def node(state, runtime: Runtime):
-            session = memory.session(runtime)
-            begun = await session.acreate_round("q")
-            await session.aadd_post(begun.id, send_from="a", send_to="b", message="hi")
-            await session.afinish_round(begun.id)
-            return {"n": 1}
-
-        await one_node(node, memory).ainvoke({"n": 0}, thread())
-        [only] = await memory.session(thread()).arounds()
-        assert (only.state, [post.message for post in only.post_list]) == ("finished", ["hi"])
 
 
 class TestFindingPosts:
@@ -204,9 +169,12 @@ class TestFindingPosts:
         talk(memory).invoke({"n": 2}, thread("other"))
         memory.conversation("plain").add_user_message("apples too")
         assert {found.conversation_id for found in memory.search("apples")} == {"t", "other", "plain"}
-        assert [found.text for found in memory.search("apples", conversation_id="other")] == ["apples 2"]
-        assert [found.text for found in memory.search("apples", roles=["user"])] == ["apples too"]
-        assert memory.search("apples", roles=["assistant"], kinds=["item"]) == []
+        for options, found in (
+            ({"conversation_id": "other"}, ["apples 2"]),
+            ({"roles": ["user"]}, ["apples too"]),
+            ({"roles": ["assistant"], "kinds": ["item"]}, []),
+        ):
+            assert [each.text for each in memory.search("apples", **options)] == found
 
     def test_what_a_task_posts_others_find_when_its_checkpoint_is_there(self, memory, task, session):
         session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="apples")
@@ -233,17 +201,6 @@ class TestFiles:
         other = memory.session("plain")
         other.load_from_file(tmp_path / "session.json")
         assert other.rounds == before
-
-    def test_a_conversation_that_was_saved_enters_a_thread_whole(self, memory, session, tmp_path):
-        chat = memory.session("plain")
-        memory.conversation("plain").add_messages([HumanMessage("one", id="1"), AIMessage("two", id="2")])
-        memory.conversation("plain").update("2", content="two and a half")
-        begun = chat.create_round("q")
-        chat.finish_round(begun.id)
-        chat.save_to_file(tmp_path / "plain.json")
-        session.load_from_file(tmp_path / "plain.json")
-        assert session.rounds == chat.rounds
-        assert session.messages_for("Assistant") == chat.messages_for("Assistant")
 
     async def test_what_is_imported_twice_is_there_once(self, memory, session, do):
         begun = session.create_round("q")

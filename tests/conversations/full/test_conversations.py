@@ -1,0 +1,91 @@
+"""Conversations that are long, of any messages, or in a process of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
+
+from langchain_agentmem import MessageError
+from langchain_agentmem.compaction import ManagedMemoryConfig
+from langchain_agentmem.messages.message import message_time
+from tests.compaction.summarizers import Summarizer
+from tests.messages.test_messages import LANGCHAIN, MESSAGES
+
+pytestmark = pytest.mark.sqlite_suffices
+ANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def test_subclassing_and_making_one_emits_no_warning():
+    code = (
+        "from langchain_agentmem import ConversationMemory\n"
+        "class Mine(ConversationMemory): pass\n"
+        "Mine(':memory:', 'chat').add_user_message('Hello')\n"
+    )
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def is_said(message: BaseMessage) -> bool:
+    """Whether it may be added: it is no instruction to remove, and tells no time that is none."""
+    try:
+        message_time(message)
+    except MessageError:
+        return False
+    return not isinstance(message, RemoveMessage)
+
+
+@pytest.mark.encrypted_too
+class TestAnyMessage:
+    @ANY
+    @given(messages=st.lists(LANGCHAIN.filter(is_said), min_size=1, max_size=4))
+    def test_comes_back_as_it_went(self, memory, messages):
+        chat = memory.conversation()
+        given = [message.model_copy(update={"id": f"m{number}"}) for number, message in enumerate(messages)]
+        for _ in range(2):
+            chat.add_messages(given)
+            assert chat.messages == given
+
+    @ANY
+    @given(message=MESSAGES.map(lambda each: replace(each, message_id="m", created_at=None, langchain=None)))
+    def test_of_ours_comes_back_as_it_went(self, memory, message):
+        chat, again = memory.conversation(), memory.conversation()
+        chat.add(message)
+        again.add_messages(chat.messages)
+        for each in (chat, again):
+            assert [version.message for version in each.history_of(message.message_id)] == [message]
+
+
+async def test_fifty_megabytes_come_back(memory):
+    text = "0123456789abcdef " * (50_000_000 // 17)
+    chat = memory.conversation("huge")
+    message_id = await chat.aadd(role="user", content=text)
+    assert (await chat.aretrieve_by_id(message_id))["content"] == text
+
+
+def test_ten_thousand_messages_keep_their_order(memory):
+    chat = memory.conversation("long")
+    for start in range(0, 10_000, 1_000):
+        chat.add_messages([HumanMessage(str(number)) for number in range(start, start + 1_000)])
+    assert [message.content for message in chat.messages] == [str(number) for number in range(10_000)]
+    assert [each["content"] for each in chat.retrieve_recent(3)] == ["9997", "9998", "9999"]
+    chat.delete_memory(5_000)
+    chat.delete_memory(-5_000)
+    assert [each.content for each in chat.messages[4_998:5_001]] == ["4998", "5001", "5002"]
+
+
+@pytest.mark.slow("in every form")
+def test_a_refused_payload_is_weighed_with_its_files(memory, tmp_path):
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 2**20)
+    config = ManagedMemoryConfig(token_counter="estimate")
+    chat = memory.managed_conversation("c", config=config, model=Summarizer())
+    for turn in range(40):
+        chat.add(role="user", content=f"question-{turn:03}", images=[str(tmp_path / "cat.png")])
+        chat.add(role="assistant", content=f"answer-{turn:03}")
+    assert chat.compact_for_payload_error({"provider": "openai"}) is True
+    assert len(chat.messages) < 80

@@ -1,0 +1,160 @@
+"""Conversations that several write at a time, on PostgreSQL, or that come from damaged files."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from langchain_agentmem import AgentMemory, InvalidInput
+from langchain_agentmem.storage import query
+from tests.conversations.test_saved import everything, fill
+from tests.emptying import direct
+
+
+def test_the_rhythm_of_rounds_does_not_keep_posts_out_of_the_index(new_database):
+    with AgentMemory(new_database("sqlite")) as memory:
+        session = memory.session("work")
+        for number in range(100):  # round, post, post, finished round: four rows, of which the last fills the tail
+            begun = session.create_round(f"task {number}")
+            session.add_post(begun.id, send_from="User", send_to="Planner", message=f"fetch apple {number}")
+            session.add_post(begun.id, send_from="Planner", send_to="User", message="done")
+            session.finish_round(begun.id)
+
+        def waiting():
+            return (yield query.count_index())
+
+        assert memory.database.engine.read(waiting)[0]["waiting"] < memory.database.engine.index_tail
+        assert memory.search("apple 7", limit=1)[0].text == "fetch apple 7"
+        assert memory.admin.verify().problems == ()
+
+
+@pytest.mark.sqlite_suffices
+def test_an_id_that_is_made_twice_is_refused(url):
+    with AgentMemory(url, new_id=lambda: "always the same") as memory:
+        chat = memory.conversation("c")
+        chat.add_user_message("one")
+        with pytest.raises(Exception, match=r"UNIQUE|unique"):
+            chat.add_user_message("two")
+        assert [message.content for message in chat.messages] == ["one"]
+        assert memory.admin.verify().ok
+
+
+@pytest.mark.sqlite_suffices
+def test_a_reader_with_a_description_does_not_wait_for_a_writer(url):
+    with AgentMemory(url) as memory, AgentMemory(url) as other:
+        memory.conversation("c", description="Be kind.").add_user_message("hello")
+        began, end = threading.Event(), threading.Event()
+
+        def slow():
+            yield query.lock_branch(path="", kind="conversation", name="c")
+            yield query.create_namespace(path="held\x1f")
+            began.set()
+            end.wait(120)
+
+        writer = threading.Thread(target=other.database.engine.write, args=[slow])
+        writer.start()
+        try:
+            assert began.wait(120)
+            chat = memory.conversation("c", description="Be kind.")
+            assert [message.content for message in chat.messages] == ["Be kind.", "hello"]
+        finally:
+            end.set()
+            writer.join()
+
+
+def test_a_lost_connection_is_replaced_without_a_word(new_database, raw):
+    with AgentMemory(new_database("postgres")) as memory:
+        chat = memory.conversation("c")
+        chat.add_user_message("one")
+        for _ in range(3):
+            raw(
+                memory,
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where datname = current_database() and pid <> pg_backend_pid()",
+            )
+            chat.add_user_message("more")
+            assert len(memory.search("more")) > 0
+        assert len(chat) == 4
+
+
+class TestWhoWaits:
+    """On PostgreSQL, while another transaction holds the conversation that something new is said in."""
+
+    LOCKED = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+    @pytest.mark.parametrize(
+        ("meanwhile", "left"),
+        [
+            ("update branch set namespace_id = (select id from namespace where path <> '')", ["one"]),
+            ("delete from branch", []),
+            ("update branch set head = head + 1", None),
+        ],
+    )
+    def test_writes_where_the_conversation_is_by_then(self, new_database, meanwhile, left):
+        with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
+            chat, elsewhere = memory.conversation("c"), memory.conversation("c", ("elsewhere",))
+            memory.conversation("other", ("elsewhere",)).add_user_message("hello")
+            memory.erase(namespace=("elsewhere",), conversation_id="other")
+            memory.store.put(("elsewhere",), "k", {})
+            chat.add_user_message("one")
+            with psycopg.connect(direct(memory.database.engine._url), options="-c search_path=agentmem") as connection:
+                connection.execute("select * from branch for update")
+                adding = pool.submit(chat.add_user_message, "two")
+                while not connection.execute(self.LOCKED).fetchone()[0]:
+                    time.sleep(0.01)
+                connection.execute(meanwhile)
+            adding.result()
+            assert [each.content for each in chat.messages] == (["two"] if left is not None else ["one", "two"])
+            assert [each.content for each in elsewhere.messages] == (left or [])
+            assert len(chat) == len(chat.messages)
+
+
+def spoil(value: Any, dice: random.Random) -> None:
+    """Change one thing, somewhere inside."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        if not keys:
+            return
+        key = dice.choice(keys)
+        if isinstance(value[key], dict | list) and dice.random() < 0.8:
+            value = value[key]
+            continue
+        if dice.random() < 0.3:
+            del value[key]
+        else:
+            odd = (None, 5, -1, "x", "", "a\0\ud800", [], {}, [5], True, 1.5, 10**30, float("inf"), {"$agentmem": "x"})
+            value[key] = copy.deepcopy(dice.choice(odd))
+        return
+
+
+@pytest.mark.sqlite_suffices
+def test_a_damaged_file_is_refused_or_readable_never_a_trap(memory, tmp_path: Path):
+    chat = fill(memory)
+    path = tmp_path / "memory.json"
+    chat.save_to_file(path)
+    good = json.loads(path.read_text(encoding="utf-8"))
+    dice = random.Random(7)
+    refused, tries = 0, 150 if memory.database.engine.dialect == "sqlite" else 40
+    for _ in range(tries):
+        bad = copy.deepcopy(good)
+        spoil(bad["entries"], dice)
+        path.write_text(json.dumps(bad), encoding="utf-8")
+        before = everything(memory)
+        try:
+            chat.load_from_file(path)
+        except InvalidInput:
+            refused += 1
+            assert everything(memory) == before
+        else:
+            everything(memory)
+    assert refused > tries / 3
+    assert memory.admin.verify().ok
