@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory, ManagedConversationMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
@@ -12,6 +12,7 @@ from langchain_agentmem.compaction import (
     ManagedMemoryConfig,
     summary_in,
 )
+from langchain_agentmem.compaction.overflow_recovery import payload_bytes
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import BEGINNING
 from langchain_agentmem.testing import assert_valid_for_providers
@@ -92,6 +93,27 @@ class TestTwoViews:
         chat = memory.create("managed_conversation", conversation_id="c", config=SMALL)
         assert isinstance(chat, ManagedConversationMemory)
         assert chat.memory_type == "managed_conversation"
+
+    def test_the_whole_log_is_saved_and_not_the_window(self, memory, tmp_path):
+        options = {"config": budget(300, mode="sliding_window"), "description": "You count."}
+        chat = memory.managed_conversation("c", **options)
+        fill(chat, 20)
+        chat.get_messages()
+        chat.save_to_file(tmp_path / "chat.json", {"step": 3})
+        other = memory.managed_conversation("d", **options)
+        assert other.load_from_file(tmp_path / "chat.json") == {"step": 3}
+        assert other.get_raw_messages() == chat.get_raw_messages()
+        assert len(other.get_raw_messages()) == 41
+
+    def test_an_update_keeps_other_fields_and_can_set_none(self, memory):
+        chat = memory.managed_conversation("c")
+        key = chat.add(role="tool", content="42", tool_call_id="c-1", name="look")
+        chat.update(key, structured_data={"n": 1}, reasoning_details=[{"type": "x"}])
+        chat.update(key, content="43", name=None)
+        message = chat.history_of(key)[-1].message
+        assert (message.tool_call_id, message.structured_data, message.name) == ("c-1", {"n": 1}, None)
+        assert message.reasoning_details == [{"type": "x"}]
+        assert chat.retrieve_by_role("tool", n=0) == []
 
 
 class TestTriggers:
@@ -213,6 +235,15 @@ class TestCache:
         assert chat.get_messages() == chat.get_raw_messages()
         chat.add(role="user", content="three")
         assert chat.get_messages() == chat.get_raw_messages()
+
+    def test_what_truncation_made_small_enough_costs_no_model_call(self, memory):
+        model = Summarizer()
+        chat = memory.managed_conversation("c", config=ManagedMemoryConfig(threshold_tokens=4000), model=model)
+        call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c-1"}])
+        chat.add_messages([HumanMessage("go"), call, ToolMessage("word " * 6000, tool_call_id="c-1")])
+        fill(chat, 1)
+        assert chat.get_messages()[2]["content"].endswith("[truncated]")
+        assert not model.asked
 
     def test_a_message_taken_out_and_another_put_in_is_noticed(self, memory):
         chat = memory.managed_conversation("c")
@@ -353,6 +384,11 @@ class TestPayloadErrors:
         assert chat.compact_for_payload_error({"provider": "tiny"}) is True
         [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
         assert [each.block for each in summary.kept_images] == [picture(number) for number in range(6 - count, 6)]
+
+    def test_bytes_are_counted_as_they_are_sent(self):
+        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 10_000}}
+        assert payload_bytes([HumanMessage([{"type": "text", "text": "see"}, image])]) > 10_000
+        assert payload_bytes([HumanMessage("漢" * 1000)]) > 3_000
 
     def test_a_runtime_is_a_dictionary(self, memory):
         chat = memory.managed_conversation("c")

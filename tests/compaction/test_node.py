@@ -12,7 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 
 from langchain_agentmem import AgentMemory, CompactionNode
-from langchain_agentmem.base.events import MessagesStored
+from langchain_agentmem.base.events import MessagesStored, StepStarted
 from langchain_agentmem.compaction import (
     ActiveContextPolicyConfig,
     CompactionState,
@@ -113,14 +113,23 @@ class TestInAGraph:
             streamed += [message.id for message, _ in graph.stream(given, at(), stream_mode="messages")]
         assert streamed == [f"a-{turn}" for turn in range(20)]
 
-    def test_the_custom_stream_tells_of_compactions(self, memory):
-        graph, _ = build(memory, memory.compaction(Summarizer(), SMALL))
-        told = []
-        for turn in range(20):
-            told += list(graph.stream({"messages": [question(turn)]}, at(), stream_mode="custom"))
-        told = [each for each in told if each.get("type") != "agentmem"]  # those are the steps, see test_traces.py
+    def test_the_custom_stream_and_hooks_hear_of_steps_and_compactions(self):
+        started = []
+        with AgentMemory(":memory:", record=(), hooks=[started.append]) as memory:
+            graph, _ = build(memory, memory.compaction(Summarizer(), SMALL))
+            streamed = list(graph.stream({"messages": talk(15)}, at(), stream_mode="custom"))
+        told = [each for each in streamed if each.get("type") != "agentmem"]
         assert {"started", "completed"} == {each["status"] for each in told}
         assert all(each["event"] == "CompactionEvent" and each["session_id"] == "t" for each in told)
+        steps = [each for each in streamed if each.get("type") == "agentmem"]
+        assert [(each["event"], each["name"].rpartition(".")[2]) for each in steps] == [
+            ("started", "compact"),
+            *[(event, name) for name in ("record", "summarize") for event in ("started", "finished")],
+            ("finished", "compact"),
+        ]
+        assert steps[-1]["outputs"]["status"] == "compacted"
+        heard = [each for each in started if isinstance(each, StepStarted) and "compaction" in each.name]
+        assert {each.step_id: each.name for each in heard} == {each["id"]: each["name"] for each in steps}
 
     def test_the_prebuilt_agent_takes_it_as_a_hook(self, memory):
         import warnings
@@ -262,6 +271,43 @@ class TestRemembering:
         assert memory.admin.stats()["compactions"] == 1
         memory.conversation("t").remove_by_id("q-3")
         assert memory.admin.stats()["compactions"] == 0
+
+
+class TestWhatGoesIsSummarizedWhole:
+    def said(self):
+        long = "begin-mark " + "word " * 6000 + "end-mark"
+        return [
+            HumanMessage("go", id="go"),
+            AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c-1"}], id="ai"),
+            ToolMessage(long, tool_call_id="c-1", id="tool"),
+            AIMessage("done", id="done"),
+        ]
+
+    def test_also_what_was_cut_in_the_same_run(self, memory):
+        model = Summarizer()
+        memory.compaction(model, SMALL).invoke([*self.said(), *talk(30)], at())
+        assert "begin-mark" in model.everything
+        assert "end-mark" in model.everything
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("managed", [False, True])
+    def test_also_what_was_cut_long_ago(self, memory, managed):
+        model = Summarizer()
+        config = budget(2_500)
+        node = memory.compaction(model, config)
+        chat = memory.managed_conversation("c", config=config, model=model)
+        said = [*self.said(), *talk(3)]
+        for step in range(3, 200):
+            if managed:
+                chat.add_messages(said if step == 3 else said[-1:])
+                context = chat.get_context()
+            else:
+                context = node.invoke(said, at())
+            if step == 3:
+                assert context[2].content.endswith("[truncated]")
+                assert not model.asked
+            said.append(question(step))
+        assert "end-mark" in model.everything
 
 
 class TestErasing:

@@ -22,7 +22,7 @@ from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_shape import is_said_by_user, protected_from
 from langchain_agentmem.messages.message_marks import BEGINNING, GOES_ON, MADE, NO_ANSWER, NO_RESULT, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, question
 
 COUNTER = TokenCounter("estimate")
 
@@ -153,6 +153,13 @@ class TestSlidingWindow:
         assert_valid_for_providers(shown)
         assert sliding_window(shown, max_tokens=300, counter=COUNTER) == shown
 
+    @pytest.mark.parametrize("most", range(20, 400, 97))
+    def test_a_bundle_that_does_not_fit_leaves_nothing_behind(self, most):
+        calls = AIMessage("", tool_calls=[call(0), call(1)])
+        results = [ToolMessage(text, tool_call_id=f"c-{n}") for n, text in enumerate(("long " * 100, "short"))]
+        said = [HumanMessage("go"), calls, *results, AIMessage("plain"), HumanMessage("next")]
+        assert_valid_for_providers(sliding_window(said, max_tokens=most, counter=COUNTER))
+
 
 class TestSummarization:
     def test_the_oldest_become_a_summary(self):
@@ -178,6 +185,12 @@ class TestSummarization:
         assert summary_in(summarization(said, model=Summarizer(), max_tokens=500)[1]) is not None
         counter = TokenCounter(lambda text: 1)
         assert summarization(said, model=Summarizer(), max_tokens=500, counter=counter) == said
+
+    def test_the_newest_user_message_is_never_summarized(self):
+        model, said = Summarizer(), [question(number) for number in range(30)]
+        made = summarization(said, model=model, max_tokens=300, counter=COUNTER)
+        assert made[-1] == said[-1]
+        assert "question-029" not in model.everything
 
     async def test_awaited(self):
         said = [HumanMessage("the goal")]
