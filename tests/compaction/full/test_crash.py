@@ -3,14 +3,17 @@
 import random
 import signal
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction import ManagedMemoryConfig
+from langchain_agentmem.compaction import CompactorConfig, ContextCompactor, ManagedMemoryConfig
+from langchain_agentmem.storage import jobs
 from langchain_agentmem.testing import assert_valid_for_providers
+from tests.compaction.asked import LIMIT
 from tests.compaction.summarizers import Summarizer
 from tests.forking import Forks
 
@@ -59,6 +62,24 @@ TALK = """
 """
 
 
+# Asks a model that never answers, until it is killed.
+ROUNDS = """
+    import sys, time
+    from langchain_agentmem import AgentMemory
+    from langchain_agentmem.compaction import CompactorConfig, ContextCompactor
+
+    def model(messages):
+        print("asked", flush=True)
+        time.sleep(600)
+
+    session = AgentMemory(sys.argv[1]).session("s")
+    for n in range(4):
+        session.create_round(f"query{n:03}x of some length")
+    ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1)).start()
+    time.sleep(600)
+"""
+
+
 def killed(forks: Forks, url: str, asked: Path, turns: int, seconds: float) -> int:
     """How many turns a process made before it was killed, so many seconds after so many turns."""
     run = forks.run_killed(textwrap.dedent(TALK), url, str(asked), lines=1 + turns, after=seconds)
@@ -66,6 +87,20 @@ def killed(forks: Forks, url: str, asked: Path, turns: int, seconds: float) -> i
     ready, *lines = run.stdout.splitlines()
     assert (ready, run.stderr) == ("ready", "")
     return len(lines)
+
+
+def test_a_summary_of_rounds_is_made_by_the_next_process(url, forks):
+    assert forks.run_killed(textwrap.dedent(ROUNDS), url, lines=1, after=0).stdout == "asked\n"
+    with AgentMemory(url) as memory:
+        memory.database.worker._now = lambda: time.time_ns() // 1000 + 60_000_000  # its lease has run out
+        session, model = memory.session("s"), Summarizer()
+        assert session.get_role_rounds_with_compaction("Planner")[1] is None
+        compactor = ContextCompactor(session, "Planner", model, CompactorConfig(threshold=3, retain_recent=1))
+        compactor.start()
+        assert compactor.wait(LIMIT)
+        compactor.stop()
+        assert session.get_role_rounds_with_compaction("Planner")[1].end_index == 3
+        assert memory.database.engine.read(jobs.waiting) == 0
 
 
 @pytest.mark.slow
