@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -10,11 +11,12 @@ from langchain_agentmem import AgentMemory, ManagedConversationMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
 from langchain_agentmem.compaction import (
     ManagedMemoryConfig,
+    overflow_recovery,
     summary_in,
 )
-from langchain_agentmem.compaction.overflow_recovery import payload_bytes
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import BEGINNING
+from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget
 
@@ -46,6 +48,7 @@ class TestTwoViews:
         raw = chat.get_raw_messages()
         assert len(raw) == len(chat.raw_messages) == 60
         assert texts(raw)[0].startswith("question-000")
+        assert [each.content for each in memory.conversation("c").messages] == texts(raw)
         assert shown[0]["content"] == raw[0]["content"], "the first instruction is pinned"
         assert shown[-1]["content"] == raw[-1]["content"]
 
@@ -60,12 +63,6 @@ class TestTwoViews:
         assert chat.retrieve_by_id(second)["content"] == "Lisbon is sunny."
         [found] = memory.search("Where does Ana live?", limit=1)
         assert found.id == first
-
-    def test_a_plain_conversation_of_the_same_id_sees_the_same_log(self, memory):
-        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        fill(chat, 20)
-        chat.get_messages()
-        assert [each.content for each in memory.conversation("c").messages] == texts(chat.get_raw_messages())
 
     def test_the_description_stays_first(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer(), description="You count.")
@@ -88,11 +85,6 @@ class TestTwoViews:
         assert [message.text for message in chat.messages] == ["You count.", BEGINNING]
         chat.add(role="user", content="How many?")
         assert [message.text for message in chat.messages] == ["You count.", "How many?"]
-
-    def test_the_facade_makes_it_by_its_name(self, memory):
-        chat = memory.create("managed_conversation", conversation_id="c", config=SMALL)
-        assert isinstance(chat, ManagedConversationMemory)
-        assert chat.memory_type == "managed_conversation"
 
     def test_the_whole_log_is_saved_and_not_the_window(self, memory, tmp_path):
         options = {"config": budget(300, mode="sliding_window"), "description": "You count."}
@@ -160,14 +152,6 @@ class TestTriggers:
         assert len(model.asked) == 1
         assert ("add", False, 1) in seen
 
-    def test_a_process_of_ones_own_compacts(self, memory):
-        chat = memory.managed_conversation(
-            "c", config=SMALL, process_strategy=lambda messages, situation: messages[:1] + messages[-2:]
-        )
-        fill(chat, 20)
-        assert len(chat.get_messages()) < 20
-        assert len(chat.get_raw_messages()) == 40
-
     @pytest.mark.parametrize(
         "keep", [lambda said: said[:-2], lambda said: said[:2] + said[-4:], lambda said: said[:-6] + said[-4:]]
     )
@@ -206,35 +190,31 @@ class TestTriggers:
         assert texts(shown)[-2:] == texts(chat.get_raw_messages())[-2:]
         assert len(chat.get_raw_messages()) == 6
 
-    @pytest.mark.parametrize("name", ["trigger_strategy", "process_strategy", "retrieval_strategy"])
-    def test_what_is_no_function_is_no_strategy(self, memory, name):
-        with pytest.raises(InvalidInput, match=name):
-            memory.managed_conversation("c", **{name: 3})
+    def test_what_is_no_function_is_no_strategy(self, memory):
+        for name in ("trigger_strategy", "process_strategy", "retrieval_strategy"):
+            with pytest.raises(InvalidInput, match=name):
+                memory.managed_conversation("c", **{name: 3})
 
 
 class TestCache:
-    @pytest.mark.parametrize(
-        "change",
-        [
+    @pytest.mark.parametrize("elsewhere", [False, True])
+    def test_it_is_never_stale(self, memory, elsewhere):
+        changes = [
             lambda chat, key: chat.update(key, content="changed"),
             lambda chat, key: chat.remove_by_id(key),
             lambda chat, key: chat.delete_memory(1),
             lambda chat, key: chat.replace_memory(1, role="user", content="changed"),
             lambda chat, key: chat.clear(),
             lambda chat, key: chat.reset_memory(),
-        ],
-    )
-    @pytest.mark.parametrize("elsewhere", [False, True])
-    def test_it_is_never_stale(self, memory, change, elsewhere):
-        chat = memory.managed_conversation("c")
-        chat.add(role="user", content="nought")
-        chat.add(role="assistant", content="one")
-        key = chat.add(role="user", content="two")
-        chat.get_messages()
-        change(memory.conversation("c") if elsewhere else chat, key)
-        assert chat.get_messages() == chat.get_raw_messages()
-        chat.add(role="user", content="three")
-        assert chat.get_messages() == chat.get_raw_messages()
+        ]
+        for number, change in enumerate(changes):
+            chat = memory.managed_conversation(f"c{number}")
+            keys = [chat.add(role=role, content=role) for role in ("user", "assistant", "user")]
+            chat.get_messages()
+            change(memory.conversation(f"c{number}") if elsewhere else chat, keys[-1])
+            assert chat.get_messages() == chat.get_raw_messages(), number
+            chat.add(role="user", content="three")
+            assert chat.get_messages() == chat.get_raw_messages(), number
 
     def test_what_truncation_made_small_enough_costs_no_model_call(self, memory):
         model = Summarizer()
@@ -290,14 +270,6 @@ class TestRemembering:
             assert memory.managed_conversation("c", config=SMALL, model=model).get_messages() == shown
         assert len(model.asked) == calls
 
-    def test_the_summary_goes_on_from_the_summary_before(self, memory):
-        model = Summarizer()
-        chat = memory.managed_conversation("c", config=SMALL, model=model)
-        fill(chat, 60)
-        assert len(model.asked) > 2
-        assert "Summary number 1:" in model.asked[1]
-        assert "question-002" not in model.asked[-1]
-
     def test_removing_what_a_summary_stands_for_takes_the_summary_away(self, memory):
         model = Summarizer()
         chat = memory.managed_conversation("c", config=SMALL, model=model)
@@ -311,17 +283,7 @@ class TestRemembering:
         assert len(model.asked) > calls
         assert "Xyzzy" not in "".join(model.asked[calls:])
 
-    def test_editing_what_is_still_shown_shows_the_edit(self, memory):
-        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        fill(chat, 30)
-        key = chat.add(role="user", content="the last word")
-        chat.get_messages()
-        chat.update(key, content="the very last word")
-        assert chat.get_messages()[-1]["content"] == "the very last word"
-
     def test_retention_drops_messages_and_not_the_summary(self, memory):
-        from langchain_agentmem.messages.role_rounds import Retention
-
         chat = memory.managed_conversation("c", config=QUIET, model=Summarizer())
         fill(chat, 30)
         assert chat.compact_if_needed()
@@ -357,25 +319,18 @@ class TestPayloadErrors:
 
     @pytest.mark.parametrize(("images", "less", "count"), [(2.5, 0, 2), (2, 0, 2), (2, 2, 1), (1, 2, 0)])
     def test_images_are_kept_within_half_of_what_the_provider_takes(self, memory, monkeypatch, images, less, count):
-        from langchain_agentmem.compaction import overflow_recovery
-
         def picture(number):
             return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{number}" + "A" * 4000}}
 
+        def keeps_all(messages):
+            text = "\n".join(str(message.content) for message in messages)
+            ids.extend(sorted({*re.findall(r"img_[0-9a-f]{8}", text)} - {"img_1a2b3c4d"}))
+            images = [{"image_id": each, "context": "a chart"} for each in dict.fromkeys(ids)]
+            return json.dumps({"summary": "Charts were looked at, and seen.", "keep_images": images})
+
+        ids = []
         most = int(images * 2 * len(json.dumps(picture(0)))) - less
         monkeypatch.setattr(overflow_recovery, "PAYLOAD_LIMITS", {"tiny": most})
-        ids = []
-
-        def keeps_all(messages):
-            import re
-
-            text = "\n".join(str(message.content) for message in messages)
-            ids.extend(sorted(set(re.findall(r"img_[0-9a-f]{8}", text)) - {"img_1a2b3c4d"}))
-            images = [{"image_id": each, "context": "a chart"} for each in dict.fromkeys(ids)]
-            return json.dumps(
-                {"user_request_summary": "Look at charts.", "summary": "Charts were seen.", "keep_images": images}
-            )
-
         chat = memory.managed_conversation("c", model=keeps_all)
         for number in range(6):
             chat.add(role="user", content=[{"type": "text", "text": f"chart {number}"}, picture(number)])
@@ -387,8 +342,8 @@ class TestPayloadErrors:
 
     def test_bytes_are_counted_as_they_are_sent(self):
         image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 10_000}}
-        assert payload_bytes([HumanMessage([{"type": "text", "text": "see"}, image])]) > 10_000
-        assert payload_bytes([HumanMessage("漢" * 1000)]) > 3_000
+        assert overflow_recovery.payload_bytes([HumanMessage([{"type": "text", "text": "see"}, image])]) > 10_000
+        assert overflow_recovery.payload_bytes([HumanMessage("漢" * 1000)]) > 3_000
 
     def test_a_runtime_is_a_dictionary(self, memory):
         chat = memory.managed_conversation("c")
@@ -436,30 +391,24 @@ class TestAsync:
 
 
 class TestFailingModels:
-    @pytest.mark.parametrize(
-        "answer",
-        ["", "   ", "[1, 2, 3]", "[]", "null", "word " * 5000, RuntimeError("down"), TimeoutError("slow"), 7, None],
-        ids=str,
-    )
-    def test_the_run_goes_on_and_says_so(self, url, clock, answer):
+    @pytest.mark.parametrize("answer", ["", "[1, 2, 3]", "word " * 5000, RuntimeError("down"), TimeoutError("slow"), 7])
+    def test_the_run_goes_on_and_says_so(self, answer):
         def model(messages):
             if isinstance(answer, Exception):
                 raise answer
             return answer
 
         events = []
-        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
+        with AgentMemory(":memory:", hooks=[events.append]) as memory:
             chat = memory.managed_conversation("c", config=SMALL, model=model)
             fill(chat, 20)
-            shown = chat.get_messages()
-            assert_valid_for_providers(shown)
+            assert_valid_for_providers(chat.get_messages())
             assert chat.get_cache_stats()["context_tokens"] <= 600
             assert len(chat.get_raw_messages()) == 40
             [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
             assert summary.provisional
             assert "question-00" in summary.summary + summary.user_request
-        assert any(isinstance(each, CompactionEvent) and each.status == "failed" for each in events)
-        assert any(isinstance(each, CompactionEvent) and each.status == "completed" for each in events)
+        assert {"failed", "completed"} <= {each.status for each in events if isinstance(each, CompactionEvent)}
 
     def test_what_a_failing_model_missed_reaches_the_next_summary(self, memory):
         model = Summarizer()

@@ -5,29 +5,25 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
-from langgraph.graph import START, StateGraph
 
-from langchain_agentmem import CompactionMiddleware, CompactionState, MemoryMiddleware
+from langchain_agentmem import CompactionState
 from langchain_agentmem.base.namespaces import is_nested, nested_conversation
 from langchain_agentmem.conversations.message_log import CONVERSATION
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import query
-from tests.facts.test_node import Reader
+from tests.support.graphs import at as on
+from tests.support.graphs import line
+from tests.support.models import ScriptedModel
 
 from .summarizers import budget, talk
 from .test_middleware import Scripted, calling, texts
 
 BRIEF = "Look up the secret heron for me"
-
-
-def on(thread="t", **more):
-    return {"configurable": {"thread_id": thread, **more}}
 
 
 def names(memory):
@@ -59,34 +55,37 @@ def node_graph(memory, checkpointer=None, *, then=lambda state: None, **options)
         then(state)
         return {"messages": [AIMessage(f"It is done: {state['messages'][-1].text}")]}
 
-    builder = StateGraph(CompactionState)
-    builder.add_node("compact", memory.compaction(**options)).add_edge(START, "compact")
-    return builder.add_node("answer", answer).add_edge("compact", "answer").compile(checkpointer=checkpointer)
+    return line(checkpointer, memory.compaction(**options), answer, state=CompactionState)
 
 
 def agent(memory, checkpointer=None, *, tools=False, script=None, **options):
+    from langchain_agentmem import CompactionMiddleware
+
     middleware = [CompactionMiddleware(memory, tools=tools, **options)]
-    return create_agent(Scripted(script), middleware=middleware, checkpointer=checkpointer)
+    return agent_with(Scripted(script), middleware, checkpointer)
 
 
-def caller(memory, call, checkpointer=None):
+def agent_with(model, middleware, checkpointer, tools=()):
+    from langchain.agents import create_agent
+
+    return create_agent(model, [*tools], middleware=middleware, checkpointer=checkpointer)
+
+
+def caller(memory, call, checkpointer=None, *, awaited=False):
     """A graph with one node, which calls something, and answers."""
+
+    def answer(state):
+        return {"messages": [AIMessage("Here you are", id=f"re-{state['messages'][-1].id}")]}
 
     def node(state):
         call({"messages": [HumanMessage(BRIEF)]})
-        return {"messages": [AIMessage("Here you are", id=f"re-{state['messages'][-1].id}")]}
+        return answer(state)
 
-    return StateGraph(CompactionState).add_node("call", node).add_edge(START, "call").compile(checkpointer=checkpointer)
-
-
-def acaller(memory, call, checkpointer=None):
-    """The same, awaited."""
-
-    async def node(state):
+    async def anode(state):
         await call({"messages": [HumanMessage(BRIEF)]})
-        return {"messages": [AIMessage("Here you are", id=f"re-{state['messages'][-1].id}")]}
+        return answer(state)
 
-    return StateGraph(CompactionState).add_node("call", node).add_edge(START, "call").compile(checkpointer=checkpointer)
+    return line(checkpointer, anode if awaited else node, state=CompactionState)
 
 
 def tell(graph, text, config=None):
@@ -102,9 +101,8 @@ class TestANestedGraph:
     @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
     async def test_leaves_the_callers_conversation_as_its_state_is(self, memory, kind, checkpointer, awaited):
         inner = KINDS[kind](memory, checkpointer)
-        graph = (acaller if awaited else caller)(
-            memory, inner.ainvoke if awaited else inner.invoke, memory.checkpointer
-        )
+        call = inner.ainvoke if awaited else inner.invoke
+        graph = caller(memory, call, memory.checkpointer, awaited=awaited)
         for text in ("first", "second"):
             given = {"messages": [HumanMessage(text, id=text)]}
             await graph.ainvoke(given, on()) if awaited else graph.invoke(given, on())
@@ -116,13 +114,6 @@ class TestANestedGraph:
         assert len(own) == {None: 2, True: 1, False: 0}[checkpointer]
         assert [said(memory, each).count(BRIEF) for each in own] == {None: [1, 1], True: [2], False: []}[checkpointer]
 
-    def test_is_found_in_its_own_conversation_as_what_its_caller_said(self, memory):
-        tell(caller(memory, node_graph(memory).invoke, memory.checkpointer), "first")
-        [own] = nested(memory)
-        hits = memory.search("secret heron", conversation_id=own)
-        assert {hit.source for hit in hits} == {"model"}
-        assert {hit.conversation_id for hit in hits} == {own}
-
     def test_changes_nothing_in_what_other_searches_find(self, memory):
         memory.conversation("t").add_messages([HumanMessage("The heron waits by the river")])
         before = memory.search("the heron by the river")
@@ -130,14 +121,15 @@ class TestANestedGraph:
         assert memory.search("the heron by the river") == before
         assert not memory.admin.verify().problems
 
-    def test_of_a_thread_without_a_checkpointer_is_not_recorded(self, memory):
+    def test_of_a_thread_is_recorded_where_somebody_saves_it(self, memory):
         tell(caller(memory, node_graph(memory).invoke), "first")
         assert names(memory) == []
-
-    def test_with_a_saver_of_others_has_its_own_conversation(self, memory):
         tell(caller(memory, node_graph(memory).invoke, InMemorySaver()), "first")
-        assert len(nested(memory)) == len(names(memory)) == 1
+        [own] = nested(memory)
+        assert names(memory) == [own]
         assert found(memory) == []
+        hits = memory.search("secret heron", conversation_id=own)
+        assert {(hit.source, hit.conversation_id) for hit in hits} == {("model", own)}, "what its caller said"
 
     def test_on_a_thread_of_its_own_is_that_threads(self, memory):
         inner = node_graph(memory)
@@ -175,15 +167,10 @@ class TestANestedGraph:
         """Also where nothing is recorded: that object alone remembers what it compacted."""
         for checkpointer in (None, False):
             shown = []
-            inner = node_graph(
-                memory,
-                checkpointer,
-                config=budget(300),
-                then=lambda state, shown=shown: shown.append(state["llm_input_messages"]),
-            )
+            inner = node_graph(memory, checkpointer, config=budget(300), then=shown.append)
             graph = caller(memory, lambda _, inner=inner: inner.invoke({"messages": talk(20)}), memory.checkpointer)
             tell(graph, "first", on(str(checkpointer)))
-            [messages] = shown
+            messages = shown[0]["llm_input_messages"]
             assert any(summary_in(each) is not None for each in messages)
             assert len(messages) < 40
 
@@ -203,7 +190,7 @@ class TestANestedGraph:
         assert "heron for me" in recalled[1]
         assert not any(word in text for text in recalled for word in ("elsewhere", "there\n"))
 
-    @pytest.mark.parametrize("user", [{}, {"agentmem_namespace": ("users", "ada")}], ids=["alone", "of a user"])
+    @pytest.mark.parametrize("user", [{}, {"namespace": ("users", "ada")}], ids=["alone", "of a user"])
     def test_is_searched_by_name_alone_so_that_no_rewind_leaves_anything_in_prompts(self, memory, user):
         seen = []
         inner = node_graph(memory, True, then=lambda _: seen.append(found(memory)))
@@ -224,7 +211,7 @@ class TestANestedGraph:
             known.append(memory.layers().core.get("city"))
 
         graph = caller(memory, node_graph(memory, then=look).invoke, memory.checkpointer)
-        user = on(agentmem_namespace=("users", "ada"))
+        user = on(namespace=("users", "ada"))
         memory.layers(namespace=("users", "ada")).core.set("city", "Lisbon")
         tell(graph, "first", user)
         assert known == [{"city": "Lisbon"}]
@@ -244,10 +231,12 @@ class TestAnAgentAsATool:
             asks = messages[-1].text == "ask him"
             return calling("helper", wish=BRIEF, key=f"{len(messages)}-") if asks else "Here you are"
 
+        from langchain_agentmem import CompactionMiddleware, MemoryMiddleware
+
         model = Scripted(script)
         middleware = [CompactionMiddleware(memory, tools=False), MemoryMiddleware(memory)]
-        outer = create_agent(model, [helper], middleware=middleware, checkpointer=memory.checkpointer)
-        ada = {"agentmem_namespace": ("users", "ada")}
+        outer = agent_with(model, middleware, memory.checkpointer, [helper])
+        ada = {"namespace": ("users", "ada")}
         tell(outer, "ask him", on(**ada))
         for thread in ("t", "u"):
             tell(outer, "Where is the secret heron?", on(thread, **ada))
@@ -281,39 +270,33 @@ class TestTheOption:
         assert names(memory) == ["t"]
 
     def test_goes_on_with_what_was_compacted_where_an_agent_is_a_node(self, memory):
-        asked = []
-
-        def model(messages):
-            asked.append(messages)
-            return "- Many apples."
-
-        def build(**options):
-            inner = node_graph(memory, model=model, config=budget(600), **options)
-            builder = StateGraph(CompactionState).add_node("agent", inner).add_edge(START, "agent")
-            return builder.compile(checkpointer=memory.checkpointer)
-
-        graph = build(share_conversation=True)
+        model = ScriptedModel("- Many apples.")
+        inner = node_graph(memory, model=model, config=budget(600), share_conversation=True)
+        graph = line(memory.checkpointer, inner, state=CompactionState)
         tell(graph, "first")
         graph.update_state(on(), {"messages": talk(20)})
         for text in ("second", "third", "fourth"):
             tell(graph, text)
         assert nested(memory) == []
-        assert len(asked) == 1
+        assert len(model.asked) == 1
 
-    @pytest.mark.parametrize(
-        "options", [{"share_conversation": "yes"}, {"share_conversation": True, "conversation_id": "c"}]
-    )
-    def test_that_is_none_is_refused(self, memory, options):
-        for build in (
-            memory.compaction,
-            partial(CompactionMiddleware, memory),
-            partial(memory.remember_facts, Reader()),
-        ):
-            with pytest.raises(InvalidInput, match="conversation"):
-                build(**options)
+    def test_that_is_none_is_refused(self, memory):
+        from langchain_agentmem import CompactionMiddleware
+
+        middleware, facts = partial(CompactionMiddleware, memory), partial(memory.remember_facts, ScriptedModel())
+        for options in ({"share_conversation": "yes"}, {"share_conversation": True, "conversation_id": "c"}):
+            for build in (memory.compaction, middleware, facts):
+                with pytest.raises(InvalidInput, match="conversation"):
+                    build(**options)
 
 
 class TestWhatElseIsKeptOfARun:
+    @pytest.fixture
+    def reader(self):
+        from tests.facts.scripted import Scripted as Reader
+
+        return Reader()
+
     @pytest.mark.parametrize("checkpointer", [None, False])
     def test_in_the_audit_trail(self, memory, checkpointer):
         inner = agent(memory, checkpointer)
@@ -324,14 +307,11 @@ class TestWhatElseIsKeptOfARun:
         assert [call.conversation_id] == (nested(memory) if checkpointer is None else [None])
 
     @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_as_facts(self, memory, checkpointer):
-        reader = Reader()
-        remember = memory.remember_facts(reader)
-        inner = StateGraph(CompactionState).add_node("remember", remember).add_edge(START, "remember")
-        call = inner.compile(checkpointer=checkpointer).invoke
+    def test_as_facts(self, memory, reader, checkpointer):
+        call = line(checkpointer, memory.remember_facts(reader)).invoke
         graph = caller(memory, lambda _: call({"messages": [HumanMessage("Maya lives in Porto")]}), memory.checkpointer)
-        tell(graph, "first", on(agentmem_namespace=("users", "ada")))
-        facts = memory.facts(on(agentmem_namespace=("users", "ada"))).as_of()
+        tell(graph, "first", on(namespace=("users", "ada")))
+        facts = memory.facts(on(namespace=("users", "ada"))).as_of()
         sources = [each.conversation_id for fact in facts for each in fact.told]
         assert [each.partition("\x1f")[0] for each in sources] == ["t"] * (checkpointer is None)
         assert all(map(is_nested, sources))
@@ -340,12 +320,9 @@ class TestWhatElseIsKeptOfARun:
         assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_as_facts_of_the_callers_messages_each_of_which_is_read_once(self, memory, checkpointer):
-        reader = Reader()
-        remember = memory.remember_facts(reader, share_conversation=True)
-        inner = StateGraph(CompactionState).add_node("remember", remember).add_edge(START, "remember")
-        builder = StateGraph(CompactionState).add_node("inner", inner.compile(checkpointer=checkpointer))
-        graph = builder.add_edge(START, "inner").compile(checkpointer=memory.checkpointer)
+    def test_as_facts_of_the_callers_messages_each_of_which_is_read_once(self, memory, reader, checkpointer):
+        inner = line(checkpointer, memory.remember_facts(reader, share_conversation=True))
+        graph = line(memory.checkpointer, inner)
         for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
             graph.invoke({"messages": [HumanMessage(text, id=text)]}, on(), durability="async")
         assert len(reader.texts) == 2
@@ -363,24 +340,17 @@ class TestAThreadThatGoes:
         assert len(nested(memory)) == 2
         return graph
 
-    def test_takes_its_nested_conversations_along_when_it_is_deleted(self, memory, thread):
-        memory.checkpointer.delete_thread("t")
-        assert {each[:2] for each in names(memory)} == {"t2"}
-        assert memory.admin.verify().ok
-
-    def test_and_when_it_is_erased(self, memory, thread):
+    @pytest.mark.parametrize("erased", [False, True])
+    def test_takes_its_nested_conversations_along_when_it_is_deleted_or_erased(self, memory, thread, erased):
         [own] = [each for each in nested(memory) if each.startswith("t\x1f")]
-        memory.erase(thread_id="t")
+        memory.erase(thread_id="t") if erased else memory.checkpointer.delete_thread("t")
         assert {each[:2] for each in names(memory)} == {"t2"}
         assert found(memory, conversation_id=own) == []
         assert memory.admin.verify().ok
 
-    def test_is_listed_without_them(self, memory, thread):
+    def test_is_listed_and_copied_without_them(self, memory, thread):
         listed = memory.admin.threads().threads
-        assert sorted(each.thread_id for each in listed) == ["t", "t2"]
-        assert [each.messages for each in listed] == [2, 2]
-
-    def test_keeps_them_to_itself_when_it_is_copied(self, memory, thread):
+        assert sorted((each.thread_id, each.messages) for each in listed) == [("t", 2), ("t2", 2)]
         memory.checkpointer.copy_thread("t", "copy")
         assert "copy" in names(memory)
         assert len(nested(memory)) == 2
@@ -390,7 +360,7 @@ class TestAThreadThatGoes:
         [there] = [each for each in nested(memory) if each.startswith("t\x1f")]
         assert said(memory, there, namespace=("users", "ada"))[0] == BRIEF
 
-    def test_is_exported_with_them(self, memory, thread, tmp_path, url):
+    def test_is_exported_with_them(self, memory, thread, tmp_path):
         memory.export(tmp_path / "all.jsonl")
         before = sorted(names(memory))
         for each in ("t", "t2"):
