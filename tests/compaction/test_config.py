@@ -55,64 +55,58 @@ class TestDefaults:
         active = ActiveContextPolicyConfig(min_reduction_ratio=0.25)
         assert ManagedMemoryConfig(threshold_tokens=1000, active_context=active).compaction_target_tokens == 750
 
-    def test_what_is_excluded_or_turned_off_does_not_run(self):
-        config = ActiveContextPolicyConfig(
-            excluded_processors=["backward_packing"], tool_truncation=ToolTruncationConfig(enabled=False)
-        )
-        assert config.processors == ("summarization",)
+    def test_what_is_excluded_or_turned_off_does_not_run_and_a_window_slides_alone_or_after_others(self):
+        off, order = ToolTruncationConfig(enabled=False), ("summarization", "sliding_window")
+        for options, expected in (
+            ({"excluded_processors": ["backward_packing"], "tool_truncation": off}, ("summarization",)),
+            ({"mode": "sliding_window"}, ("sliding_window",)),
+            ({"processor_order": order}, order),
+        ):
+            assert ActiveContextPolicyConfig(**options).processors == expected
 
-    def test_a_window_slides_alone(self):
-        assert ActiveContextPolicyConfig(mode="sliding_window").processors == ("sliding_window",)
-
-    def test_or_after_others(self):
-        order = ("summarization", "sliding_window")
-        assert ActiveContextPolicyConfig(processor_order=order).processors == order
-
-    @pytest.mark.parametrize(
-        ("target", "most"), [(None, 6_000), (100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)]
-    )
-    def test_a_summary_may_take_a_quarter_of_the_target(self, target, most):
-        situation = Situation(target=Size(tokens=target), counter=TokenCounter("estimate"))
-        assert situation.summary_tokens == most
+    def test_a_summary_may_take_a_quarter_of_the_target(self):
+        for target, most in ((None, 6_000), (100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)):
+            assert Situation(target=Size(tokens=target), counter=TokenCounter("estimate")).summary_tokens == most
 
 
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("make", "names"),
-        [
-            (lambda: ManagedMemoryConfig(threshold_tokens=0), "threshold_tokens"),
-            (lambda: ManagedMemoryConfig(threshold_rounds=3), "retain_rounds"),
-            (lambda: ManagedMemoryConfig(image_token_estimate=-1), "image_token_estimate"),
-            (lambda: ManagedMemoryConfig(trigger_events="add"), "trigger_events"),
-            (lambda: ManagedMemoryConfig(trigger_events=["never"]), "never"),
-            (lambda: ManagedMemoryConfig(active_context={}), "active_context"),
-            (lambda: ActiveContextPolicyConfig(mode="magic"), "mode"),
-            (lambda: ActiveContextPolicyConfig(enabled="yes"), "enabled"),
-            (lambda: ActiveContextPolicyConfig(processor_order=["magic"]), "magic"),
-            (lambda: ActiveContextPolicyConfig(processor_order="summarization"), "processor_order"),
-            (lambda: ActiveContextPolicyConfig(processor_order=["summarization", "summarization"]), "twice"),
-            (lambda: ActiveContextPolicyConfig(processor_order=[]), "No processor"),
-            (
-                lambda: ActiveContextPolicyConfig(
-                    processor_order=["summarization"], excluded_processors=["summarization"]
-                ),
-                "No processor",
-            ),
-            (lambda: ActiveContextPolicyConfig(excluded_processors=["magic"]), "magic"),
-            (lambda: ActiveContextPolicyConfig(min_reduction_ratio=0), "min_reduction_ratio"),
-            (lambda: ActiveContextPolicyConfig(summarization=ToolTruncationConfig()), "summarization"),
-            (lambda: SummarizationConfig(output_max_tokens=0), "output_max_tokens"),
-            (lambda: SummarizationConfig(input_max_tokens=5), "input_max_tokens"),
-            (lambda: SummarizationConfig(timeout=0), "timeout"),
-            (lambda: SummarizationConfig(prompt="Summarize."), "content"),
-            (lambda: SummarizationConfig(prompt=3), "prompt"),
-            (lambda: ToolTruncationConfig(max_tool_message_tokens=0), "max_tool_message_tokens"),
-            (lambda: ToolTruncationConfig(append_marker=None), "append_marker"),
-            (lambda: ToolOffloadConfig(max_tool_message_tokens=100, preview_tokens=100), "preview_tokens"),
-            (lambda: SlidingWindowConfig(headroom_percent=1), "headroom_percent"),
-            (lambda: BackwardPackingConfig(grace_recent_messages=1.5), "grace_recent_messages"),
-        ],
-    )
-    def test_each_says_what_is_wrong(self, make, names):
+WRONG = {
+    ManagedMemoryConfig: {
+        "threshold_tokens": 0,
+        "image_token_estimate": -1,
+        "trigger_events": "add",
+        "active_context": {},
+    },
+    ActiveContextPolicyConfig: {
+        "mode": "magic",
+        "enabled": "yes",
+        "processor_order": "summarization",
+        "min_reduction_ratio": 0,
+        "summarization": ToolTruncationConfig(),
+    },
+    SummarizationConfig: {"output_max_tokens": 0, "input_max_tokens": 5, "timeout": 0, "prompt": 3},
+    ToolTruncationConfig: {"max_tool_message_tokens": 0, "append_marker": None},
+    SlidingWindowConfig: {"headroom_percent": 1},
+    BackwardPackingConfig: {"grace_recent_messages": 1.5},
+}
+UNFIT = [
+    (ManagedMemoryConfig, {"threshold_rounds": 3}, "retain_rounds"),
+    (ManagedMemoryConfig, {"trigger_events": ["never"]}, "never"),
+    (ActiveContextPolicyConfig, {"processor_order": ["magic"]}, "magic"),
+    (ActiveContextPolicyConfig, {"processor_order": ["summarization", "summarization"]}, "twice"),
+    (ActiveContextPolicyConfig, {"processor_order": []}, "No processor"),
+    (
+        ActiveContextPolicyConfig,
+        {"processor_order": ["summarization"], "excluded_processors": ["summarization"]},
+        "No processor",
+    ),
+    (ActiveContextPolicyConfig, {"excluded_processors": ["magic"]}, "magic"),
+    (SummarizationConfig, {"prompt": "Summarize."}, "content"),
+    (ToolOffloadConfig, {"max_tool_message_tokens": 100, "preview_tokens": 100}, "preview_tokens"),
+]
+
+
+def test_each_refusal_says_what_is_wrong():
+    wrong = [(kind, {name: value}, name) for kind, fields in WRONG.items() for name, value in fields.items()]
+    for kind, fields, names in wrong + UNFIT:
         with pytest.raises(InvalidInput, match=names):
-            make()
+            pytest.fail(f"{kind(**fields)} of {fields}")

@@ -1,7 +1,6 @@
 """A managed conversation as LangChain's chat history: what a chain is given stays in the budget, all of it is kept."""
 
 import pytest
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
@@ -15,6 +14,7 @@ from langchain_agentmem.compaction import (
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget
+from tests.support.models import ScriptedModel
 
 pytestmark = [
     pytest.mark.sqlite_suffices,
@@ -23,20 +23,6 @@ pytestmark = [
 
 SMALL = budget(600)
 CONFIG = {"configurable": {"session_id": "c"}}
-
-
-class Scripted(GenericFakeChatModel):
-    """Answers from a script, and records what it is given."""
-
-    given: list = []  # noqa: RUF012 - pydantic copies it
-
-    def _generate(self, messages, *arguments, **options):
-        self.given.append(list(messages))
-        return super()._generate(messages, *arguments, **options)
-
-
-def scripted():
-    return Scripted(messages=(AIMessage(f"answer-{n:03}", id=f"a{n:03}") for n in range(1_000)), given=[])
 
 
 def asked(turn):
@@ -79,16 +65,16 @@ class TestAChatHistory:
     @pytest.mark.parametrize("awaited", [False, True])
     async def test_a_chain_is_given_the_context_and_everything_is_kept_once(self, memory, kind, awaited):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        model = scripted()
+        model = ScriptedModel(*(AIMessage(f"answer-{n:03}", id=f"a{n:03}") for n in range(30)))
         make, given = CHAINS[kind]
         chain = make(model, chat)
         for turn in range(30):
             before = chat.get_context()
             question = given(asked(turn))
             await chain.ainvoke(question, CONFIG) if awaited else chain.invoke(question, CONFIG)
-            assert [each.text for each in model.given[-1]] == [*(each.text for each in before), asked(turn).text]
-        assert max(map(len, model.given)) < 30, "the model was not given everything"
-        assert any(summary_in(each) for each in model.given[-1])
+            assert [each.text for each in model.asked[-1]] == [*(each.text for each in before), asked(turn).text]
+        assert max(map(len, model.asked)) < 30, "the model was not given everything"
+        assert any(summary_in(each) for each in model.asked[-1])
         assert ids(chat.raw_messages) == [each for turn in range(30) for each in (f"q{turn:03}", f"a{turn:03}")]
         assert ids(await chat.araw_messages()) == ids(chat.raw_messages)
 

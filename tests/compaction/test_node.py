@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.graph.message import _messages_delta_reducer
 
 from langchain_agentmem import AgentMemory, CompactionNode
@@ -24,16 +24,13 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget, question, talk
+from tests.support.graphs import at, line
+from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
 SMALL = budget(600)
 COUNTER = TokenCounter("estimate")
-
-
-def at(thread="t", namespace=None):
-    more = {} if namespace is None else {"agentmem_namespace": namespace}
-    return {"configurable": {"thread_id": thread, **more}}
 
 
 def build(memory, node, schema=CompactionState, checkpointer=None):
@@ -45,9 +42,7 @@ def build(memory, node, schema=CompactionState, checkpointer=None):
         turn = len(shown) - 1
         return {"messages": [AIMessage(f"answer-{turn:03} " + "this many are in it " * 3, id=f"a-{turn}")]}
 
-    builder = StateGraph(schema).add_node("compact", node).add_node("answer", answer)
-    builder.add_edge(START, "compact").add_edge("compact", "answer")
-    return builder.compile(checkpointer=checkpointer or memory.checkpointer), shown
+    return line(checkpointer or memory.checkpointer, node, answer, state=schema), shown
 
 
 class TestInAGraph:
@@ -66,30 +61,27 @@ class TestInAGraph:
             text = "\n".join(str(message.content) for message in shown[-1])
             assert f"question-{turn:03}" in model.everything + text
 
-    def test_every_message_is_recorded_once_and_can_be_found(self, url, clock):
+    def test_every_message_is_recorded_once_and_can_be_found(self, url):
         events = []
-        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
+        with AgentMemory(url, hooks=[events.append]) as memory:
             graph, _ = build(memory, memory.compaction(Summarizer(), SMALL))
             for turn in range(15):
                 graph.invoke({"messages": [question(turn)]}, at())
-            recorded = memory.conversation("t").messages
-            assert [message.id for message in recorded][:4] == ["q-0", "a-0", "q-1", "a-1"]
-            assert len(recorded) == len({message.id for message in recorded}) == 30
+            recorded = [message.id for message in memory.conversation("t").messages]
+            assert recorded[:4] == ["q-0", "a-0", "q-1", "a-1"]
+            assert len(recorded) == len({*recorded}) == 30
             found = memory.search("question-003", limit=2)  # the answer repeats it
             assert {(each.id, each.conversation_id) for each in found} == {("q-3", "t"), ("a-3", "t")}
         stored = [key for each in events if isinstance(each, MessagesStored) for key in each.message_ids]
         assert len(stored) == len(set(stored)) == 30
 
-    def test_a_state_without_the_key_is_refused(self, memory):
+    def test_a_state_without_the_key_or_messages_is_refused(self, memory):
         graph, _ = build(memory, memory.compaction(Summarizer(), SMALL), schema=MessagesState)
         with pytest.raises(InvalidInput, match=r"llm_input_messages.*CompactionState"):
             graph.invoke({"messages": [question(0)]}, at())
-
-    def test_a_state_without_messages_is_refused(self, memory):
-        node = memory.compaction(None, SMALL)
         for wrong in ({}, {"messages": None}, {"messages": "text"}, 7, None):
             with pytest.raises(InvalidInput, match="no messages"):
-                node.invoke(wrong)
+                memory.compaction(None, SMALL).invoke(wrong)
 
     async def test_awaited(self, memory):
         async def model(messages):
@@ -103,10 +95,7 @@ class TestInAGraph:
         assert len(memory.conversation("t")) == 30
 
     def test_nothing_leaks_into_the_stream_of_messages(self, memory):
-        from langchain_core.language_models import GenericFakeChatModel
-
-        model = GenericFakeChatModel(messages=(AIMessage(Summarizer()([])) for _ in iter(int, 1)))
-        graph, _ = build(memory, memory.compaction(model, SMALL))
+        graph, _ = build(memory, memory.compaction(ScriptedModel(Summarizer()([])), SMALL))
         streamed = []
         for turn in range(20):
             given = {"messages": [question(turn)]}
@@ -131,45 +120,28 @@ class TestInAGraph:
         heard = [each for each in started if isinstance(each, StepStarted) and "compaction" in each.name]
         assert {each.step_id: each.name for each in heard} == {each["id"]: each["name"] for each in steps}
 
+    @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
     def test_the_prebuilt_agent_takes_it_as_a_hook(self, memory):
-        import warnings
+        from langgraph.prebuilt import create_react_agent
 
-        from langchain_core.language_models import GenericFakeChatModel
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from langgraph.prebuilt import create_react_agent
-
-            given = []
-
-            class Model(GenericFakeChatModel):
-                def _generate(self, messages, *args, **kwargs):
-                    given.append(messages)
-                    return super()._generate(messages, *args, **kwargs)
-
-            chat = Model(messages=(AIMessage("this many " * 20) for _ in iter(int, 1)))
-            agent = create_react_agent(
-                chat, [], pre_model_hook=memory.compaction(Summarizer(), SMALL), checkpointer=memory.checkpointer
-            )
+        model, hook = ScriptedModel("this many " * 20), memory.compaction(Summarizer(), SMALL)
+        agent = create_react_agent(model, [], pre_model_hook=hook, checkpointer=memory.checkpointer)
         for turn in range(15):
             agent.invoke({"messages": [question(turn)]}, at())
-        assert any(summary_in(message) for message in given[-1])
+        assert any(summary_in(message) for message in model.asked[-1])
         assert len(agent.get_state(at()).values["messages"]) == 30
 
 
 class TestInAChain:
-    def test_messages_in_messages_out(self, memory):
+    def test_messages_in_messages_out_also_behind_a_prompt(self, memory):
         node = memory.compaction(Summarizer(), SMALL)
         chain = node | RunnableLambda(lambda messages: (len(messages), messages[-1].content))
         assert chain.invoke([HumanMessage("hello")]) == (1, "hello")
         count, last = chain.invoke(talk(30))
         assert count < 30
         assert last.startswith("answer-029")
-
-    def test_a_prompt_comes_before_it(self, memory):
         prompt = ChatPromptTemplate.from_messages([("system", "You count."), ("placeholder", "{history}")])
-        chain = prompt | memory.compaction(Summarizer(), SMALL)
-        messages = chain.invoke({"history": talk(30)})
+        messages = (prompt | memory.compaction(Summarizer(), SMALL)).invoke({"history": talk(30)})
         assert isinstance(messages[0], SystemMessage)
         assert_valid_for_providers(messages)
         assert len(messages) < 30
@@ -197,20 +169,15 @@ class TestInAChain:
         assert all(message.id is None for message in said)
         assert len(memory.conversation("t")) == 60
 
-    def test_a_state_as_an_object(self, memory):
+    def test_other_forms_of_states_and_messages(self, memory):
         class State:
             messages = talk(30)
 
         update = memory.compaction(Summarizer(), SMALL).invoke(State())
         assert list(update) == ["llm_input_messages"]
         assert len(update["llm_input_messages"]) < 30
-
-    def test_other_forms_of_messages(self, memory):
-        node = memory.compaction()
-        assert node.invoke([("user", "hi"), {"role": "assistant", "content": "ho"}]) == [
-            HumanMessage("hi"),
-            AIMessage("ho"),
-        ]
+        node, given = memory.compaction(window=1), [("user", "hi"), {"role": "assistant", "content": "ho"}]
+        assert node.invoke(given) == [HumanMessage("hi"), AIMessage("ho")], "a window may be as small as one token"
         assert node.invoke([]) == []
 
     def test_what_is_done_to_a_context_does_not_come_back(self, memory):
@@ -292,20 +259,14 @@ class TestWhatGoesIsSummarizedWhole:
     @pytest.mark.slow
     @pytest.mark.parametrize("managed", [False, True])
     def test_also_what_was_cut_long_ago(self, memory, managed):
-        model = Summarizer()
-        config = budget(2_500)
-        node = memory.compaction(model, config)
-        chat = memory.managed_conversation("c", config=config, model=model)
-        said = [*self.said(), *talk(3)]
+        model, said = Summarizer(), [*self.said(), *talk(3)]
+        node = memory.compaction(model, budget(2_500))
+        chat = memory.managed_conversation("c", config=budget(2_500), model=model)
         for step in range(3, 200):
             if managed:
                 chat.add_messages(said if step == 3 else said[-1:])
-                context = chat.get_context()
-            else:
-                context = node.invoke(said, at())
-            if step == 3:
-                assert context[2].content.endswith("[truncated]")
-                assert not model.asked
+            context = chat.get_context() if managed else node.invoke(said, at())
+            assert step > 3 or (context[2].content.endswith("[truncated]") and not model.asked)
             said.append(question(step))
         assert "end-mark" in model.everything
 
@@ -365,13 +326,11 @@ class TestShrinking:
         assert len(memory.conversation("t").retrieve_by_id("tool-1")["content"]) == 5000
         assert len(memory.conversation("t").history_of("tool-1")) == 1
 
-    def test_without_a_thread_nothing_is_replaced_where_nothing_was_compacted(self, memory):
+    def test_nothing_is_replaced_where_nothing_was_compacted_and_it_needs_no_key_of_its_own(self, memory):
         node = memory.compaction(Summarizer(), SMALL, shrink=True)
         assert node.invoke({"messages": talk(30)})
         assert node.invoke({"messages": talk(30)}) == {}
-
-    def test_it_needs_no_key_of_its_own(self, memory):
-        graph, _ = build(memory, memory.compaction(None, SMALL, shrink=True), schema=MessagesState)
+        graph, _ = build(memory, node, schema=MessagesState)
         assert len(graph.invoke({"messages": talk(2)}, at())["messages"]) == 4
 
 
@@ -386,26 +345,11 @@ class TestFailures:
         assert context == said
         assert [message.content for message in memory.conversation("t").messages] == ["go", "", "found"]
 
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"config": 3},
-            {"model": 3},
-            {"nonsense": 3},
-            {"window": 0},
-            {"window": True},
-            {"window": 1.5},
-            {"conversation_id": ""},
-            {"namespace": "text"},
-        ],
-        ids=str,
-    )
-    def test_wrong_options_are_refused_when_it_is_built(self, memory, options):
-        with pytest.raises(InvalidInput):
-            memory.compaction(**options)
-
-    def test_a_window_may_be_as_small_as_one_token(self, memory):
-        assert memory.compaction(window=1).invoke([HumanMessage("hi")]) == [HumanMessage("hi")]
+    def test_wrong_options_are_refused_when_it_is_built(self, memory):
+        kinds = [{"config": 3}, {"model": 3}, {"nonsense": 3}, {"conversation_id": ""}, {"namespace": "text"}]
+        for options in (*kinds, *({"window": window} for window in (0, True, 1.5))):
+            with pytest.raises(InvalidInput):
+                pytest.fail(f"{memory.compaction(**options)} of {options}")
 
     def test_it_can_be_built_from_a_path(self, tmp_path):
         node = CompactionNode(str(tmp_path / "own.db"), Summarizer(), SMALL)

@@ -6,7 +6,6 @@ import json
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage, message_to_dict
-from langgraph.graph import END, START, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent
@@ -19,6 +18,7 @@ from langchain_agentmem.compaction.compaction_node import CompactionNode, Compac
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import assert_valid_for_providers
+from tests.support.graphs import line
 
 from .asked import COUNTER, Counting
 
@@ -156,13 +156,7 @@ class TestForks:
             number = len(state["messages"])
             return {"messages": [AIMessage(f"reply {number}: {WORDS}", id=f"reply-{number}-{shown[-1].id}")]}
 
-        builder = StateGraph(CompactionState)
-        builder.add_node("compact", CompactionNode(memory, model, config(400)))
-        builder.add_node("answer", answer)
-        builder.add_edge(START, "compact")
-        builder.add_edge("compact", "answer")
-        builder.add_edge("answer", END)
-        return builder.compile(checkpointer=memory.checkpointer)
+        return line(memory.checkpointer, CompactionNode(memory, model, config(400)), answer, state=CompactionState)
 
     def chat(self, graph, numbers, run=RUN, text=""):
         for number in numbers:
@@ -216,22 +210,18 @@ class TestForks:
         assert self.summaries(other)
         assert not [each for each in other["messages"] if str(each.id).startswith("left")]
 
-    def test_a_message_that_is_edited_under_its_id_is_compacted_as_it_is_now(self, graph, model):
+    @pytest.mark.parametrize("edited", [True, False])
+    def test_a_message_that_is_edited_or_removed_is_compacted_as_it_is_now(self, graph, model, edited):
         self.chat(graph, range(12))
-        graph.update_state(RUN, {"messages": [HumanMessage(f"question 1, said otherwise: {WORDS}", id="user-1")]})
+        new = RemoveMessage(id="user-1")
+        if edited:
+            new = HumanMessage(f"question 1, said otherwise: {WORDS}", id="user-1")
+        graph.update_state(RUN, {"messages": [new]})
         model.seen.clear()
-        state = self.chat(graph, [12])
-        text = written(state["llm_input_messages"])
-        assert "question 1, said otherwise" in model.text + text
-        assert "question 1: " not in model.text + text
-
-    def test_a_message_that_is_removed_is_in_no_summary_that_is_made_from_then_on(self, graph, model):
-        self.chat(graph, range(12))
-        graph.update_state(RUN, {"messages": [RemoveMessage(id="user-1")]})
-        model.seen.clear()
-        state = self.chat(graph, [12])
+        text = written(self.chat(graph, [12])["llm_input_messages"])
         assert model.calls, "what was compacted before is of another history"
-        assert "question 1: " not in model.text + written(state["llm_input_messages"])
+        assert ("question 1, said otherwise" in model.text + text) == edited
+        assert "question 1: " not in model.text + text
 
     def test_an_edit_of_what_is_still_shown_keeps_the_compaction(self, graph, model):
         state = self.chat(graph, range(12))

@@ -1,6 +1,7 @@
 """Processors alone: what each keeps and takes, on histories that providers accept and such that they do not."""
 
 import re
+from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
@@ -38,6 +39,10 @@ def round_of(number, output="found it"):
     ]
 
 
+def rounds(count, output):
+    return [message for number in range(count) for message in round_of(number, output.format(number))]
+
+
 def cost(messages):
     return sum(map(COUNTER.count_message, messages))
 
@@ -58,13 +63,13 @@ class TestToolTruncation:
         assert [one is other for one, other in zip(cut, said, strict=True)] == [True, True, False, True, True]
         assert said[2].content == LONG
 
-    @pytest.mark.parametrize("text", [LONG, "漢字" * 4000, "x" * 20_000, "🙂" * 5000, "\n" * 9000 + "a"])
-    @pytest.mark.parametrize("most", [1, 5, 50])
-    def test_every_script_and_size(self, text, most):
-        config = ToolTruncationConfig(max_tool_message_tokens=most, append_marker="…")
-        once = tool_truncation([HumanMessage("go"), *round_of(1, text), *round_of(2)], config=config, counter=COUNTER)
-        assert COUNTER.count_text(once[2].content) <= max(most, COUNTER.count_text("…"))
-        assert tool_truncation(once, config=config, counter=COUNTER) == once
+    def test_every_script_and_size(self):
+        for text in (LONG, "漢字" * 4000, "x" * 20_000, "🙂" * 5000, "\n" * 9000 + "a"):
+            for most in (1, 5, 50):
+                config, said = ToolTruncationConfig(max_tool_message_tokens=most, append_marker="…"), round_of(1, text)
+                once = tool_truncation([HumanMessage("go"), *said, *round_of(2)], config=config, counter=COUNTER)
+                assert COUNTER.count_text(once[2].content) <= max(most, COUNTER.count_text("…")), (text[:9], most)
+                assert tool_truncation(once, config=config, counter=COUNTER) == once, (text[:9], most)
 
     def test_a_stub_is_left_whole_since_it_says_where_the_output_is(self):
         said = [HumanMessage("go"), *round_of(1, LONG), *round_of(2)]
@@ -117,9 +122,7 @@ class TestToolOffload:
 
 class TestBackwardPacking:
     def test_the_newest_that_fit_stay_without_a_gap(self):
-        said = [SystemMessage("sys"), HumanMessage("the goal")]
-        for number in range(20):
-            said += round_of(number, f"result {number} " * 10)
+        said = [SystemMessage("sys"), HumanMessage("the goal"), *rounds(20, "result {0} " * 10)]
         packed = backward_packing(said, max_tokens=400, counter=COUNTER)
         assert cost(packed) <= 400
         assert packed[:2] == said[:2]
@@ -133,9 +136,7 @@ class TestBackwardPacking:
         assert packed == [said[0], *said[-2:]]
 
     def test_the_request_at_hand_stays(self):
-        said = [HumanMessage("first"), AIMessage("ok"), HumanMessage("now this")]
-        for number in range(30):
-            said += round_of(number, "result " * 20)
+        said = [HumanMessage("first"), AIMessage("ok"), HumanMessage("now this"), *rounds(30, "result " * 20)]
         packed = backward_packing(said, max_tokens=200, counter=COUNTER, config=BackwardPackingConfig())
         assert [message.content for message in packed[:2]] == ["first", "now this"]
         assert_valid_for_providers(packed)
@@ -164,9 +165,7 @@ class TestSlidingWindow:
 class TestSummarization:
     def test_the_oldest_become_a_summary(self):
         model = Summarizer()
-        said = [SystemMessage("sys"), HumanMessage("the goal")]
-        for number in range(20):
-            said += round_of(number, f"result-{number:02} " * 10)
+        said = [SystemMessage("sys"), HumanMessage("the goal"), *rounds(20, "result-{0:02} " * 10)]
         made = summarization(said, model=model, max_tokens=500, counter=COUNTER)
         assert cost(made) <= 500
         assert made[:2] == said[:2]
@@ -178,13 +177,13 @@ class TestSummarization:
         assert all(f"result-{number:02}" in model.everything + shown for number in range(20))
         assert "the goal" in model.everything
 
-    def test_what_counts_is_given_or_our_own(self):
-        said = [HumanMessage("the goal")]
-        for number in range(20):
-            said += round_of(number, f"result-{number:02} " * 10)
+    async def test_what_counts_is_given_or_our_own_also_awaited(self):
+        said = [HumanMessage("the goal"), *rounds(20, "result-{0:02} " * 10)]
         assert summary_in(summarization(said, model=Summarizer(), max_tokens=500)[1]) is not None
         counter = TokenCounter(lambda text: 1)
         assert summarization(said, model=Summarizer(), max_tokens=500, counter=counter) == said
+        made = await asummarization(said, model=Summarizer(), max_tokens=400, counter=COUNTER)
+        assert made == summarization(said, model=Summarizer(), max_tokens=400, counter=COUNTER)
 
     def test_the_newest_user_message_is_never_summarized(self):
         model, said = Summarizer(), [question(number) for number in range(30)]
@@ -192,37 +191,13 @@ class TestSummarization:
         assert made[-1] == said[-1]
         assert "question-029" not in model.everything
 
-    async def test_awaited(self):
-        said = [HumanMessage("the goal")]
-        for number in range(20):
-            said += round_of(number, "result " * 10)
-        made = await asummarization(said, model=Summarizer(), max_tokens=400, counter=COUNTER)
-        assert made == summarization(said, model=Summarizer(), max_tokens=400, counter=COUNTER)
-
 
 class TestProtectedTails:
-    @pytest.mark.parametrize(
-        ("kinds", "grace", "expected"),
-        [
-            ("uauau", 1, 3),
-            ("uauau", 2, 1),
-            ("uauau", 9, 1),
-            ("uuuu", 1, 3),
-            ("uuuu", 0, 3),
-            ("uaua", 0, 2),
-            ("sss", 1, 2),
-            ("", 1, 0),
-            ("attt", 1, 0),
-        ],
-    )
-    def test_where_they_begin(self, kinds, grace, expected):
-        makes = {
-            "u": lambda: HumanMessage("x"),
-            "a": lambda: AIMessage("x"),
-            "s": lambda: SystemMessage("x"),
-            "t": lambda: ToolMessage("x", tool_call_id="c"),
-        }
-        assert protected_from([makes[kind]() for kind in kinds], grace) == expected
+    def test_where_they_begin(self):
+        kinds = {"u": HumanMessage, "a": AIMessage, "s": SystemMessage, "t": partial(ToolMessage, tool_call_id="c")}
+        with_assistants = [("uauau", 1, 3), ("uauau", 2, 1), ("uauau", 9, 1), ("uaua", 0, 2), ("attt", 1, 0)]
+        for given, grace, expected in (*with_assistants, ("uuuu", 1, 3), ("uuuu", 0, 3), ("sss", 1, 2), ("", 1, 0)):
+            assert protected_from([kinds[kind]("x") for kind in given], grace) == expected, (given, grace)
 
 
 class TestRepair:
@@ -257,13 +232,17 @@ class TestRepair:
         assert_valid_for_providers(mended)
         assert repaired(mended) == mended
 
-    def test_empty_messages_go(self):
-        said = [HumanMessage(""), HumanMessage("go"), AIMessage("  "), AIMessage([]), HumanMessage("on")]
-        assert [message.content for message in repaired(said)] == ["go", "on"]
-
-    def test_a_message_that_only_reasons_goes(self):
+    def test_messages_that_say_nothing_or_only_reason_go(self):
         thought = {"type": "thinking", "thinking": "hm", "signature": "abc"}
-        assert [message.text for message in repaired([HumanMessage("go"), AIMessage([thought])])] == ["go"]
+        said = [
+            HumanMessage(""),
+            HumanMessage("go"),
+            AIMessage("  "),
+            AIMessage([]),
+            AIMessage([thought]),
+            HumanMessage("on"),
+        ]
+        assert [message.content for message in repaired(said)] == ["go", "on"]
 
     def test_calls_without_an_id_or_name_go(self):
         calls = [call(1), {"name": "", "args": {}, "id": "c-2"}, {"name": "look", "args": {}, "id": None}]
@@ -289,6 +268,9 @@ class TestRepair:
         assert mended[:3] == said[:3]
         assert_valid_for_providers(mended)
         assert repaired(mended) == mended
+        long = [HumanMessage("go"), *round_of("x" * 38), AIMessage("ok"), HumanMessage("on"), *round_of("x" * 38)]
+        keys = {message.tool_call_id for message in repaired(long) if isinstance(message, ToolMessage)}
+        assert (len(keys), max(map(len, keys)) <= 40) == (2, True)
         assert said[4].tool_calls[0]["id"] == "c-1"
 
     def test_somebody_else_speaks_between_two_turns_of_the_assistant(self):
@@ -320,12 +302,6 @@ class TestRepair:
         assert [block["id"] for block in mended[1].content] == ([key] if given else [])
         assert repaired(said) == mended, "each time the same, so that a prompt's beginning stays what it was"
 
-    def test_ids_that_are_told_apart_stay_short(self):
-        said = [HumanMessage("go"), *round_of("x" * 38), AIMessage("ok"), HumanMessage("on"), *round_of("x" * 38)]
-        keys = [message.tool_call_id for message in repaired(said) if isinstance(message, ToolMessage)]
-        assert len({*keys}) == 2
-        assert max(map(len, keys)) <= 40
-
     def test_a_call_that_could_not_be_parsed_is_one_that_every_client_sends(self):
         broken = {"name": "look up", "args": '{"city": ', "id": "c-9", "error": "cut", "type": "invalid_tool_call"}
         result = ToolMessage("No.", tool_call_id="c-9")
@@ -336,13 +312,12 @@ class TestRepair:
         assert mended[1].content == []
         assert mended[2] is result
 
-    @pytest.mark.parametrize("odd", [{"id": ["x"]}, {"id": "x", "name": 7}, {"id": None}, {"call_id": {}}, {}])
-    def test_blocks_that_tell_no_usable_call_go(self, odd):
+    def test_blocks_that_tell_no_usable_call_go(self):
         text = {"type": "text", "text": "well"}
-        said = [HumanMessage("go"), AIMessage([{"type": "tool_use", "name": "look", "input": {}, **odd}, text])]
-        mended = repaired(said)
-        assert mended[1].content == [text]
-        assert not mended[1].tool_calls
+        for odd in ({"id": ["x"]}, {"id": "x", "name": 7}, {"id": None}, {"call_id": {}}, {}):
+            block = {"type": "tool_use", "name": "look", "input": {}, **odd}
+            mended = repaired([HumanMessage("go"), AIMessage([block, text])])
+            assert (mended[1].content, mended[1].tool_calls) == ([text], []), odd
 
     def test_an_item_of_the_responses_api_keeps_its_own_id(self):
         item = {"type": "function_call", "id": "fc_1", "call_id": "c" * 50, "name": "look", "arguments": "{}"}
@@ -370,6 +345,3 @@ class TestRepair:
     def test_marks_are_texts_since_clients_merge_them(self):
         said = [HumanMessage("hello", name="Ada L.", id="u"), ToolMessage("42", tool_call_id="gone", id="r")]
         assert {type(message.additional_kwargs[MADE]) for message in repaired(said)} == {str}
-
-    def test_nothing_is_nothing(self):
-        assert repaired([]) == []

@@ -6,10 +6,9 @@ import json
 from sys import setrecursionlimit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.language_models import lenient_json
 from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
 
 ANSWER = {"summary": "Maya planted two quince trees.", "facts": ["two trees", "Maya"], "sure": True, "who": None}
@@ -87,14 +86,9 @@ class TestWhatModelsWrite:
         assert read_json(text) == meant
 
     @given(st.dictionaries(st.text(), VALUES, min_size=1), st.sampled_from([None, 2]))
-    def test_what_is_json_is_read_exactly(self, value, indent):
-        text = json.dumps(value, indent=indent, ensure_ascii=False)
-        assert read_json(text) == value
-
-    @given(st.dictionaries(st.text(st.characters(codec="utf-8")), VALUES, min_size=1))
-    def test_prose_around_json_changes_nothing(self, value):
-        text = json.dumps(value)
-        assert read_json(f"Yes. {text}\nDone.") == value
+    def test_what_is_json_is_read_exactly_and_prose_around_it_changes_nothing(self, value, indent):
+        assert read_json(json.dumps(value, indent=indent, ensure_ascii=False)) == value
+        assert read_json(f"Yes. {json.dumps(value)}\nDone.") == value
 
     @given(st.data())
     def test_however_it_is_cut_off_what_came_first_is_kept(self, data):
@@ -189,76 +183,12 @@ class TestReasoning:
             assert strip_reasoning(answer, quoted=rules) == rules
         assert strip_reasoning("<think>Keep", quoted=rules) == ""
 
-    @pytest.mark.parametrize(
-        "piece",
-        ["{", '{"', "[1,", '{"a":', '["a",!', "<think>", "</think>", '</think>{"a":"b" x', "\n<think>\n</think>\n"],
-    )
-    def test_is_found_in_time_in_proportion_to_the_length(self, piece, monkeypatch):
-        read = []
-
-        class Counting(lenient_json._Reader):
-            def value(self, depth, *after):
-                begin = self.at
-                try:
-                    return super().value(depth, *after)
-                finally:
-                    read.append(self.at - begin if depth == 0 else 0)
-
-        monkeypatch.setattr(lenient_json, "_Reader", Counting)
-        strip_reasoning(text := piece * (20_000 // len(piece)) + "\n</think>\n.")
-        assert sum(read) <= 6 * len(text)
-
 
 class TestSafety:
     @given(st.text(st.sampled_from("{}[]\"':,\\/*#\n `atru1-.e\u201c\u201d\ud800") | st.characters(), max_size=200))
-    @settings(max_examples=500)
     def test_no_text_raises(self, text):
         for wanted in (dict, list):
             assert isinstance(read_json(text, wanted=wanted), wanted | None)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("piece", ["[", "{", '{"a":', '[{"a":'])
-    def test_deep_nesting_is_refused(self, piece):
-        assert not read_json(piece * 100_000)
-        closed = "]" if piece[0] == "[" else "}"
-        assert read_json("[" * 500 + "]" * 500, wanted=list) is None
-        assert not read_json(f"x {piece * 200}1{closed * 200}")
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        "piece",
-        ['{"', '"}', '["a",', '"x" y ', '{"a": [', "{", '{"a": "b" c ', "/*", "// \n", "```json\n{", "```", "'", "\\",
-         '{"a": "', " ", "\n", '" ', ", ", '",', '": ', "{'a', ", "a", "1", "{}", "[1],", '",a', '","'],
-    )  # fmt: skip
-    @pytest.mark.parametrize("before", ["", '{"a": "', '{"a": [', "{"])
-    def test_the_work_grows_with_the_length_and_not_faster(self, piece, before, monkeypatch):
-        def work(length: int) -> int:
-            steps = 0
-
-            class Counting(lenient_json._Reader):
-                def _next(self):
-                    nonlocal steps
-                    steps += 1
-                    return super()._next()
-
-                def _string(self, after):
-                    nonlocal steps
-                    before = self.at
-                    found = super()._string(after)
-                    steps += self.at - before
-                    return found
-
-            with monkeypatch.context() as patch:
-                patch.setattr(lenient_json, "_Reader", Counting)
-                read_json(before + piece * (length // len(piece)))
-            return steps
-
-        assert work(40_000) <= 6 * work(10_000) + 30_000
-
-    def test_a_large_answer_is_read(self):
-        value = {"facts": [f'fact {n}: it\'s "so"' for n in range(50_000)]}
-        assert read_json(f"Here: {json.dumps(value)}") == value
-        assert read_json(f"Here: {value}") == value
 
     def test_it_works_where_the_stack_is_nearly_used_up(self):
         def down(n: int):

@@ -41,9 +41,8 @@ class TestARefusal:
         wrapped.__cause__ = error
         assert refusal(wrapped) == refusal(error)
 
-    @pytest.mark.parametrize(
-        ("told", "kind"),
-        [
+    def test_is_known_wherever_a_client_keeps_it(self):
+        for told, kind in (
             ({"status_code": 413}, "bytes"),
             ({"code": "context_length_exceeded"}, "tokens"),
             ({"body": {"error": {"type": "request_too_large"}}}, "bytes"),
@@ -52,10 +51,8 @@ class TestARefusal:
             ({"code": 400, "status": "INVALID_ARGUMENT"}, "unclear"),
             ({"code": True}, "other"),
             ({"body": [], "response": None, "status": object()}, "other"),
-        ],
-    )
-    def test_is_known_wherever_a_client_keeps_it(self, told, kind):
-        assert refusal(Refused("no", **told)) == kind
+        ):
+            assert refusal(Refused("no", **told)) == kind, told
 
     def test_is_known_by_its_class(self):
         assert refusal(ContextOverflowError("x")) == "tokens"

@@ -117,7 +117,7 @@ class TestATurn:
         call(graph, {"messages": before}, **of_thread())
         compact, answer = collector.roots[0].child_runs
         assert (shape(compact), answer.name) == (
-            ("compact", [("CompactionNode", [(COMPACT, [RECORD, SUMMARIZE])])]),
+            ("node0", [("CompactionNode", [(COMPACT, [RECORD, SUMMARIZE])])]),
             "answer",
         )
         [step] = collector.named(COMPACT)
@@ -370,7 +370,7 @@ class TestWhatIsWithheld:
         with AgentMemory(":memory:", trace_content=False) as memory:
             graph, _ = build(memory, memory.compaction(Summarizer(), CONFIG))
             call(graph, {"messages": [question(0)]}, **of_thread())
-        assert shape(collector.roots[0]) == ("LangGraph", [("compact", [(COMPACT, [RECORD])]), "answer"])
+        assert shape(collector.roots[0]) == ("LangGraph", [("node0", [(COMPACT, [RECORD])]), "answer"])
 
     @pytest.mark.parametrize(
         ("content", "told"), [(False, "RuntimeError: <9 characters>"), (True, "RuntimeError('no sesame')")]
