@@ -1,0 +1,230 @@
+"""Break each promise on purpose, and see whether the tests notice.
+
+    python -m tests.mutants.sabotages [--full] [NUMBER …]
+
+Each sabotage changes one place of a copy of the package, and runs the ring on it until a test fails. `tests/README.md`
+has the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+
+class Sabotage(NamedTuple):
+    """A change that breaks a promise of the package.
+
+    Attributes:
+        what: The number of the promise, and what is broken.
+        module: The module that is changed.
+        old: The text that is replaced; it stands there once.
+        new: The text in its place.
+        where: The folder of tests that is run before all others.
+    """
+
+    what: str
+    module: str
+    old: str
+    new: str
+    where: str
+
+
+SABOTAGES = (
+    Sabotage(
+        "1: the last of several messages is not stored",
+        "conversations/message_log.py",
+        "    fresh = entries\n",
+        "    fresh = entries[:-1] if len(entries) > 1 else entries\n",
+        "conversations",
+    ),
+    Sabotage(
+        "1: conversations keep fifty messages, unasked",
+        "conversations/persistence.py",
+        "return None if retention is None or",
+        "return Retention(max_messages=50) if retention is None or",
+        "conversations",
+    ),
+    Sabotage(
+        "2: histories are not repaired",
+        "messages/history_repair.py",
+        "    if sound_until(messages) == len(messages):\n",
+        "    if messages:\n",
+        "messages",
+    ),
+    Sabotage(
+        "2: calls without a result get none",
+        "messages/history_repair.py",
+        'for call in calls_of(message) if call["id"] not in own]',
+        "for call in ()]",
+        "messages",
+    ),
+    Sabotage(
+        "2: halves of characters are sent",
+        "messages/history_repair.py",
+        "return altered(message, **changes) if changes else message",
+        "return message",
+        "messages",
+    ),
+    Sabotage(
+        "3: a failing hook ends the run",
+        "base/events.py",
+        "except Exception as error:  # noqa: BLE001 - whatever a listener",
+        "except KeyError as error:  #",
+        "base",
+    ),
+    Sabotage(
+        "3: a failing tracer ends the run",
+        "tracing/trace_steps.py",
+        "except Exception as error:  # noqa: BLE001 - looking on",
+        "except KeyError as error:  #",
+        "tracing",
+    ),
+    Sabotage(
+        "3: a failing model ends a compression",
+        "layers/compression.py",
+        "except Exception as error:  # noqa: BLE001 - whatever a model",
+        "except KeyError as error:  #",
+        "layers",
+    ),
+    Sabotage(
+        "3: failing embeddings end a search",
+        "search/embedding.py",
+        "            if needed:\n                raise\n",
+        "            raise\n",
+        "search",
+    ),
+    Sabotage(
+        "4: a transaction that failed is committed",
+        "storage/sqlite.py",
+        "                connection.rollback()\n            raise\n        return value",
+        '                execute("commit")\n            raise\n        return value',
+        "storage",
+    ),
+    Sabotage(
+        "4: nothing is written through to the disk",
+        "storage/sqlite.py",
+        "pragma synchronous = {self._synchronous}",
+        "pragma synchronous = off",
+        "storage",
+    ),
+    Sabotage(
+        "5: nobody waits for another writer",
+        "storage/sqlite.py",
+        "timeout=self._busy_timeout,",
+        "timeout=0.0,",
+        "storage",
+    ),
+    Sabotage(
+        "5: writers begin as readers",
+        "storage/sqlite.py",
+        'return self._transaction(self._writer, make, "begin immediate")',
+        'return self._transaction(self._writer, make, "begin")',
+        "storage",
+    ),
+    Sabotage(
+        "6: any name will do",
+        "base/argument_checks.py",
+        "    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME",
+        "    if False",
+        "layers",
+    ),
+    Sabotage(
+        "6: any id will do",
+        "base/namespaces.py",
+        "    if not all(part and len(part) <= LONGEST_ID and not _FORBIDDEN.search(part) for part in parts):",
+        "    if False:",
+        "conversations",
+    ),
+    Sabotage(
+        "7: what is remembered may end its fence",
+        "base/fencing.py",
+        'return _TOKENS.sub(lambda match: "&lt;" if match.group() == "<" else "&#91;", _NAMED.sub(_plainly, text))',
+        "return text",
+        "experiences",
+    ),
+    Sabotage(
+        "7: a summary is put into the system role",
+        "messages/message_marks.py",
+        "    return HumanMessage(\n",
+        "    return __import__('langchain_core.messages').messages.SystemMessage(\n",
+        "compaction",
+    ),
+    Sabotage(
+        "8: a vocabulary is downloaded",
+        "language_models/tokens.py",
+        "if path := tiktoken_file_present():",
+        "if path := (tiktoken_file_present() or _downloaded()):",
+        "language_models",
+    ),
+    Sabotage(
+        "9: a namespace shows all that follow it",
+        "base/namespaces.py",
+        "return (path, path[:-1] + _AFTER_END) if path",
+        "return (path, _LAST) if path",
+        "search",
+    ),
+    Sabotage(
+        "9: a memory within a namespace reaches out of it",
+        "base/namespaces.py",
+        "        if named[: len(within)] != within:\n            raise InvalidInput(",
+        "        if False:\n            raise InvalidInput(",
+        "test_scopes.py",
+    ),
+)
+"""The number of the promise in `tests/README.md`, and what is broken."""
+DOWNLOAD = """
+
+def _downloaded():
+    import tiktoken
+
+    tiktoken.get_encoding("o200k_base")
+    return None
+"""
+
+
+def noticed(sabotage: Sabotage, options: list[str]) -> str:
+    """Run the tests on a copy with the sabotage, and return the first test that noticed, or what else came of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "copy")
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv*", "*_cache", "__pycache__"))
+        path = copy / "langchain_agentmem" / sabotage.module
+        text = path.read_text("utf-8")
+        if text.count(sabotage.old) != 1:
+            return f"NOT MADE: {text.count(sabotage.old)} places in {sabotage.module}"
+        more = DOWNLOAD if "_downloaded" in sabotage.new else ""
+        path.write_text(text.replace(sabotage.old, sabotage.new) + more, "utf-8")
+        command = [sys.executable, "-m", "pytest", "-n", "2", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
+        environment = {**os.environ, "PYTHONPATH": str(copy)}
+        for where in (["tests/" + sabotage.where], []):
+            run = subprocess.run(
+                [*command, *options, *where], cwd=copy, env=environment, capture_output=True, text=True, check=False
+            )
+            failed = [line.split()[1] for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            if failed:
+                return failed[0]
+        return "not noticed" if run.returncode == 0 else f"pytest ended with {run.returncode}"
+
+
+def main() -> None:
+    """Print a line for each sabotage."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--full", action="store_true", help="run the full ring")
+    parser.add_argument("numbers", nargs="*", type=int)
+    given, more = parser.parse_known_args()
+    for number, sabotage in enumerate(SABOTAGES, 1):
+        if not given.numbers or number in given.numbers:
+            found = noticed(sabotage, [*(["--full"] if given.full else []), *more])
+            print(f"{number:>2}  {sabotage.what:<52}  {found}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
