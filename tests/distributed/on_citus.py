@@ -33,7 +33,7 @@ ON_IT = ["--every-engine", "-k", "postgres and not ReadingLittle"]  # which look
 SAVER = ("conformance", "same_as_in_memory", "checkpointer_sync", "checkpointer_threads", "checkpointer_forks")
 STORES = ("stores/full/test_thread_items_contract.py", "stores/full/test_blobs.py", "stores/test_retriever.py")
 SUITES = {
-    "every test begins with nothing": ["tests/storage/test_emptying.py"],
+    "every test begins with nothing": ["tests/storage/full/test_emptying.py"],
     "stores": ["tests/contracts", *(f"tests/{name}" for name in STORES), *ON_IT],
     "checkpointer": [*(f"tests/checkpoints/test_{name}.py" for name in SAVER), *ON_IT],
     "rewinding": ["tests/rewinding/test_any_run.py", "-k", "at_every_checkpoint and postgres", "-o", "timeout=0"],

@@ -1,7 +1,6 @@
 """A cancelled write is there or not, and when the cancellation is heard, nothing of it runs on."""
 
 import asyncio
-import random
 import threading
 
 import pytest
@@ -62,7 +61,7 @@ class TestCancellingAWrite:
             queued = asyncio.create_task(
                 engine.awrite(lambda: message_log.append(AT, [entry("queued")], now=1, tail=64))
             )
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             queued.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await queued
@@ -73,26 +72,13 @@ class TestCancellingAWrite:
         assert keys(engine) == []
         assert all(held.ended for held in holders)
 
-    async def test_while_it_runs_it_is_seen_to_its_end(self, engine):
-        held = Held()
-        task = asyncio.create_task(engine.awrite(held))
-        await begun(held)
-        task.cancel()
-        await asyncio.sleep(0.05)
-        assert not task.done()
-        held.go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert held.ended
-        assert keys(engine) == ["held"]
-
-    async def test_cancelling_again_does_not_abandon_it(self, engine):
+    async def test_while_it_runs_it_is_seen_to_its_end_however_often_one_cancels(self, engine):
         held = Held()
         task = asyncio.create_task(engine.awrite(held))
         await begun(held)
         for _ in range(5):
             task.cancel()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         assert not task.done()
         held.go_on.set()
         with pytest.raises(asyncio.CancelledError):
@@ -107,7 +93,6 @@ class TestCancellingAWrite:
         held.go_on.set()
         while not keys(engine):
             threading.Event().wait(0.001)  # the event loop is kept from hearing of the end
-        threading.Event().wait(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -142,44 +127,11 @@ class TestCancellingAWrite:
         task = asyncio.create_task(engine.awrite(failing))
         await begun(held)
         task.cancel()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         held.go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert keys(engine) == []
-
-    @pytest.mark.slow
-    async def test_at_any_moment_it_is_all_or_nothing_and_nothing_runs_on(self, url):
-        moments = random.Random(7)
-        async with AgentMemory(url) as memory:
-            chat, outcome = memory.conversation("c"), {}
-
-            async def add(n):
-                message_id = f"m{n}"
-                try:
-                    await chat.aadd({"role": "user", "content": f"text {n}", "message_id": message_id})
-                except asyncio.CancelledError:
-                    outcome[message_id] = await asyncio.to_thread(chat.retrieve_by_id, message_id)
-                    raise
-                outcome[message_id] = "stored"
-
-            for wave in range(15):
-                tasks = [asyncio.create_task(add(wave * 8 + n)) for n in range(8)]
-                for task in tasks:
-                    for _ in range(moments.randrange(3)):
-                        await asyncio.sleep(moments.random() * 0.004)
-                    task.cancel()
-                    if moments.random() < 0.5:
-                        await asyncio.sleep(0)
-                        task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-            there = {message.id for message in chat.messages}
-            assert len(there) == len(chat.messages)
-            # What was seen when the cancellation was heard is how it stayed.
-            for message_id, seen in outcome.items():
-                assert (message_id in there) == (seen is not None)
-            assert memory.admin.verify().problems == ()
 
 
 class TestCancellingARead:

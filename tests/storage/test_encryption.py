@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
 import traceback
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import HumanMessage
 
 import langchain_agentmem
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, InvalidInput, MissingExtra, NewerDatabase
-from langchain_agentmem.search import vectors
-from langchain_agentmem.storage import encrypted_database, engine
+from langchain_agentmem.storage import encrypted_database
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
 from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.upkeep.admin import Admin
@@ -32,17 +27,7 @@ from tests.everything import DIMS, WordEmbeddings, fill
 
 SECRET = "hunter2 of the heron"
 READABLE = re.compile(rb"[ -~]{24,}")
-WORDS = [
-    b"SQLite format",
-    b"heron",
-    b"quince",
-    b"Lisbon",
-    b"Porto",
-    b"Maria",
-    b"conversation",
-    b"search_index",
-    b"create",
-]
+WORDS = b"SQLite format|heron|quince|Lisbon|Porto|Maria|conversation|search_index|create".split(b"|")
 PACKAGE = str(Path(langchain_agentmem.__file__).parent)
 
 
@@ -105,51 +90,6 @@ class TestNoWord:
         assert opened
         assert {path for path in opened - before if "etilqs" in path or "deleted" in path} == set()
 
-    @pytest.mark.parametrize("key", [None, KEY])
-    def test_nor_are_vectors_that_do_not_fit_into_memory(self, tmp_path, key, monkeypatch):
-        written, file = [], vectors._File
-        monkeypatch.setattr(vectors, "MOST_BYTES", 600)
-        monkeypatch.setattr(vectors, "_File", lambda: (written.append(file()), written[-1])[1])
-        with memory_with_vectors(tmp_path / "a.db", key) as memory:
-            memory.conversation("c").add_messages([HumanMessage(f"The heron nests in {n} trees.") for n in range(20)])
-            memory.settle()
-            for _ in range(2):
-                assert len(memory.search("heron", limit=5)) == 5
-        assert bool(written) == (key is None)
-
-    def test_the_same_without_a_key_shows_them(self, tmp_path):
-        with memory_with_vectors(tmp_path / "memory.db", None) as memory:
-            fill(memory)
-            memory.export(tmp_path / "export")
-            found = readable(tmp_path)
-        assert {each.partition(":")[0] for each in found} >= {"memory.db-wal", "export"}
-
-    def test_is_left_by_a_process_that_was_killed(self, tmp_path, forks):
-        program = """
-import os, signal, sys
-from langchain_agentmem import AgentMemory
-memory = AgentMemory(sys.argv[1])
-chat = memory.conversation("c")
-for number in range(60):
-    chat.add_user_message(f"a grey heron, number {number}")
-print("acknowledged", flush=True)
-writer = memory.database.engine._writer
-writer.execute("pragma cache_size = 10")
-writer.execute("begin immediate")
-writer.execute("create table t as select 'the heron that nobody acknowledged' || hex(randomblob(200)) as a "
-               "from search_document a, search_document b")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-        folder = tmp_path / "encrypted"
-        folder.mkdir()
-        run = forks.run(program, str(folder / "memory.db"), AGENTMEM_KEY=f"x'{KEY.hex()}'")
-        assert (run.returncode, run.stdout) == (-signal.SIGKILL, "acknowledged\n")
-        assert (folder / "memory.db-wal").stat().st_size > 1_000_000
-        assert readable(folder) == []
-        with AgentMemory(folder / "memory.db", key=KEY) as memory:
-            assert len(memory.conversation("c").messages) == 60
-            assert memory.admin.verify().ok
-
 
 def linked(handle: Path) -> str:
     try:
@@ -172,16 +112,7 @@ class TestTheKey:
         monkeypatch.setenv("AGENTMEM_KEY", SECRET)
         assert ConversationMemory(path, "c").messages[0].content == "a heron"
 
-    def test_is_one_that_sqlcipher_itself_takes(self, tmp_path):
-        path = tmp_path / "memory.db"
-        AgentMemory(path, key=SECRET).close()
-        with closing(sqlcipher().connect(str(path))) as connection:
-            connection.set_key(SECRET)
-            assert connection.execute("select count(*) from agentmem_migration").fetchone()[0] == len(
-                migrations("sqlite")
-            )
-
-    def test_is_made_of_a_passphrase_once_for_all_connections(self, tmp_path, quick, monkeypatch):
+    def test_is_made_of_a_passphrase_once_and_one_that_sqlcipher_itself_takes(self, tmp_path, monkeypatch):
         made = []
         real = encrypted_database.hashlib.pbkdf2_hmac
         monkeypatch.setattr(encrypted_database.hashlib, "pbkdf2_hmac", lambda *given: made.append(1) or real(*given))
@@ -190,6 +121,10 @@ class TestTheKey:
             with memory.database.engine.reader(), memory.database.engine.reader(), memory.database.engine.reader():
                 pass
         assert made == [1]
+        with closing(sqlcipher().connect(str(tmp_path / "memory.db"))) as connection:
+            connection.set_key(SECRET)
+            [[applied]] = connection.execute("select count(*) from agentmem_migration").fetchall()
+        assert applied == len(migrations("sqlite"))
 
     def test_is_shown_nowhere(self, tmp_path, quick, caplog, capfd):
         caplog.set_level(0)
@@ -218,13 +153,6 @@ class TestTheKey:
             assert "hunter2" not in text
             assert SECRET.encode().hex() not in text
 
-    def test_of_the_environment_is_for_files_alone(self, monkeypatch, tmp_path, new_database):
-        plain = new_database("postgres")
-        monkeypatch.setenv("AGENTMEM_KEY", f"x'{KEY.hex()}'")
-        for url in (":memory:", plain):
-            with AgentMemory(url) as memory:
-                memory.conversation("c").add_user_message("a heron")
-
 
 def told(call) -> str:
     """What a failure says, with the local variables of our own frames."""
@@ -248,42 +176,36 @@ class TestRefused:
         monkeypatch.delenv("AGENTMEM_KEY")
         return path
 
-    @pytest.mark.parametrize("key", [bytes(32), "a passphrase"])
-    def test_another_key(self, path, key, quick):
-        with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
-            AgentMemory(path, key=key)
-
-    def test_no_key(self, path):
+    def test_another_key_or_none_or_one_for_what_is_plain(self, path, tmp_path, quick):
+        for key in (bytes(32), "a passphrase"):
+            with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
+                AgentMemory(path, key=key)
         with pytest.raises(DatabaseUnreadable, match=r"is not a database, or an encrypted one.*give its key \(key=…"):
             AgentMemory(path)
         with closing(sqlite3.connect(path)) as plain, pytest.raises(sqlite3.DatabaseError, match="not a database"):
             plain.execute("select * from sqlite_master")
-
-    def test_a_key_for_a_plain_file(self, tmp_path):
         AgentMemory(tmp_path / "plain.db").close()
         before = (tmp_path / "plain.db").read_bytes()
         with pytest.raises(DatabaseUnreadable, match=r"is not encrypted\. Open it without a key, or encrypt"):
             AgentMemory(tmp_path / "plain.db", key=KEY)
         assert (tmp_path / "plain.db").read_bytes() == before
+        with AgentMemory(path, key=KEY), pytest.raises(InvalidInput, match="is open in this process already, with a"):
+            AgentMemory(path)
+        with pytest.raises(InvalidInput, match=r"PostgreSQL server encrypts its own disk: see docs/guides/security.md"):
+            AgentMemory("postgresql://localhost/x", key=KEY)
+        with AgentMemory() as memory, pytest.raises(InvalidInput, match="is a database, which a text would replace"):
+            memory.export(path)
 
-    @pytest.mark.parametrize("size", [10, 100, 3_000, 4_096, 20_000])
-    def test_a_file_that_was_cut_off(self, path, size):
-        os.truncate(path, size)
-        with pytest.raises(DatabaseUnreadable):
-            AgentMemory(path, key=KEY)
-
-    def test_a_flipped_bit_in_any_page_is_noticed(self, path):
-        pages = path.stat().st_size // 4096
-        for page in range(0, pages, 7):
-            held = bytearray(path.read_bytes())
-            held[page * 4096 + 1000] ^= 1
-            copy = path.with_name("flipped.db")
-            copy.write_bytes(held)
-            try:
-                with AgentMemory(copy, key=KEY) as memory:
-                    assert not memory.admin.verify().ok
-            except DatabaseUnreadable:
-                pass
+    def test_a_file_that_was_cut_off_or_in_which_a_bit_was_flipped(self, path):
+        held, copy = path.read_bytes(), path.with_name("damaged.db")
+        for size in (10, 100, 3_000, 4_096, 20_000):
+            copy.write_bytes(held[:size])
+            with pytest.raises(DatabaseUnreadable):
+                AgentMemory(copy, key=KEY)
+        for place in range(1000, len(held), 7 * 4096):
+            copy.write_bytes(held[:place] + bytes([held[place] ^ 1]) + held[place + 1 :])
+            with suppress(DatabaseUnreadable), AgentMemory(copy, key=KEY) as memory:
+                assert not memory.admin.verify().ok
 
     def test_an_encrypted_file_of_another_program_or_a_newer_version(self, path, tmp_path):
         with closing(connected(tmp_path / "other.db", EncryptionKey(KEY))) as other:
@@ -294,19 +216,6 @@ class TestRefused:
             memory.database.engine._writer.execute("insert into agentmem_migration values ('9999_later', 0)")
         with pytest.raises(NewerDatabase):
             AgentMemory(path, key=KEY)
-
-    def test_both_ways_in_one_process(self, path):
-        with (
-            AgentMemory(path, key=KEY),
-            pytest.raises(InvalidInput, match="is open in this process already, with a key"),
-        ):
-            AgentMemory(path)
-
-    def test_a_key_for_postgresql(self):
-        with pytest.raises(
-            InvalidInput, match=r"A PostgreSQL server encrypts its own disk: see docs/guides/security.md"
-        ):
-            AgentMemory("postgresql://localhost/x", key=KEY)
 
     def test_without_the_extra(self, path, monkeypatch):
         sqlcipher.cache_clear()
@@ -338,10 +247,6 @@ class TestRefused:
             assert memory.admin.stats()["messages"] == 0
             assert memory.import_(tmp_path / "export", key=bytes(32)).entries == 1
 
-    def test_a_text_does_not_replace_an_encrypted_file(self, path):
-        with AgentMemory() as memory, pytest.raises(InvalidInput, match="is a database, which a text would replace"):
-            memory.export(path)
-
 
 class TestCopies:
     def test_a_backup_and_an_export_are_restored_with_their_key(self, tmp_path, monkeypatch):
@@ -350,9 +255,21 @@ class TestCopies:
             memory.admin.backup(tmp_path / "backup.db")
             memory.admin.backup(tmp_path / "other.db", key=bytes(32))
             memory.export(tmp_path / "export", key=KEY)
+            for each in tmp_path.glob("memory.db*"):  # as it is while it is in use
+                shutil.copy(each, tmp_path / each.name.replace("memory", "taken"))
+            with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
+                memory.admin.copy(tmp_path / "other.db", force=True)
+            with AgentMemory(tmp_path / "target.db", key=KEY) as target:
+                target.conversation("other").add_user_message("a heron")
+            with pytest.raises(InvalidInput, match="holds memories already"):
+                memory.admin.copy(tmp_path / "target.db")
+            assert not memory.admin.copy(tmp_path / "target.db", force=True).was_complete
+            assert memory.admin.copy(tmp_path / "target.db").was_complete
+        other = ("other.db", "database", bytes(32))
         for name, kind, key in (
             ("backup.db", "database", KEY),
-            ("other.db", "database", bytes(32)),
+            ("taken.db", "database", KEY),
+            other,
             ("export", "export", KEY),
         ):
             target = tmp_path / f"restored {name}"
@@ -363,83 +280,8 @@ class TestCopies:
             Admin.restore(tmp_path / "backup.db", tmp_path / "not.db", key=bytes(32))
         assert not (tmp_path / "not.db").exists()
 
-    def test_a_backup_that_was_in_use_is_restored(self, tmp_path):
-        memory = AgentMemory(tmp_path / "memory.db", key=KEY)
-        memory.conversation("c").add_user_message("a heron")
-        for each in tmp_path.glob("memory.db*"):
-            shutil.copy(each, tmp_path / each.name.replace("memory", "taken"))
-        memory.close()
-        Admin.restore(tmp_path / "taken.db", tmp_path / "restored.db", key=KEY)
-        with AgentMemory(tmp_path / "restored.db", key=KEY) as memory:
-            assert memory.search("heron")
-        assert readable(tmp_path) == []
-
-    @pytest.mark.parametrize("there", [True, False])
-    def test_a_copy_takes_the_place_of_an_encrypted_one_only_with_its_key(self, tmp_path, there):
-        for name, key in (("memory.db", KEY), ("target.db", KEY if there else bytes(32))):
-            with AgentMemory(tmp_path / name, key=key) as memory:
-                memory.conversation(name).add_user_message("a heron")
-        with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
-            if there:
-                with pytest.raises(InvalidInput, match="holds memories already"):
-                    memory.admin.copy(tmp_path / "target.db")
-                assert not memory.admin.copy(tmp_path / "target.db", force=True).was_complete
-                assert memory.admin.copy(tmp_path / "target.db").was_complete
-            else:
-                with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
-                    memory.admin.copy(tmp_path / "target.db", force=True)
-
-    @pytest.mark.slow
-    def test_it_moves_to_postgresql_and_back(self, tmp_path, new_database):
-        server = new_database("postgres")
-        with memory_with_vectors(tmp_path / "memory.db", KEY) as memory:
-            fill(memory)
-            memory.settle()
-            memory.admin.copy(server)
-        with AgentMemory(server) as memory:
-            copied = memory.admin.copy(tmp_path / "back.db", key="x'" + KEY.hex() + "'")
-        with AgentMemory(tmp_path / "back.db", key=KEY) as memory:
-            assert memory.admin.verify().ok
-            assert memory.admin.copy(server).digest == copied.digest
-
-
-class TestOlder:
-    def test_an_encrypted_file_of_an_older_version_is_brought_up_to_date(self, tmp_path, monkeypatch):
-        path, every = tmp_path / "memory.db", migrations("sqlite")
-        AgentMemory(path, key=KEY).close()
-        later = engine.Migration("0999_later", "create table later (id integer);")
-        monkeypatch.setattr(engine, "migrations", lambda dialect: (*every, later))
-        with pytest.raises(langchain_agentmem.AgentMemoryError, match="was written by an older version"):
-            AgentMemory(path, key=KEY, migrate=False)
-        with AgentMemory(path, key=KEY) as memory:
-            memory.conversation("c").add_user_message("a heron")
-            assert memory.admin.verify().ok
-        assert readable(tmp_path) == []
-
-
-CREATING = """
-import sys
-from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage import encrypted_database
-encrypted_database.ROUNDS = 10
-name, *paths = sys.argv[1:]
-for path in paths:
-    with AgentMemory(path, key="a passphrase") as memory:
-        memory.conversation("c").add({"role": "user", "content": "a heron", "message_id": name})
-"""
-
 
 class TestTogether:
-    @pytest.mark.slow
-    def test_processes_that_make_one_file_at_once_agree_on_its_salt(self, tmp_path, quick):
-        paths = [str(tmp_path / f"{number}.db") for number in range(6)]
-        command = [sys.executable, "-W", "error", "-c", CREATING]
-        running = [subprocess.Popen([*command, name, *paths], stderr=subprocess.PIPE, text=True) for name in "abc"]
-        assert [(each.communicate()[1], each.returncode) for each in running] == [("", 0)] * 3
-        for path in paths:
-            with AgentMemory(path, key="a passphrase") as memory:
-                assert {each.id for each in memory.conversation("c").messages} == {"a", "b", "c"}
-
     def test_doctor_tells_of_the_key(self, tmp_path, monkeypatch):
         def found(**given):
             return {each.name: each for each in diagnose(str(path), deep=True, **given)}

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import multiprocessing
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 import weakref
 
 import pytest
@@ -20,88 +14,7 @@ from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.jobs import WantedJob, Worker
-
-HOUR = 3_600_000_000
-
-
-@pytest.fixture
-def opened(url):
-    """Opens the database, as often as one asks; each is closed at the end."""
-    databases = []
-
-    def open_():
-        databases.append(Database(url))
-        return databases[-1]
-
-    yield open_
-    for database in databases:
-        database.close()
-
-
-@pytest.fixture
-def database(opened):
-    return opened()
-
-
-def put(database, *keys, kind="work", **options):
-    for key in keys:
-        database.engine.write(lambda key=key: jobs.enqueue(WantedJob("", kind, key), now=jobs.now(), **options))
-
-
-def waiting(database, *kinds):
-    return database.engine.read(lambda: jobs.waiting(kinds or None))
-
-
-def find(database, key, kind="work"):
-    return database.engine.read(lambda: jobs.find("", kind, key))
-
-
-def until(condition):
-    """Wait for what happens in the background."""
-    deadline = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-    return found
-
-
-class Doing:
-    """A handler that remembers what it did; it can be held up, and can fail."""
-
-    def __init__(self, *refused):
-        self.done, self.refused = [], set(refused)
-        self.began, self.go_on = threading.Event(), threading.Event()
-        self.go_on.set()
-
-    def __call__(self, job):
-        self.began.set()
-        assert self.go_on.wait(60)
-        if job.key in self.refused:
-            raise ValueError(f"not {job.key}")
-        self.done.append(job.key)
-
-
-def doing_of(database, *refused):
-    """Registers a handler for the work."""
-    doing = Doing(*refused)
-    database.worker.register("work", doing)
-    return doing
-
-
-def held_up(database):
-    """Has a handler begin with a job, and wait."""
-    doing = doing_of(database)
-    doing.go_on.clear()
-    put(database, "a")
-    database.worker.wake("work")
-    assert doing.began.wait(60)
-    return doing
-
-
-def in_thread(function):
-    thread = threading.Thread(target=function)
-    thread.start()
-    return thread
+from tests.storage.working import HOUR, Doing, doing_of, find, held_up, in_thread, put, until, waiting
 
 
 class TestInTheBackground:
@@ -111,14 +24,6 @@ class TestInTheBackground:
         database.worker.wake("work")
         until(lambda: not waiting(database))
         assert doing.done == ["a", "b", "c"]
-
-    def test_a_job_that_was_left_by_another_time_is_done_at_once(self, opened):
-        put(opened(), "a")
-        doing = Doing()
-        other = opened()
-        other.worker.register("work", doing)
-        other.worker.wake("work")
-        until(lambda: doing.done == ["a"])
 
     def test_what_another_process_asks_for_is_seen(self, database, opened, monkeypatch):
         monkeypatch.setattr(jobs, "LOOK", 0.02)
@@ -182,14 +87,6 @@ class TestInTheBackground:
         assert doing.done == ["found"]
         assert waiting(database) == 0
 
-    def test_the_last_handler_counts(self, database):
-        first, second = Doing(), Doing()
-        for handler in (first, second):
-            database.worker.register("work", handler)
-        put(database, "a")
-        database.worker.settle()
-        assert (first.done, second.done) == ([], ["a"])
-
 
 class TestFailing:
     def test_a_job_that_fails_is_tried_again_and_keeps_no_other(self, database, monkeypatch, caplog):
@@ -205,19 +102,6 @@ class TestFailing:
         doing.refused.clear()
         until(lambda: not waiting(database))
         assert doing.done == ["good", "bad"]
-
-    def test_the_next_attempt_is_later_each_time(self, opened):
-        database, now = opened(), [jobs.now()]
-        own = Worker(database.engine, now=lambda: now[0])
-        own.register("work", Doing("bad"))
-        put(database, "bad")
-        pauses = []
-        for _ in range(8):
-            with pytest.raises(ValueError, match="not bad"):
-                own.settle()
-            pauses.append((find(database, "bad").not_before - now[0]) // 1_000_000)
-        assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-        own.close()
 
     def test_a_database_that_fails_for_a_while_does_not_end_the_work(self, database, monkeypatch, caplog):
         monkeypatch.setattr(jobs, "LOOK", 0.02)
@@ -237,20 +121,19 @@ class TestFailing:
         broken.clear()
         until(lambda: doing.done == ["a"])
 
-    @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
-    def test_nothing_that_a_handler_raises_ends_the_thread(self, database, error):
-        done = []
+    def test_nothing_that_a_handler_raises_ends_the_thread(self, database):
+        done, errors = [], {"a": SystemExit, "b": KeyboardInterrupt, "c": asyncio.CancelledError}
 
         def handler(job):
-            if job.key == "bad":
-                raise error
+            if job.key in errors:
+                raise errors[job.key]
             done.append(job.key)
 
         database.worker.register("work", handler)
-        put(database, "bad", "good")
+        put(database, *errors, "good")
         database.worker.wake("work")
         until(lambda: done == ["good"])
-        assert find(database, "bad").attempts == 1
+        assert {find(database, key).attempts for key in errors} == {1}
 
     def test_who_is_interrupted_gives_the_job_back(self, database):
         def interrupted(job):
@@ -292,16 +175,9 @@ class TestSettling:
             database.worker.settle()
         assert doing.done == ["b", "d"]
         assert {find(database, key).attempts for key in "ac"} == {1}
-
-    def test_it_tries_what_failed_before_and_is_not_due(self, database):
-        doing = doing_of(database, "a")
-        put(database, "a")
-        for _ in range(2):
-            with pytest.raises(ValueError, match="not a"):
-                database.worker.settle()
-        doing.refused.clear()
+        doing.refused.clear()  # what failed is tried again, though it is not due
         database.worker.settle()
-        assert doing.done == ["a"]
+        assert doing.done == ["b", "d", "a", "c"]
 
     def test_it_does_what_one_job_asks_of_another_kind(self, database):
         play = Doing()
@@ -329,16 +205,6 @@ class TestSettling:
         database.worker.settle()
         assert seen == [["a"], ["a", "b"]]
 
-    def test_it_does_only_the_kinds_it_is_told_to(self, database):
-        work, play = Doing(), Doing()
-        database.worker.register("work", work)
-        database.worker.register("play", play)
-        put(database, "a")
-        put(database, "b", kind="play")
-        database.worker.settle(["play"])
-        database.worker.settle([])
-        assert (work.done, play.done) == ([], ["b"])
-
     def test_it_waits_for_what_others_work_on(self, opened):
         one, other = opened(), opened()
         doing = Doing()
@@ -348,13 +214,12 @@ class TestSettling:
         put(one, "a")
         one.worker.wake("work")
         assert doing.began.wait(60)
-        settled = threading.Event()
-        thread = in_thread(lambda: (other.worker.settle(), settled.set()))
-        assert not settled.wait(0.2)
+        begun, seen = threading.Event(), []
+        thread = in_thread(lambda: (begun.set(), other.worker.settle(), seen.extend(doing.done)))
+        assert begun.wait(60)
         doing.go_on.set()
         thread.join(60)
-        assert settled.is_set()
-        assert doing.done == ["a"]
+        assert seen == ["a"]
 
     def test_after_the_end_it_says_so(self, database):
         database.worker.register("work", Doing())
@@ -362,24 +227,8 @@ class TestSettling:
         with pytest.raises(MemoryClosed):
             database.worker.settle()
 
-    def test_many_who_settle_do_each_job_once(self, opened):
-        databases, doing = [opened(), opened()], Doing()
-        for each in databases:
-            each.worker.register("work", doing)
-        put(databases[0], *map(str, range(30)))
-        threads = [in_thread(each.worker.settle) for each in databases for _ in range(2)]
-        for thread in threads:
-            thread.join(60)
-        assert sorted(doing.done, key=int) == [str(number) for number in range(30)]
-
 
 class TestHurrying:
-    def test_what_is_not_due_is_done_while_one_waits(self, database):
-        doing = doing_of(database)
-        put(database, "later", not_before=jobs.now() + HOUR)
-        database.worker.hurry("work", 60.0)
-        assert doing.done == ["later"]
-
     def test_who_waited_in_vain_spares_the_next_ones_the_waiting(self, database, monkeypatch):
         monkeypatch.setattr(jobs, "LOOK", 3_600.0)  # nobody but who hurries has it done
         doing = Doing()
@@ -395,16 +244,9 @@ class TestHurrying:
 
 
 class TestLeases:
-    def test_a_lease_is_renewed_as_long_as_the_work_takes(self, database, opened, monkeypatch):
-        monkeypatch.setattr(jobs, "RENEW", 0.01)
-        doing = held_up(database)
-        first = find(database, "a").lease_until
-        until(lambda: find(database, "a").lease_until > first)
-        doing.go_on.set()
-        until(lambda: not waiting(database))
-        assert doing.done == ["a"]
-
-    def test_a_renewal_that_fails_is_tried_again(self, database, monkeypatch, caplog):
+    def test_a_lease_is_renewed_as_long_as_the_work_takes_and_a_failure_tried_again(
+        self, database, monkeypatch, caplog
+    ):
         monkeypatch.setattr(jobs, "RENEW", 0.01)
         real, failures = jobs.renew, [StorageError("busy")]
 
@@ -414,15 +256,13 @@ class TestLeases:
             return (yield from real(job, **options))
 
         monkeypatch.setattr(jobs, "renew", renew)
-        doing = Doing()
-        doing.go_on.clear()
-        database.worker.register("work", doing)
-        put(database, "a")
-        database.worker.wake("work")
+        doing = held_up(database)
         first = until(lambda: find(database, "a").lease_until)
         until(lambda: find(database, "a").lease_until > first)
         assert "not renewed" in caplog.text
         doing.go_on.set()
+        until(lambda: not waiting(database))
+        assert doing.done == ["a"]
 
     def test_what_was_taken_over_is_not_finished_by_the_former_owner(self, database, opened):
         other = opened()
@@ -435,28 +275,6 @@ class TestLeases:
         slow.go_on.set()
         until(lambda: not waiting(other))
         assert slow.done == ["a", "a"]
-        late.close()
-
-    def test_after_kill_9_in_the_middle_of_a_job_the_next_process_does_it(self, url, opened):
-        script = (
-            "import sys, time\nfrom langchain_agentmem.storage import jobs\n"
-            "from langchain_agentmem.storage.database import Database\n"
-            "database = Database(sys.argv[1])\n"
-            "database.engine.write(lambda: jobs.enqueue(jobs.WantedJob('', 'work', 'a'), now=jobs.now()))\n"
-            "database.worker.register('work', lambda job: (print('working', flush=True), time.sleep(600)))\n"
-            "database.worker.settle()\n"
-        )
-        process = subprocess.Popen([sys.executable, "-c", script, url], stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "working\n"
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        database, doing = opened(), Doing()
-        assert find(database, "a").owner is not None
-        late = Worker(database.engine, now=lambda: jobs.now() + HOUR)
-        late.register("work", lambda job: (doing(job), doing.done.append(job.attempts)))
-        late.settle()
-        assert doing.done == ["a", 1]
-        assert waiting(database) == 0
         late.close()
 
 
@@ -533,55 +351,6 @@ class TestClosing:
         database.worker.settle(["work"])
         assert doing.done == ["a"]
 
-    @pytest.mark.slow
-    def test_a_program_that_ends_without_closing_gives_back_what_it_worked_on(self, url, opened):
-        script = (
-            "import sys, threading\nfrom langchain_agentmem.storage import jobs\n"
-            "from langchain_agentmem.storage.database import Database\n"
-            "database, began = Database(sys.argv[1]), threading.Event()\n"
-            "database.engine.write(lambda: jobs.enqueue(jobs.WantedJob('', 'work', 'a'), now=jobs.now()))\n"
-            "database.worker.register('work', lambda job: (began.set(), threading.Event().wait(600)))\n"
-            "database.worker.wake('work')\n"
-            "assert began.wait(60)\n"
-        )
-        subprocess.run([sys.executable, "-c", script, url], check=True, timeout=60)
-        job = find(opened(), "a")
-        assert (job.owner, job.attempts) == (None, 0)
-
-    @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-    def test_a_child_of_this_process_does_what_its_parent_has_not_begun(self, database):
-        doing = doing_of(database)
-        put(database, "a")
-
-        def child():
-            database.worker.settle()
-            assert doing.done == ["a"]
-            database.worker.close()
-
-        with database.worker._lanes["work"]._news, database.worker._leases._taking:
-            process = multiprocessing.get_context("fork").Process(target=child)
-            process.start()
-            process.join(60)
-        assert process.exitcode == 0
-        database.worker.settle()
-        assert doing.done == []
-
-    @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-    def test_a_child_of_this_process_leaves_its_parent_what_that_has_begun(self, database):
-        went_on = []
-
-        def doing(job):
-            process = multiprocessing.get_context("fork").Process(target=database.worker.close)
-            process.start()
-            process.join(60)
-            assert process.exitcode == 0
-            went_on.append(database.engine.read(lambda: jobs.is_of(job)))
-
-        database.worker.register("work", doing)
-        put(database, "a")
-        database.worker.settle()
-        assert went_on == [True]
-
 
 class TestErasing:
     def test_what_a_job_made_of_erased_things_is_not_written(self, url):
@@ -608,12 +377,13 @@ class TestAttempting:
     """Work that whoever wants it does itself, if nobody else is at it."""
 
     def test_it_is_done_in_this_thread_and_gone(self, database):
-        done = []
-        assert (
-            database.worker.attempt(WantedJob("", "work", "a"), lambda job: done.append((job.key, in_this()))) is None
-        )
-        assert done == [("a", in_this())]
-        assert waiting(database) == 0
+        put(database, "b", "c")
+        here, done = threading.get_ident(), []
+        for key in "ac":
+            wanted = WantedJob("", "work", key)
+            assert database.worker.attempt(wanted, lambda job: done.append((job.key, threading.get_ident()))) is None
+        assert done == [("a", here), ("c", here)]
+        assert waiting(database) == 1
 
     def test_while_another_is_at_it_nobody_waits_for_it(self, opened):
         one, other = opened(), opened()
@@ -622,13 +392,6 @@ class TestAttempting:
         one.worker.attempt(wanted, lambda _: pauses.append(other.worker.attempt(wanted, pytest.fail)))
         assert 0 < pauses[0] < 1
         assert waiting(other) == 0
-
-    def test_only_the_job_of_that_name_is_done(self, database):
-        put(database, "b", "c")
-        done = []
-        database.worker.attempt(WantedJob("", "work", "c"), lambda job: done.append(job.key))
-        assert done == ["c"]
-        assert waiting(database) == 1
 
     def test_what_fails_is_raised_and_waits(self, database):
         wanted = WantedJob("", "work", "a")
@@ -642,18 +405,3 @@ class TestAttempting:
             pause = database.worker.attempt(wanted, pytest.fail) if error is ValueError else 1
             assert 0 < pause <= 1
             database.engine.write(lambda: jobs.remove("", "work", "a"))
-
-    def test_the_lease_is_renewed_meanwhile(self, opened, monkeypatch):
-        monkeypatch.setattr(jobs, "RENEW", 0.01)
-        one, other = opened(), opened()
-        wanted = WantedJob("", "work", "a")
-
-        def long(job):
-            until(lambda: find(other, "a").lease_until > job.lease_until)
-            assert other.worker.attempt(wanted, pytest.fail)
-
-        assert one.worker.attempt(wanted, long) is None
-
-
-def in_this():
-    return threading.get_ident()

@@ -85,15 +85,6 @@ class TestPostgres:
             with pytest.raises(psycopg.OperationalError):
                 left.execute("select 1")
 
-    def test_a_test_may_end_every_connection(self, postgres_databases):
-        url = postgres_databases.migrated(0)
-        on(
-            url,
-            "select pg_terminate_backend(pid, 9000) from pg_stat_activity where datname = current_database() "
-            "and pid <> pg_backend_pid()",
-        )
-        use(postgres_databases.migrated(0))
-
     def test_a_bare_one_holds_no_schema(self, postgres_databases):
         with psycopg.connect(postgres_databases.bare(0)) as connection:
             assert connection.execute("select 1 from pg_namespace where nspname = 'agentmem'").fetchall() == []

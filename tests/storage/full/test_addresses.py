@@ -1,0 +1,115 @@
+"""No error, log or command shows the password of an address."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.checkpoints.saver_import import open_source
+from langchain_agentmem.cli.app import app
+from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.upkeep.database_copy import restore
+from langchain_agentmem.upkeep.database_report import diagnose
+
+pytestmark = [pytest.mark.bare, pytest.mark.sqlite_suffices]
+
+
+SECRETS = ("s3/cret", "s3@cret", "s3:cret", "s3#cret", "s3?cret", "s3%zzcret", "s3 cret", "12/34cret", "s3&cret=")
+
+
+ADDRESSES = (
+    "postgresql://ada:{}@127.0.0.1:1/db",
+    "postgresql://ada:{}@[::1",
+    "postgresql://ada@corp.example:{}@127.0.0.1:1/db",
+    "postgresql://:{}@127.0.0.1:port/db",
+    "postgresql://127.0.0.1:1/db?user=ada&password={}",
+    "postgresql://127.0.0.1:1/db?sslpassword={}&connect_timeout=1",
+    "postgresql:/ada:{}@127.0.0.1:1/db",
+    "POSTGRESQL://ada:{}@127.0.0.1:1/db",
+    "postgresql+psycopg://ada:{}@127.0.0.1:1/db",
+    "mysql://ada:{}@127.0.0.1:1/db",
+    "host=127.0.0.1 port=1 user=ada password={} dbname=db",
+    "host=127.0.0.1 port=1 password='{}' nonsense=1",
+    "password={}",
+)
+
+
+def whole_chain(error: BaseException | None) -> Iterator[str]:
+    """What an error says, and all that led to it."""
+    while error is not None:
+        yield from (str(error), repr(error), *map(repr, error.args))
+        error = error.__cause__ or error.__context__
+
+
+def told(call: Callable[[], Any]) -> str:
+    with pytest.raises(AgentMemoryError) as caught:
+        call()
+    return "\n".join(whole_chain(caught.value))
+
+
+def pieces(secret: str, text: str) -> list[str]:
+    return [piece for piece in ("s3", "cret", "34cret") if piece in text]
+
+
+class TestPasswords:
+    @pytest.fixture(autouse=True)
+    def _elsewhere(self, tmp_path, monkeypatch):
+        """What is taken for the path of a file makes none in the folder of the tests."""
+        monkeypatch.chdir(tmp_path)
+
+    @pytest.mark.parametrize("address", ADDRESSES)
+    def test_no_error_tells_a_password(self, address, tmp_path, caplog):
+        caplog.set_level(logging.DEBUG)
+        (tmp_path / "source.db").touch()
+        with AgentMemory() as memory:
+            for secret in SECRETS:
+                url = address.format(secret)
+                said = [
+                    told(lambda url=url: AgentMemory(url, busy_timeout=1)),
+                    told(lambda url=url: memory.admin.copy(url)),
+                    told(lambda url=url: restore(tmp_path / "source.db", url)),
+                    told(lambda url=url: open_source(url).__enter__()),
+                    *(f"{finding.text} {finding.remedy}" for finding in diagnose(url)),
+                ]
+                assert pieces(secret, "\n".join(said)) == []
+        assert pieces("s3cret", caplog.text) == []
+        assert [file.name for file in tmp_path.iterdir()] == ["source.db"]
+
+    def test_no_command_prints_a_password(self):
+        with AgentMemory("source.db") as memory:
+            memory.conversation("c").add(role="user", content="hello")
+        for address, secret in product((ADDRESSES[0], ADDRESSES[-3]), SECRETS):
+            url = address.format(secret)
+            for command in (
+                ("stats", url), ("doctor", url), ("search", url, "x"), ("copy", url, "target.db"),
+                ("copy", "source.db", url), ("restore", url, "source.db"),
+                ("import-from", "new.db", "langgraph-saver", url),
+            ):  # fmt: skip
+                done = CliRunner().invoke(app, command)
+                assert done.exit_code, command
+                assert pieces(secret, done.output) == [], command
+
+    def test_no_part_of_an_open_memory_shows_the_password(self, new_database, caplog):
+        caplog.set_level(logging.DEBUG)
+        url = new_database("postgres")
+        login = url.split("://")[1].split("@")[0]
+        secret = url.replace(f"{login}@", f"{login.split(':')[0]}:s3cret%2F@", 1)
+        events: list[Any] = []
+        with AgentMemory(secret, hooks=[events.append]) as memory:
+            chat = memory.conversation("c")
+            chat.add(role="user", content="hello")
+            parts = [
+                memory, memory.database, memory.database.engine, memory.checkpointer, memory.store, memory.audit, chat,
+                memory.layers("main"), memory.facts("main"), memory.byte_store(("a",)), memory.session("s"),
+                memory.admin.stats(), memory.admin.verify(), memory.retriever(), *memory.tools("main"),
+                memory.database.tracing.metadata,
+            ]  # fmt: skip
+            memory.settle()
+        shown = "\n".join(map(repr, [*parts, *events])) + caplog.text
+        assert "s3cret" not in shown

@@ -1,0 +1,122 @@
+"""Many threads, tasks and processes on one database lose nothing, and nobody hears that it is locked."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+
+EACH = 12
+
+
+WRITER = """
+    import sys
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory(sys.argv[1]) as memory:
+        chat = memory.conversation("c")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for i in range(int(sys.argv[3])):
+            chat.add(role="user", content=f"{sys.argv[2]} {i}", name=sys.argv[2])
+"""
+
+
+def writing_process(url, name):
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), url, name, str(EACH * 3)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def in_threads(function, arguments):
+    """Calls a function once for each argument, each in a thread of its own, and raises what they raise."""
+    with ThreadPoolExecutor(len(arguments)) as threads:
+        list(threads.map(function, arguments))
+
+
+class TestManyWriters:
+    @pytest.mark.slow
+    async def test_threads_tasks_and_processes_append_to_one_conversation(self, url):
+        with AgentMemory(url) as memory:
+            chat = memory.conversation("c")
+            processes = [writing_process(url, f"process{n}") for n in range(2)]
+
+            def write(writer):
+                for i in range(EACH):
+                    chat.add(role="user", content=f"{writer} {i}", name=writer)
+
+            async def awrite(writer):
+                for i in range(EACH):
+                    await chat.aadd_messages([HumanMessage(f"{writer} {i}", name=writer)])
+
+            for process in processes:
+                process.stdin.write("go\n")
+                process.stdin.flush()
+            await asyncio.gather(
+                asyncio.to_thread(in_threads, write, [f"thread{n}" for n in range(16)]),
+                *(awrite(f"task{n}") for n in range(16)),
+            )
+            for process in processes:
+                await asyncio.to_thread(process.communicate)
+            assert [process.returncode for process in processes] == [0, 0]
+
+            said = defaultdict(list)
+            for message in chat.messages:
+                said[message.name].append(message.content)
+            counts = {f"thread{n}": EACH for n in range(16)} | {f"task{n}": EACH for n in range(16)}
+            counts |= {f"process{n}": EACH * 3 for n in range(2)}
+            assert said == {name: [f"{name} {i}" for i in range(count)] for name, count in counts.items()}
+            assert len({message.id for message in chat.messages}) == sum(counts.values())
+            assert memory.admin.verify().problems == ()
+            assert len(memory.search("process1 0 1 2", limit=1000)) > 0
+
+    @pytest.mark.slow
+    def test_the_same_content_stored_by_many_at_once_is_stored_once(self, url):
+        texts = [f"shared text {n}" for n in range(30)]
+        with AgentMemory(url) as memory:
+
+            def write(n):
+                chat = memory.conversation(f"c{n}")
+                order = texts if n % 2 else texts[::-1]
+                for start in range(0, 30, 10):
+                    chat.add_messages([HumanMessage(text) for text in order[start : start + 10]])
+                for message in chat.messages[::3]:
+                    chat.remove_by_id(message.id)
+                if n % 4 == 0:
+                    chat.clear()
+
+            in_threads(write, range(12))
+            assert memory.admin.verify().problems == ()
+            assert memory.admin.stats()["contents"] == 30
+            assert memory.admin.stats()["messages"] == 9 * 20
+
+    def test_writers_and_those_who_delete_everything_do_not_disturb_each_other(self, url):
+        with AgentMemory(url) as memory:
+
+            def work(n):
+                for i in range(15):
+                    chat = memory.conversation(f"c{i % 2}", ("tenant",))
+                    if n == 0:
+                        chat.clear()
+                    elif n == 1:
+                        chat.reset_memory()
+                    else:
+                        chat.add_messages([HumanMessage("one"), HumanMessage("two"), HumanMessage(f"{n} {i}")])
+
+            in_threads(work, range(8))
+            assert memory.admin.verify().problems == ()
+            for n in range(2):
+                said = [m.content for m in memory.conversation(f"c{n}", ("tenant",)).messages]
+                assert len(said) % 3 == 0
+                assert all(said[i : i + 2] == ["one", "two"] for i in range(0, len(said), 3))

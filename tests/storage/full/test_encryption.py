@@ -1,0 +1,129 @@
+"""Encrypted files of processes, of other engines and of older versions."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+import langchain_agentmem
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.search import vectors
+from langchain_agentmem.storage import encrypted_database, engine
+from langchain_agentmem.storage.engine import migrations
+from tests.conftest import KEY
+from tests.everything import fill
+from tests.storage.test_encryption import memory_with_vectors, readable
+
+
+class TestNoWord:
+    @pytest.mark.parametrize("key", [None, KEY])
+    def test_nor_are_vectors_that_do_not_fit_into_memory(self, tmp_path, key, monkeypatch):
+        written, file = [], vectors._File
+        monkeypatch.setattr(vectors, "MOST_BYTES", 600)
+        monkeypatch.setattr(vectors, "_File", lambda: (written.append(file()), written[-1])[1])
+        with memory_with_vectors(tmp_path / "a.db", key) as memory:
+            memory.conversation("c").add_messages([HumanMessage(f"The heron nests in {n} trees.") for n in range(20)])
+            memory.settle()
+            for _ in range(2):
+                assert len(memory.search("heron", limit=5)) == 5
+        assert bool(written) == (key is None)
+
+    def test_the_same_without_a_key_shows_them(self, tmp_path):
+        with memory_with_vectors(tmp_path / "memory.db", None) as memory:
+            fill(memory)
+            memory.export(tmp_path / "export")
+            found = readable(tmp_path)
+        assert {each.partition(":")[0] for each in found} >= {"memory.db-wal", "export"}
+
+    def test_is_left_by_a_process_that_was_killed(self, tmp_path, forks):
+        program = """
+import os, signal, sys
+from langchain_agentmem import AgentMemory
+memory = AgentMemory(sys.argv[1])
+chat = memory.conversation("c")
+for number in range(60):
+    chat.add_user_message(f"a grey heron, number {number}")
+print("acknowledged", flush=True)
+writer = memory.database.engine._writer
+writer.execute("pragma cache_size = 10")
+writer.execute("begin immediate")
+writer.execute("create table t as select 'the heron that nobody acknowledged' || hex(randomblob(200)) as a "
+               "from search_document a, search_document b")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+        folder = tmp_path / "encrypted"
+        folder.mkdir()
+        run = forks.run(program, str(folder / "memory.db"), AGENTMEM_KEY=f"x'{KEY.hex()}'")
+        assert (run.returncode, run.stdout) == (-signal.SIGKILL, "acknowledged\n")
+        assert (folder / "memory.db-wal").stat().st_size > 1_000_000
+        assert readable(folder) == []
+        with AgentMemory(folder / "memory.db", key=KEY) as memory:
+            assert len(memory.conversation("c").messages) == 60
+            assert memory.admin.verify().ok
+
+
+class TestTheKey:
+    def test_of_the_environment_is_for_files_alone(self, monkeypatch, tmp_path, new_database):
+        plain = new_database("postgres")
+        monkeypatch.setenv("AGENTMEM_KEY", f"x'{KEY.hex()}'")
+        for url in (":memory:", plain):
+            with AgentMemory(url) as memory:
+                memory.conversation("c").add_user_message("a heron")
+
+
+class TestCopies:
+    @pytest.mark.slow
+    def test_it_moves_to_postgresql_and_back(self, tmp_path, new_database):
+        server = new_database("postgres")
+        with memory_with_vectors(tmp_path / "memory.db", KEY) as memory:
+            fill(memory)
+            memory.settle()
+            memory.admin.copy(server)
+        with AgentMemory(server) as memory:
+            copied = memory.admin.copy(tmp_path / "back.db", key="x'" + KEY.hex() + "'")
+        with AgentMemory(tmp_path / "back.db", key=KEY) as memory:
+            assert memory.admin.verify().ok
+            assert memory.admin.copy(server).digest == copied.digest
+
+
+CREATING = """
+import sys
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.storage import encrypted_database
+encrypted_database.ROUNDS = 10
+name, *paths = sys.argv[1:]
+for path in paths:
+    with AgentMemory(path, key="a passphrase") as memory:
+        memory.conversation("c").add({"role": "user", "content": "a heron", "message_id": name})
+"""
+
+
+class TestTogether:
+    @pytest.mark.slow
+    def test_processes_that_make_one_file_at_once_agree_on_its_salt(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(encrypted_database, "ROUNDS", 10)
+        paths = [str(tmp_path / f"{number}.db") for number in range(6)]
+        command = [sys.executable, "-W", "error", "-c", CREATING]
+        running = [subprocess.Popen([*command, name, *paths], stderr=subprocess.PIPE, text=True) for name in "abc"]
+        assert [(each.communicate()[1], each.returncode) for each in running] == [("", 0)] * 3
+        for path in paths:
+            with AgentMemory(path, key="a passphrase") as memory:
+                assert {each.id for each in memory.conversation("c").messages} == {"a", "b", "c"}
+
+
+class TestOlder:
+    def test_an_encrypted_file_of_an_older_version_is_brought_up_to_date(self, tmp_path, monkeypatch):
+        path, every = tmp_path / "memory.db", migrations("sqlite")
+        AgentMemory(path, key=KEY).close()
+        later = engine.Migration("0999_later", "create table later (id integer);")
+        monkeypatch.setattr(engine, "migrations", lambda dialect: (*every, later))
+        with pytest.raises(langchain_agentmem.AgentMemoryError, match="was written by an older version"):
+            AgentMemory(path, key=KEY, migrate=False)
+        with AgentMemory(path, key=KEY) as memory:
+            memory.conversation("c").add_user_message("a heron")
+            assert memory.admin.verify().ok
+        assert readable(tmp_path) == []

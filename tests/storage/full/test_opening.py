@@ -1,0 +1,151 @@
+"""How a database is opened and closed by several threads and processes."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import (
+    MemoryClosed,
+    MissingExtra,
+)
+
+pytestmark = pytest.mark.bare
+
+
+class TestClosing:
+    @pytest.mark.slow
+    def test_closing_while_others_work_ends_each_call_well_or_with_memory_closed(self, url):
+        for _ in range(5):
+            memory = AgentMemory(url)
+            chat = memory.conversation("c")
+            chat.add(role="user", content="x")
+            begun = threading.Barrier(9)
+
+            def work(n, chat=chat, memory=memory, begun=begun):
+                begun.wait()
+                with contextlib.suppress(MemoryClosed):
+                    while True:
+                        if n % 2:
+                            chat.add(role="user", content="more")
+                        else:
+                            chat.retrieve_recent(5)
+                            memory.search("more")
+
+            with ThreadPoolExecutor(8) as threads:
+                working = [threads.submit(work, n) for n in range(8)]
+                begun.wait()
+                chat.add(role="user", content="last")
+                memory.close()
+            assert [future.exception() for future in working] == [None] * 8
+        with AgentMemory(url) as memory:
+            assert memory.admin.verify().ok
+
+
+class TestProcesses:
+    @pytest.mark.slow
+    def test_a_child_that_closes_or_ends_does_not_disturb_its_parent(self, url):
+        run_python(
+            """
+            import asyncio, os, sys
+            from langchain_agentmem import AgentMemory
+
+            memory = AgentMemory(sys.argv[1])
+            chat = memory.conversation("c")
+            asyncio.run(chat.aadd(role="user", content="before"))
+            asyncio.run(chat.aget_messages())
+            for closes in (True, False):
+                child = os.fork()
+                if child == 0:
+                    if closes:
+                        memory.close()
+                    sys.exit(0)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                chat.add(role="user", content="after")
+            assert len(chat) == 3
+            assert memory.admin.verify().ok
+            """,
+            url,
+        )
+
+    @pytest.mark.slow
+    def test_two_processes_may_create_one_database_at_the_same_moment(self, tmp_path, new_database):
+        script = """
+            import sys
+            from langchain_agentmem import AgentMemory
+
+            print("ready", flush=True)
+            for line in sys.stdin:
+                with AgentMemory(line.strip()) as memory:
+                    memory.conversation("c").add(role="user", content="hello")
+                print("done", flush=True)
+        """
+        workers = [
+            subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(script)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        try:
+            for worker in workers:
+                assert worker.stdout.readline() == "ready\n"
+            for url in [*(str(tmp_path / f"{n}.db") for n in range(20)), *(new_database("postgres") for _ in range(3))]:
+                for worker in workers:
+                    worker.stdin.write(f"{url}\n")
+                    worker.stdin.flush()
+                for worker in workers:
+                    assert worker.stdout.readline() == "done\n"
+                with AgentMemory(url) as memory:
+                    assert len(memory.conversation("c")) == 2
+                    assert memory.admin.verify().ok
+        finally:
+            for worker in workers:
+                worker.communicate()
+        assert [worker.returncode for worker in workers] == [0, 0]
+
+
+class TestExtras:
+    def test_postgres_without_psycopg_names_the_extra(self):
+        out = run_python(
+            """
+            import sys
+            sys.modules["psycopg"] = None
+            from langchain_agentmem import AgentMemory
+            from langchain_agentmem.errors import MissingExtra
+            with AgentMemory(":memory:") as memory:
+                memory.conversation("c").add(role="user", content="no driver needed")
+            try:
+                AgentMemory("postgresql://host/db")
+            except MissingExtra as error:
+                print(error.extra, error)
+            """
+        )
+        assert out.count("postgres ") == out.count("pip install 'langchain-agentmem[postgres]'") == 1
+        assert issubclass(MissingExtra, ImportError)
+
+    def test_sqlite_needs_no_environment(self, tmp_path):
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        script = "from langchain_agentmem import AgentMemory; AgentMemory('a.db').close()"
+        subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True)
+        assert [p.name for p in tmp_path.iterdir()] == ["a.db"]
+
+
+def run_python(script, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,236 @@
+"""What a server, its roles and the pools of others do to a database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import psycopg_pool
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StorageError
+from langchain_agentmem.storage import engine
+from langchain_agentmem.storage.postgres_health import server
+from tests import everything
+from tests.checkpoints.graphs import at, chat_graph
+from tests.forking import COMMAND
+from tests.pages import blocks_of
+from tests.storage.sessions import pool_of, said, say
+
+pytestmark = pytest.mark.bare
+
+
+class TestSchema:
+    @pytest.mark.slow
+    def test_two_schemas_of_a_database_know_nothing_of_each_other(self, postgres):
+        with AgentMemory(postgres, schema="one") as one, AgentMemory(postgres, schema="two") as two:
+            everything.fill(one)
+            say(two, "only here")
+            assert two.search("heron", everything=True) == []
+            assert [each.text for each in two.search("here", everything=True)] == ["only here"]
+            assert one.admin.verify().problems == two.admin.verify().problems == ()
+            assert two.admin.stats()["messages"] == 1
+            with psycopg.connect(postgres) as connection:
+                rows = connection.execute(
+                    "select nspname from pg_namespace where nspname in ('one', 'two', 'agentmem')"
+                )
+                assert sorted(rows.fetchall()) == [("one",), ("two",)]
+
+
+class TestPools:
+    @pytest.mark.slow
+    def test_a_pool_of_ones_own_is_used_and_never_closed(self, postgres):
+        with pool_of(postgres, 3) as pool:
+            with AgentMemory(pool) as memory:
+                everything.fill(memory)
+                graph = chat_graph(memory.checkpointer)
+                graph.invoke({"messages": [HumanMessage("a heron")]}, at("t"))
+                with ThreadPoolExecutor(8) as threads:
+                    list(threads.map(lambda n: say(memory, f"quince {n}", conversation="many"), range(40)))
+                assert len(said(memory, "many")) == 40
+                assert memory.admin.verify().problems == ()
+                told = memory.admin.stats()["pool"]
+                assert (told["size"], told["in_use"] + told["idle"]) == (3, 3)
+                memory.erase(conversation_id="many")
+            assert not pool.closed
+            for _ in range(4):
+                with pool.connection() as connection:
+                    assert not connection.autocommit
+                    assert connection.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF
+                    assert connection.execute("show search_path").fetchone() == ('"$user", public',)
+                    assert connection.execute("show lock_timeout").fetchone() == ("0",)
+            with AgentMemory(pool) as memory:
+                assert said(memory, "many") == []
+
+    async def test_it_serves_what_is_awaited_and_its_owner_at_once(self, postgres):
+        with pool_of(postgres, 2) as pool, AgentMemory(pool) as memory:
+            with pool.connection() as connection:
+                connection.execute("create table mine (n int)")
+            with pytest.raises(InvalidInput, match="word of SQL"):
+                AgentMemory(postgres, schema="select")
+
+            def owner():
+                with pool.connection() as connection:
+                    connection.execute("insert into mine values (1)")
+
+            async def one(number):
+                await memory.conversation("c").aadd_messages([HumanMessage(f"heron {number}")])
+                await asyncio.to_thread(owner)
+
+            await asyncio.gather(*(one(number) for number in range(20)))
+            assert len(said(memory)) == 20
+            with pool.connection() as connection:
+                assert connection.execute("select count(*) from public.mine").fetchone() == (20,)
+
+    def test_one_that_would_garble_texts_is_refused(self, postgres):
+        kept = {"prepare_threshold": None, "client_encoding": "unicode"}
+        with (
+            psycopg_pool.ConnectionPool(postgres, min_size=1, open=True, kwargs=kept) as pool,
+            AgentMemory(pool) as memory,
+        ):
+            say(memory, "größe")
+            assert said(memory) == ["größe"]
+        kept = {"prepare_threshold": None, "client_encoding": "latin1"}
+        with psycopg_pool.ConnectionPool(postgres, min_size=1, open=True, kwargs=kept) as pool:
+            with pytest.raises(StorageError, match=r"(?i)LATIN1.*client_encoding"):
+                AgentMemory(pool)
+            assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
+
+    async def test_one_whose_connections_are_awaited_is_refused(self, postgres):
+        with pytest.raises(InvalidInput, match="ConnectionPool"):
+            AgentMemory(psycopg_pool.AsyncConnectionPool(postgres, open=False))
+
+
+ONE_SCHEMA, *_, ROLES = blocks_of("docs/postgresql.md", "sql")
+
+
+class TestRoles:
+    @pytest.fixture
+    def roles(self, postgres):
+        """An owner of the schema, and a user who may use its rows; neither may make schemas."""
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            [name] = connection.execute("select current_database()").fetchone()
+            owner, user = f"owner_{name}", f"user_{name}"
+            connection.execute(f"revoke create on database {name} from public")
+            connection.execute(ROLES.replace("memory_owner", owner).replace("memory_user", user))
+        parts = psycopg.conninfo.conninfo_to_dict(postgres)
+        yield tuple(psycopg.conninfo.make_conninfo(**{**parts, "user": role}) for role in (owner, user))
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute("drop schema agentmem cascade")
+            connection.execute(f"drop owned by {owner}, {user}")
+            connection.execute(f"drop role {owner}, {user}")
+
+    def test_a_role_of_one_schema_sees_nothing_else(self, postgres):
+        for schema in ("agentmem", "ada"):
+            with AgentMemory(postgres, schema=schema) as memory:
+                say(memory, f"herons of {schema}")
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            [name] = connection.execute("select current_database()").fetchone()
+            role = f"ada_{name}"
+            connection.execute(ONE_SCHEMA.replace("ada_user", role))
+        try:
+            url = psycopg.conninfo.make_conninfo(postgres, user=role)
+            with AgentMemory(url, schema="ada", migrate=False) as memory:
+                say(memory, "and quinces")
+                assert said(memory) == ["herons of ada", "and quinces"]
+                assert len(memory.search("herons quinces", everything=True)) == 2
+                memory.layers().core.set("k", "v")
+            with psycopg.connect(url, autocommit=True) as connection:
+                for table in ("namespace", "content", "entry"):
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        connection.execute(f"select * from agentmem.{table}")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute("create schema mine")
+        finally:
+            with psycopg.connect(postgres, autocommit=True) as connection:
+                connection.execute(f"drop owned by {role}")
+                connection.execute(f"drop role {role}")
+
+    def test_who_may_only_write_rows_can_do_everything(self, roles, caplog):
+        owner, user = roles
+        with pytest.raises(DatabaseReadOnly, match=r"role.*agentmem migrate URL"):
+            AgentMemory(user)
+        AgentMemory(owner).close()
+        with AgentMemory(user, migrate=False) as memory:
+            everything.fill(memory)
+            chat_graph(memory.checkpointer).invoke({"messages": [HumanMessage("a heron")]}, at("t"))
+            assert memory.search("heron", everything=True)
+            assert memory.admin.verify().problems == ()
+            memory.erase(conversation_id="c")
+            memory.erase(namespace=())
+            assert "VACUUM FULL" in caplog.text
+            assert memory.admin.verify().problems == ()
+
+    def test_who_may_not_look_into_the_schema_is_told(self, roles):
+        owner, user = roles
+        with psycopg.connect(owner, autocommit=True) as connection:
+            connection.execute(f"revoke all on schema agentmem from {name_of(user)}")
+        with pytest.raises(DatabaseReadOnly, match="role"):
+            AgentMemory(user)
+        AgentMemory(owner).close()
+        for options in ({}, {"migrate": False}, {"read_only": True}):
+            with pytest.raises(DatabaseReadOnly, match="role"):
+                AgentMemory(user, **options)
+
+    def test_doctor_says_what_a_role_may_not_do(self, roles):
+        owner, user = roles
+        assert "make tables" in permissions_of(user)
+        AgentMemory(owner).close()
+        assert permissions_of(user) == "this user may write"
+        for revoked, told in (
+            ("insert on agentmem.entry", "and not write all"),
+            ("select on agentmem.entry", "may not read all tables"),
+            ("all on schema agentmem", "may not use the schema"),
+        ):
+            with psycopg.connect(owner, autocommit=True) as connection:
+                connection.execute(f"revoke {revoked} from {name_of(user)}")
+            assert told in permissions_of(user)
+
+
+def name_of(role):
+    return psycopg.conninfo.conninfo_to_dict(role)["user"]
+
+
+def permissions_of(url):
+    findings = {finding.name: finding for finding in server(url)}
+    assert "connection" not in findings
+    return findings["permissions"].text
+
+
+class TestEncodings:
+    def test_others_than_utf_8_are_refused(self, postgres_server):
+        name, encoding = "in_latin1", "LATIN1"
+        with psycopg.connect(postgres_server, autocommit=True) as connection:
+            connection.execute(f"drop database if exists {name}")
+            connection.execute(f"create database {name} encoding '{encoding}' locale 'C' template template0")
+            try:
+                parts = psycopg.conninfo.conninfo_to_dict(postgres_server) | {"dbname": name}
+                with pytest.raises(StorageError, match="UTF8"):
+                    AgentMemory(psycopg.conninfo.make_conninfo(**parts))
+                findings = list(server(psycopg.conninfo.make_conninfo(**parts)))
+                assert [each.level for each in findings if each.name == "encoding"] == ["problem"]
+            finally:
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute(f"drop database {name}")
+
+
+class TestMigrating:
+    @pytest.mark.slow
+    def test_it_is_left_to_others(self, url, tmp_path, forks):
+        with pytest.raises(DatabaseReadOnly, match="agentmem migrate" if url.startswith("postgres") else "makes none"):
+            AgentMemory(url, migrate=False)
+        assert not list(tmp_path.glob("*.db"))
+        done = forks.run(COMMAND, "migrate", url)
+        assert engine.newest_migration("sqlite") in done.stdout
+        with AgentMemory(url, migrate=False) as memory:
+            say(memory, "a heron")
+            assert said(memory) == ["a heron"]
+
+    def test_a_schema_of_ones_own(self, postgres, forks):
+        forks.run(COMMAND, "migrate", postgres, "--schema", "tenant")
+        with AgentMemory(postgres, schema="tenant", migrate=False) as memory:
+            say(memory, "a heron")

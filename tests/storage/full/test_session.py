@@ -1,0 +1,296 @@
+"""On PostgreSQL statements travel together, and yet each operation is one transaction that succeeds or fails as one."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import CheckpointUnreadable, DatabaseTimeout, StorageError
+from langchain_agentmem.storage import postgres, postgres_session
+from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine
+from langchain_agentmem.storage.postgres_session import Connection, Session
+from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
+from tests.emptying import direct
+from tests.storage.sessions import adding, echo, kill_all, numbers
+
+
+class TestTravellingTogether:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "versions", ["", "{", "[]", "7", '{"a":1}', '{"a":"\\q"}', '{"a":"\\u0000"}', '{"a":"1"}x']
+    )
+    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+    def test_damaged_versions_of_a_thread_that_was_seen_are_told(self, new_database, raw, kind, versions):
+        with AgentMemory(new_database(kind)) as memory:
+            saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            checkpoint = empty_checkpoint() | {"channel_values": {"a": "said"}, "channel_versions": {"a": "1"}}
+            named = saver.put(config, checkpoint, {}, {"a": "1"})
+            assert saver.get(named)["channel_values"] == {"a": "said"}
+            raw(memory, f"update checkpoint set versions = '{versions}'")
+            for each in (named, config):
+                with pytest.raises(CheckpointUnreadable):
+                    saver.get_tuple(each)
+
+
+class TestPlans:
+    def test_a_statement_is_planned_once_until_its_tables_are_analysed_anew(self, new_database):
+        with AgentMemory(direct(new_database("postgres")), pool_size=1) as memory:
+            for number in range(10):
+                memory.conversation("c").add(role="user", content=f"heron {number}")
+                memory.search("heron")
+            [(session, _)] = memory.database.engine._pool._idle
+            session.leave()
+            [(anew, kept)] = session.connection.execute(
+                "select sum(custom_plans)::int, max(generic_plans)::int from pg_prepared_statements "
+                "where statement not like 'select set_config%'"
+            ).fetchall()
+            session.enter()
+        assert (anew, kept >= 10) == (0, True)
+
+
+class TestFailing:
+    def test_a_query_that_could_not_be_prepared_is_prepared_again(self, engine):
+        with psycopg.connect(engine._url, autocommit=True) as connection:
+            connection.execute("alter table agentmem.blob_test rename to away")
+            with pytest.raises(StorageError, match="blob_test"):
+                engine.write(adding(1))
+            connection.execute("alter table agentmem.away rename to blob_test")
+        engine.write(adding(1))
+        assert numbers(engine) == [1]
+
+    def test_whether_a_commit_was_carried_out_is_waited_for(self, engine, monkeypatch):
+        """The server is still at it when the client has lost the connection already."""
+        engine.write(adding(0))
+        lost = engine._pool.take()
+        lost.begin(engine.schema, write=True, lock=60, patience=60)
+        lost.rows(lost.execute(engine._sql["all"], {}))
+        lost.execute(_GIVE_RECEIPT, lost.receipt)
+        lost.settle()
+        meanwhile = threading.Timer(0.3, lost.commit, kwargs={"wait": True})
+        meanwhile.start()
+        assert engine._was_committed(lost)
+        meanwhile.join()
+
+        lost.begin(engine.schema, write=True, lock=60, patience=60)
+        lost.execute(_GIVE_RECEIPT, lost.receipt)
+        lost.settle()
+        meanwhile = threading.Timer(0.3, lost.roll_back)
+        meanwhile.start()
+        assert not engine._was_committed(lost)
+        meanwhile.join()
+
+    def test_what_cannot_be_found_out_is_told(self, engine, monkeypatch):
+        engine._timeout = 0.2
+        commit = Session.commit
+
+        def lost(session, *, wait):
+            commit(session, wait=wait)
+            if wait:
+                session.close()
+                monkeypatch.setattr(engine, "_url", "postgresql://127.0.0.1:1/gone")
+                raise psycopg.OperationalError("the answer to the commit was lost")
+
+        monkeypatch.setattr(Session, "commit", lost)
+        with pytest.raises(StorageError, match="not known"):
+            engine.write(adding(1))
+
+    def test_receipts_are_forgotten_after_a_day(self, engine, monkeypatch):
+        now, day = 2_000_000_000_000_000, 24 * 3_600 * 1_000_000
+        clock = SimpleNamespace(time_ns=lambda: now * 1_000, monotonic=time.monotonic)
+        monkeypatch.setattr(postgres_session, "time", clock)
+        with psycopg.connect(engine._url) as connection:
+            for session, at in ((-1, 1), (-2, now - day - 1), (-3, now - day), (-4, now - 1)):
+                connection.execute("insert into agentmem.receipt values (%s, 1, %s)", (session, at))
+        engine.write(adding(1))
+        with psycopg.connect(engine._url) as connection:
+            found = connection.execute("select session from agentmem.receipt where session < 0 order by 1").fetchall()
+            assert found == [(-4,), (-3,)]
+            assert connection.execute("select count(*) from agentmem.receipt").fetchone() == (3,)
+
+
+def backend(engine):
+    """The process of the server that serves the engine's only session."""
+    session = engine._pool.take()
+    engine._pool.give_back(session)
+    return session._libpq.backend_pid
+
+
+class TestWaiting:
+    """Nothing is waited for without end."""
+
+    @pytest.fixture
+    def new_database(self, new_database):
+        return lambda kind: direct(new_database(kind))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("write", [True, False])
+    def test_a_server_that_stops_answering(self, engine, write):
+        engine.write(adding(1))
+        engine._timeout = 0.1
+        stopped = backend(engine)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            with pytest.raises(DatabaseTimeout):
+                engine._run(lambda: echo(dict.fromkeys("abcde")), write=write)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert numbers(engine) == [1]
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("error", [None, "57P03", "53300", "57P01"])
+    def test_a_server_that_takes_nobody_for_a_while(self, engine, monkeypatch, error):
+        engine.write(adding(1))
+        kill_all(engine)
+        connect, tries = Connection.connect, []
+
+        def refusing(*args, **named):
+            tries.append(1)
+            if len(tries) < 4:
+                raise psycopg.errors.lookup(error)("no") if error else psycopg.OperationalError("refused")
+            return connect(*args, **named)
+
+        monkeypatch.setattr(Connection, "connect", refusing)
+        engine.write(adding(2))
+        assert numbers(engine) == [1, 2]
+        assert len(tries) == 4
+
+    def test_one_that_cuts_a_connection_as_soon_as_it_is_made(self, engine, monkeypatch):
+        engine.write(adding(1))
+        kill_all(engine)
+        get_acquainted, tries = Session.get_acquainted, []
+
+        def cut(session, patience):
+            tries.append(1)
+            if len(tries) < 4:
+                kill_all(engine)
+            get_acquainted(session, patience)
+
+        monkeypatch.setattr(Session, "get_acquainted", cut)
+        engine.write(adding(2))
+        assert numbers(engine) == [1, 2]
+        assert len(tries) == 4
+
+    def test_one_that_stays_away_is_told(self, engine, monkeypatch):
+        engine.write(adding(1))
+        kill_all(engine)
+        engine._timeout, now, waits = 3.0, 1_000.0, []
+
+        def sleep(seconds):
+            nonlocal now
+            now += seconds
+            waits.append(seconds)
+
+        monkeypatch.setattr(postgres, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+        monkeypatch.setattr(engine, "_url", "postgresql://127.0.0.1:1/gone")
+        with pytest.raises(StorageError, match="refused"):
+            engine.write(adding(2))
+        assert sum(waits) == pytest.approx(3.0)  # and no longer
+        assert max(waits) <= 1.0
+
+    def test_a_wrong_password_is_told_at_once(self, engine, monkeypatch):
+        engine.write(adding(1))
+        kill_all(engine)
+        tries = []
+
+        def refusing(*args, **named):
+            tries.append(1)
+            raise psycopg.errors.InvalidPassword("no")
+
+        monkeypatch.setattr(Connection, "connect", refusing)
+        with pytest.raises(StorageError):
+            engine.write(adding(2))
+        assert len(tries) == 1
+
+
+class TestPoolers:
+    """A pooler gives each transaction a server that others have used."""
+
+    @pytest.fixture
+    def new_database(self, new_database):
+        return lambda kind: direct(new_database(kind))
+
+    @pytest.fixture(autouse=True)
+    def _pooled(self, engine):
+        engine._pooled = True
+        engine._pool.close()
+        engine._pool._closed = False
+
+    def test_nothing_is_left_on_the_server(self, engine):
+        engine.write(adding(1, 2))
+        assert numbers(engine) == [1, 2]
+        session = engine._pool.take()
+        session.leave()
+        connection = session.connection
+        settings = ["search_path", "lock_timeout", "statement_timeout", "jit"]
+        now = [connection.execute(f"show {name}").fetchone()[0] for name in settings]
+        with psycopg.connect(engine._url) as fresh:
+            assert now == [fresh.execute(f"show {name}").fetchone()[0] for name in settings]
+        assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
+
+    def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
+        engine._pooled = False
+        engine._pool._closed = False
+        engine.write(adding(1))
+        forget(engine, engine._pool.take())
+        engine.write(adding(2))
+        assert engine._pooled
+        assert numbers(engine) == [1, 2]
+
+    def test_so_it_is_by_many_at_once(self, engine):
+        engine._pooled = False
+        engine._pool._closed = False
+        sessions = [engine._pool.take() for _ in range(4)]
+        for session in sessions:
+            engine._pool.give_back(session)
+        meet = threading.Barrier(4)
+
+        def one(number):
+            attempts = []
+
+            def steps():
+                attempts.append(1)
+                if len(attempts) == 1:
+                    meet.wait(10)  # each is on a session of its own
+                yield from adding(number)()
+
+            engine.write(steps)
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(one, range(4)))
+            for session in [engine._pool.take() for _ in range(4)]:
+                forget(engine, session)
+            list(threads.map(one, range(4, 8)))
+        for number in range(8, 12):
+            engine.write(adding(number))
+        assert numbers(engine) == list(range(12))
+        assert engine.pool_stats()["in_use"] == 0
+
+
+def forget(engine, session):
+    """Let a server have none of the statements that it was told to prepare, as another one behind a pooler."""
+    assert session.direct
+    session._libpq.exit_pipeline_mode()
+    session._connection.execute("deallocate all")
+    session._libpq.enter_pipeline_mode()
+    engine._pool.give_back(session)
+
+
+class TestQueries:
+    def test_whether_a_query_returns_rows_is_known_before(self, new_database):
+        PostgresEngine(url := direct(new_database("postgres"))).close()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("set search_path = agentmem")
+            for name, sql in load("postgres").items():
+                if "pgvector" in sql:  # asks tables that need an extension
+                    continue
+                prepared = connection.pgconn.prepare(name.encode(), for_libpq(sql)[0].encode())
+                assert not prepared.error_message, name
+                described = connection.pgconn.describe_prepared(name.encode())
+                assert bool(described.nfields) == returns_rows(sql), name

@@ -1,0 +1,64 @@
+"""Operations on a table of numbers, and what a session with PostgreSQL does for them."""
+
+import psycopg
+import psycopg_pool
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem.storage.postgres_session import Session
+from langchain_agentmem.storage.steps import Statement
+
+KILL = (
+    "select pg_terminate_backend(pid) from pg_stat_activity "
+    "where datname = current_database() and pid <> pg_backend_pid()"
+)
+
+
+def adding(*numbers):
+    def steps():
+        for number in numbers:
+            yield Statement("add", {"n": number})
+
+    return steps
+
+
+def numbers(engine):
+    def steps():
+        return [row["n"] for row in (yield Statement("all", {}))]
+
+    return engine.read(steps)
+
+
+def echo(given):
+    return list((yield Statement("echo", given)))
+
+
+def kill_all(engine):
+    with psycopg.connect(engine._url, autocommit=True) as connection:
+        connection.execute(KILL)
+
+
+class Trips:
+    """Counts how often a session waits for the server."""
+
+    def __init__(self, monkeypatch):
+        self.count = 0
+        wait = Session._wait
+
+        def counting(session, answer):
+            self.count += 1
+            return wait(session, answer)
+
+        monkeypatch.setattr(Session, "_wait", counting)
+
+
+def pool_of(url, size):
+    kept = {"prepare_threshold": None}  # as its owner has to say to psycopg behind a pooler
+    return psycopg_pool.ConnectionPool(url, min_size=1, max_size=size, open=True, kwargs=kept)
+
+
+def say(memory, *said, conversation="c"):
+    memory.conversation(conversation).add_messages([HumanMessage(text) for text in said])
+
+
+def said(memory, conversation="c"):
+    return [message.text for message in memory.conversation(conversation).messages]

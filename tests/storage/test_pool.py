@@ -1,0 +1,81 @@
+"""A pool lends sessions, and says who waited."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from langchain_agentmem.errors import DatabaseBusy
+from langchain_agentmem.storage.postgres_session import Pool
+
+
+class Lent:
+    """Stands for a session."""
+
+    closed = False
+
+    def close(self, *, stop=False):
+        self.closed = True
+
+
+class TestPool:
+    def test_it_counts_who_waited(self):
+        pool = Pool(Lent, size=2, timeout=120)
+        first, second = pool.take(), pool.take()
+        pool.give_back(second)
+        assert pool.stats() == {"size": 2, "in_use": 1, "idle": 1, "waiting": 0, "waits": 0, "waited_ms": 0.0}
+        assert pool.take() is second
+        with ThreadPoolExecutor(1) as threads:
+            third = threads.submit(pool.take)
+            while not pool.stats()["waiting"]:
+                pass
+            pool.give_back(first)
+            assert third.result() is first
+        told = pool.stats()
+        assert told.pop("waited_ms") > 0
+        assert told == {"size": 2, "in_use": 2, "idle": 0, "waiting": 0, "waits": 1}
+
+    def test_when_all_are_in_use_one_waits_and_then_hears_why(self):
+        pool = Pool(Lent, size=1, timeout=0)
+        lent = pool.take()
+        with pytest.raises(DatabaseBusy):
+            pool.take()
+        pool.give_back(lent)
+
+        pool = Pool(Lent, size=1, timeout=120)
+        lent = pool.take()
+        threading.Timer(0.01, pool.give_back, [lent]).start()
+        assert pool.take() is lent
+        pool.drop(lent)
+        assert lent.closed
+        assert pool.take() is not lent
+
+    def test_a_session_that_cannot_be_opened_takes_no_place(self):
+        def failing():
+            raise ZeroDivisionError
+
+        pool = Pool(failing, size=1, timeout=0)
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                pool.take()
+
+    def test_closing_closes_those_in_use_when_they_come_back(self):
+        pool = Pool(Lent, size=2, timeout=0)
+        used, idle = pool.take(), pool.take()
+        pool.give_back(idle)
+        pool.close()
+        assert (used.closed, idle.closed) == (False, True)
+        pool.give_back(used)
+        assert used.closed
+
+    def test_one_that_nobody_needed_for_long_is_closed(self, monkeypatch):
+        now = 0.0
+        monkeypatch.setattr("langchain_agentmem.storage.postgres_session.time.monotonic", lambda: now)
+        pool = Pool(Lent, size=2, timeout=0)
+        forgotten, used = pool.take(), pool.take()
+        pool.give_back(forgotten)
+        pool.give_back(used)
+        now = 700.0
+        assert pool.take() is used
+        pool.give_back(used)
+        assert (forgotten.closed, used.closed) == (True, False)
