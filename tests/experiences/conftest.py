@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import Field
 
 from langchain_agentmem import AgentMemory, Experience, ExperienceLibrary
+from tests.support.models import ScriptedModel
 
 FILES = Experience(
     "files",
@@ -51,32 +48,24 @@ class Shelf:
             self.put(f"{below}handcrafted_exp_{each.exp_id}.yaml", each.to_yaml())
 
 
-class Picky(BaseChatModel):
-    """A model that selects by a table from id to answer, or says what it is told to; it keeps what it was asked."""
+class Picky(ScriptedModel):
+    """A model that selects by a table from id to answer, or says what it is told to."""
 
     answers: Any = None
-    asked: list[Any] = Field(default_factory=list)
 
     def __init__(self, answers: Any = None, **fields: Any) -> None:
-        super().__init__(answers=answers, **fields)
-
-    @property
-    def _llm_type(self) -> str:
-        return "picky"
+        super().__init__(self._choose, answers=answers, **fields)
 
     @property
     def shown(self) -> list[str]:
         """The ids that it was shown the last time."""
         return re.findall(r"--- Experience \d+ \(ID: (.*)\) ---", self.asked[-1][0].text)
 
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
-        self.asked.append(messages)
+    def _choose(self, messages: Any) -> Any:
         said = self.answers(messages) if callable(self.answers) else self.answers
-        if isinstance(said, BaseException):
-            raise said
-        if not isinstance(said, str):
-            said = json.dumps({name: name in (said or ()) for name in self.shown})
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+        if isinstance(said, str | BaseException):
+            return said
+        return json.dumps({name: name in (said or ()) for name in self.shown})
 
 
 @pytest.fixture

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-import random
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
@@ -22,7 +14,6 @@ CHART = "Use when a chart or any other visualization is to be drawn."
 POD = "A pod keeps restarting, is in CrashLoopBackOff, or a service runs out of memory."
 GIT = "Use when the user wants to undo commits or resolve merge conflicts."
 ALL = (FILES, REFUND, CHART, POD, GIT)
-BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "experiences.py"
 ERROR = "Error: FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'"
 
 
@@ -43,30 +34,22 @@ def chosen(query, context="", conditions=ALL):
 # What it says
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("delete the old logs folder and rename that file", [FILES]),
-        ("you billed me twice, I want my money back", [REFUND]),
-        ("draw a bar chart", [CHART]),
-        ("my pod keeps restarting", [POD]),
-        ("there is a merge conflict", [GIT]),
-        ("draw a chart of the refunds where we billed somebody twice", [REFUND, CHART]),
-        ("who wrote Middlemarch?", []),
-    ],
-)
-def test_what_applies_is_chosen(query, expected):
-    assert chosen(query) == expected
+def test_what_applies_is_chosen():
+    for query, expected in {
+        "delete the old logs folder and rename that file": [FILES],
+        "you billed me twice, I want my money back": [REFUND],
+        "draw a bar chart": [CHART],
+        "my pod keeps restarting": [POD],
+        "there is a merge conflict": [GIT],
+        "draw a chart of the refunds where we billed somebody twice": [REFUND, CHART],
+        "who wrote Middlemarch?": [],
+    }.items():
+        assert chosen(query) == expected, query
 
 
 def test_a_condition_with_nothing_in_common_scores_zero_and_gives_no_reason():
     for each in judged("who painted the night watch?", "User: hello\nExecution: done", ALL):
         assert each == (0.0, {})
-
-
-def test_particles_and_accents_do_not_matter_in_other_languages():
-    assert score("환불해 주세요", "고객이 환불을 요청할 때") > 0
-    assert score("Cafe in Koebenhavn", "Fragen zum Café in København") > THRESHOLD
 
 
 def test_the_words_by_which_conditions_are_phrased_say_nothing():
@@ -131,12 +114,12 @@ REFUNDS = (
 )
 
 
-@pytest.mark.parametrize("many", range(1, len(REFUNDS) + 1))
-def test_however_many_are_related_the_one_that_is_meant_is_chosen(many):
-    related = (*REFUNDS[:many], *ALL)
-    assert chosen("I want a refund", conditions=related) == [REFUNDS[0]]
-    if many > 1:
-        assert chosen("I want a refund for a damaged item", conditions=related) == [REFUNDS[1]]
+def test_however_many_are_related_the_one_that_is_meant_is_chosen():
+    for many in range(1, len(REFUNDS) + 1):
+        related = (*REFUNDS[:many], *ALL)
+        assert chosen("I want a refund", conditions=related) == [REFUNDS[0]], many
+        if many > 1:
+            assert chosen("I want a refund for a damaged item", conditions=related) == [REFUNDS[1]], many
 
 
 def test_others_lower_no_score():
@@ -152,32 +135,31 @@ def test_two_that_are_met_as_well_are_both_chosen():
 # How words are spelled
 
 
-@pytest.mark.parametrize(("query", "condition"), TEXTS["spellings"])
-def test_spellings_of_the_same_thing_meet(query, condition):
-    assert score(query, condition, others=(REFUND, GIT)) >= UNSURE[0]
+def test_spellings_of_the_same_thing_meet():
+    for query, condition in TEXTS["spellings"]:
+        assert score(query, condition, others=(REFUND, GIT)) >= UNSURE[0], query
 
 
 def test_the_name_of_an_error_says_more_than_the_words_it_is_made_of():
     assert score("FileNotFoundError", FILES) > score("the file", FILES)
 
 
-@pytest.mark.parametrize(("query", "condition"), TEXTS["languages"])
-def test_other_languages_are_found_by_their_words(query, condition):
-    first, *others = judged(query, "", (condition, *ALL))
-    assert first.score > 0.3
-    assert all(each.score == 0 for each in others)
+def test_other_languages_are_found_by_their_words():
+    for query, condition in TEXTS["languages"]:
+        first, *others = judged(query, "", (condition, *ALL))
+        assert first.score > 0.3, query
+        assert all(each.score == 0 for each in others), query
+    assert score("환불해 주세요", "고객이 환불을 요청할 때") > 0
 
 
 # What speaks against
 
 
-@pytest.mark.parametrize("denial", TEXTS["denials"])
-def test_what_a_condition_is_not_for_speaks_against_it(denial):
-    condition, plain = f"Use when tests fail. {denial}", "Use when tests fail."
-    for_it, against = "my tests fail", "our A/B tests"
-    assert score(for_it, condition) >= THRESHOLD
-    assert score(against, condition) < score(against, plain)
-    assert score(against, condition) < THRESHOLD
+def test_what_a_condition_is_not_for_speaks_against_it():
+    for denial in TEXTS["denials"]:
+        condition, plain = f"Use when tests fail. {denial}", "Use when tests fail."
+        assert score("my tests fail", condition) >= THRESHOLD, denial
+        assert score("our A/B tests", condition) < min(THRESHOLD, score("our A/B tests", plain)), denial
 
 
 def test_a_denial_ends_with_its_sentence_or_its_list():
@@ -229,15 +211,6 @@ def test_a_query_about_something_else_leaves_what_went_before():
     assert chosen("do that again", context) == [FILES, CHART]
 
 
-@pytest.fixture(scope="module")
-def measures():
-    spec = importlib.util.spec_from_file_location("benchmark_of_experiences", BENCHMARK)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
 # Whatever is asked
 
 
@@ -247,55 +220,14 @@ def test_no_conditions_give_no_scores_and_empty_texts_score_zero():
     assert [each.score for each in judged("chart", "", ["", "\n", CHART])][:2] == [0, 0]
 
 
-def test_there_is_one_score_for_each_condition_in_their_order():
-    shuffled = list(ALL) * 200
-    random.Random(3).shuffle(shuffled)
-    expected = {each: judged("draw a chart of commits", "", shuffled)[shuffled.index(each)] for each in ALL}
-    found = judged("draw a chart of commits", "", shuffled)
-    assert [each.score for each in found] == [expected[each].score for each in shuffled]
-    assert [each for each, one in zip(shuffled, found, strict=True) if one.score > 0] == [
-        each for each in shuffled if each in {CHART, GIT}
-    ]
-
-
-def test_a_needle_is_found_among_a_thousand():
-    conditions = [f"Use when appliance number {number} of the kitchen leaks." for number in range(999)]
-    assert chosen("please draw a chart", conditions=[*conditions[:500], CHART, *conditions[500:]]) == [CHART]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_no_text_is_too_long_or_too_strange():
+    for text in (
         "a", " ", "\n- a", "file error chart ", "aB", "FooBar", "_a", "e.g.", "(", "not when ", "User: a\nError: b\n",
         "删除文件", "😀\0\ud800", "{}%s\\1(?P<",
-    ],
-    ids=range(14),
-)  # fmt: skip
-def test_no_text_is_too_long_or_too_strange(text):
-    text *= 100_000 // len(text)
-    for found in (
-        judged(text, "", ALL),
-        judged("draw a chart", text, ALL),
-        judged("draw a chart", "", [text, *ALL]),
-    ):
-        assert all(0 <= each.score <= 1 for each in found)
-
-
-def test_the_same_question_gets_the_same_answer_in_every_process():
-    asked = ("file not found error, pod restarting, undo commits, draw a chart, billed twice", ERROR, ALL)
-    code = (
-        "import json, sys; from langchain_agentmem.experiences.lexical_choice import judged\n"
-        "print(json.dumps([[each.score, list(each.terms.items())] for each in judged(*json.loads(sys.argv[1]))]))"
-    )
-    other = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(asked)],
-        env=os.environ | {"PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    here = [[each.score, [list(term) for term in each.terms.items()]] for each in judged(*asked)]
-    assert json.loads(other.stdout) == here
+    ):  # fmt: skip
+        long = text * (20_000 // len(text))
+        for asked in ((long, "", ALL), ("draw a chart", long, ALL), ("draw a chart", "", [long, *ALL])):
+            assert all(0 <= each.score <= 1 for each in judged(*asked)), text
 
 
 def test_the_threshold_is_where_it_is_unsure():
@@ -303,25 +235,3 @@ def test_the_threshold_is_where_it_is_unsure():
 
 
 # How well
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "f1", "precision"),
-    [("dev_a", 0.78, 0.83), ("dev_b", 0.6, 0.6), ("held_out", 0.57, 0.59), ("related", 0.76, 0.87)],
-)
-def test_it_is_as_good_as_measured(measures, name, f1, precision):
-    labels = measures.labelled(name)
-    found = measures.quality(measures.scored(measures.lexical, labels), labels, THRESHOLD)
-    plain = measures.scored(measures.bm25, labels)
-    assert found.f1 > f1
-    assert found.precision > precision
-    assert found.f1 > measures.quality(plain, labels, measures.best_threshold(plain, labels)).f1
-
-
-@pytest.mark.parametrize(("name", "f1"), [("dev_a", 0.9), ("dev_b", 0.8), ("held_out", 0.78), ("related", 0.9)])
-def test_a_model_that_is_asked_what_the_words_leave_open_helps_much(measures, name, f1):
-    labels = measures.labelled(name)
-    share, answered = measures.with_model(labels)
-    assert share < 0.7
-    assert measures.quality(answered, labels, THRESHOLD).f1 > f1

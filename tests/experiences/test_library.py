@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from langchain_agentmem import AgentMemory, Experience, ExperienceLibrary
@@ -64,32 +66,32 @@ class TestWhatItHolds:
         assert "deep" not in {each.exp_id for each in library.load()}
         assert [each.exp_id for each in library.load("mine/../mine/.")] == ["deep"]
 
-    @pytest.mark.parametrize(
-        "path",
-        ["..", "mine/../..", "/", "/etc", "nowhere", "", "a\0b", "link", "x" * 5_000, 3, "handcrafted_exp_files.yaml"],
-    )
-    def test_a_path_that_leaves_it_or_is_not_there_is_refused(self, library, filled, path):
+    def test_a_path_that_leaves_it_or_is_not_there_is_refused(self, library, filled):
         (filled.path / "mine").mkdir()
         (filled.path / "link").symlink_to(filled.path.parent, target_is_directory=True)
-        for look in (library.load, library.validate):
+        paths = (
+            "..",
+            "mine/../..",
+            "/",
+            "/etc",
+            "nowhere",
+            "",
+            "a\0b",
+            "link",
+            "x" * 5_000,
+            3,
+            "handcrafted_exp_files.yaml",
+        )
+        for path, look in product(paths, (library.load, library.validate)):
             with pytest.raises(InvalidInput):
                 look(path)
 
-    @pytest.mark.parametrize(
-        ("directory", "options"),
-        [
-            ("nowhere", {}),
-            ("", {}),
-            (3, {}),
-            (None, {}),
-            ("x" * 5_000, {}),
-            (".", {"subfolders": 1}),
-        ],
-    )
-    def test_wrong_arguments_are_refused(self, quick, tmp_path, directory, options):
-        given = tmp_path / directory if directory in (".", "nowhere") else directory
+    def test_wrong_arguments_are_refused(self, quick, tmp_path):
+        for directory in (tmp_path / "nowhere", "", 3, None, "x" * 5_000):
+            with pytest.raises(InvalidInput):
+                quick.experiences(directory)
         with pytest.raises(InvalidInput):
-            quick.experiences(given, **options)
+            quick.experiences(tmp_path, subfolders=1)
 
     def test_an_experience_can_be_added(self, library):
         new = Experience("a: b/../c ä", ["Planner"], "Use when:\n- it rains", "{Take} a 'coat'\t\n")
@@ -110,12 +112,11 @@ class TestWhatItHolds:
         assert path.name == "handcrafted_exp_other-2.yaml"
         assert (filled.path / "handcrafted_exp_other.yaml").read_text() == "{"
 
-    @pytest.mark.parametrize("exp_id", ["../../x", ".", "..", "/", "con", "ä" * 200, "\u202e", "a\\b", "*", "~"])
-    def test_an_id_names_no_file_elsewhere(self, library, filled, exp_id):
-        path = library.add(Experience(exp_id, (), "b", "c"))
-        assert path.parent == filled.path
-        assert path.resolve().parent == filled.path.resolve()
-        assert exp_id in {each.exp_id for each in library.load()}
+    def test_an_id_names_no_file_elsewhere(self, library, filled):
+        for exp_id in ("../../x", ".", "..", "/", "con", "ä" * 200, "\u202e", "a\\b", "*", "~"):
+            path = library.add(Experience(exp_id, (), "b", "c"))
+            assert path.resolve().parent == path.parent.resolve() == filled.path.resolve()
+            assert exp_id in {each.exp_id for each in library.load()}
 
 
 def test_among_equals_the_order_is_that_of_the_library(quick, shelf):

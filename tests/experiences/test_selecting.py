@@ -14,7 +14,6 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langchain_agentmem import Experience, ExperienceSelector
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience_selector import _REMEMBERED
 from langchain_agentmem.experiences.lexical_choice import UNSURE
 from langchain_agentmem.experiences.model_choice import SelectionTemplate
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
@@ -53,11 +52,11 @@ class TestByWords:
         selection = library.selector().select(WEATHER)
         assert (selection.ids, selection.section, dict(selection.reasons)) == ((), "", {})
 
-    @pytest.mark.parametrize("query", ["", " \n", []])
-    def test_nothing_is_chosen_for_nothing(self, library, query):
-        picky = Picky(ALL)
-        selection = library.selector(model=picky).select(query)
-        assert (selection.ids, selection.candidates, picky.asked) == ((), ALL, [])
+    def test_nothing_is_chosen_for_nothing(self, library):
+        for query in ("", " \n", []):
+            picky = Picky(ALL)
+            selection = library.selector(model=picky).select(query)
+            assert (selection.ids, selection.candidates, picky.asked) == ((), ALL, [])
 
     def test_the_best_are_kept(self, library):
         both = library.selector().select(f"{PLOT} {LOAD}")
@@ -86,11 +85,6 @@ class TestByAModel:
             assert f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when}" in system.text
             assert each.what not in system.text
         assert "\n\nConversation Context:\nUser: Load it.\nExecution: SUCCESS" in system.text
-
-    def test_without_a_context_its_heading_is_not_shown(self, library):
-        picky = Picky([])
-        library.selector(model=picky).select(LOAD)
-        assert "Conversation Context" not in picky.asked[0][0].text
 
     def test_words_decide_neither_for_nor_against_what_it_says(self, library):
         assert library.selector(model=Picky(["refunds"])).select(PLOT).ids == ("refunds",)
@@ -162,17 +156,16 @@ class TestWhatIsRemembered:
         selector = library.selector(model=Picky(lambda messages: next(answers)))
         assert [selector.select(LOAD).ids for _ in range(4)] == [("files",), ("files",), ("refunds",), ("refunds",)]
 
-    @pytest.mark.slow
-    def test_it_is_no_leak(self, library):
+    def test_it_is_no_leak(self, library, monkeypatch):
+        monkeypatch.setattr("langchain_agentmem.experiences.experience_selector._REMEMBERED", 5)
         picky = Picky([])
         selector = library.selector(model=picky)
-        for number in range(_REMEMBERED + 1):
+        for number in range(6):
             selector.select(f"{number}")
-        asked = len(picky.asked)
-        selector.select(f"{_REMEMBERED}")
-        assert len(picky.asked) == asked
+        selector.select("5")
+        assert len(picky.asked) == 6
         selector.select("0")
-        assert len(picky.asked) == asked + 1
+        assert len(picky.asked) == 7
 
     def test_what_one_selector_was_told_another_asks_for_itself(self, library):
         one, other = Picky(["files"]), Picky(["charts"])
@@ -226,25 +219,24 @@ class TestAuto:
 
 
 class TestFallingBack:
-    @pytest.mark.parametrize(
-        ("answer", "reason", "error"),
-        [
-            (ValueError("secret"), "The model failed: ValueError.", ValueError),
-            ("", "understood", None),
-            ("I am sorry, I cannot help with that.", "understood", None),
-            ("<html>502 Bad Gateway</html>", "understood", None),
-        ],
-    )
     @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_the_words_decide_and_an_event_says_so(self, library, events, answer, reason, error, asynchronous):
-        selector = library.selector(role="Planner", model=Picky(lambda messages: answer))
-        selection = await selector.aselect(PLOT) if asynchronous else selector.select(PLOT)
-        assert selection.ids == ("charts",)
-        assert reason in selection.fell_back
-        [event] = fell_back(events)
-        assert (event.role, event.query, event.reason) == ("Planner", PLOT, selection.fell_back)
-        assert (event.error is None) if error is None else isinstance(event.error, error)
-        assert "secret" not in event.reason
+    async def test_the_words_decide_and_an_event_says_so(self, library, events, asynchronous):
+        for answer in (
+            ValueError("secret"),
+            "",
+            "I am sorry, I cannot help with that.",
+            "<html>502 Bad Gateway</html>",
+        ):
+            events.clear()
+            selector = library.selector(role="Planner", model=Picky(lambda messages, answer=answer: answer))
+            selection = await selector.aselect(PLOT) if asynchronous else selector.select(PLOT)
+            failed = isinstance(answer, ValueError)
+            assert selection.ids == ("charts",)
+            assert ("The model failed: ValueError." if failed else "understood") in selection.fell_back
+            [event] = fell_back(events)
+            assert (event.role, event.query, event.reason) == ("Planner", PLOT, selection.fell_back)
+            assert event.error is (answer if failed else None)
+            assert "secret" not in event.reason
 
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_a_model_that_hangs_is_left_in_time(self, library, events, asynchronous):
@@ -279,14 +271,15 @@ class TestFallingBack:
         asyncio.run(cancelled())
         assert fell_back(events) == []
 
-    @pytest.mark.parametrize("answer", ['{"nobody": true}', '["exp_99"]', "[1]"])
-    def test_ids_that_nobody_knows_are_no_answer(self, library, events, answer):
-        picky = Picky(answer)
-        selection = library.selector(model=picky).select(PLOT)
-        assert selection.ids == ("charts",)
-        assert "no candidate" in selection.fell_back
-        assert [event.reason for event in fell_back(events)] == [selection.fell_back]
-        assert len(picky.asked) == 1
+    def test_ids_that_nobody_knows_are_no_answer(self, library, events):
+        for answer in ('{"nobody": true}', '["exp_99"]', "[1]"):
+            events.clear()
+            picky = Picky(answer)
+            selection = library.selector(model=picky).select(PLOT)
+            assert selection.ids == ("charts",)
+            assert "no candidate" in selection.fell_back
+            assert [event.reason for event in fell_back(events)] == [selection.fell_back]
+            assert len(picky.asked) == 1
 
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_an_answer_that_is_cut_off_is_asked_for_once_more(self, library, events, asynchronous):
@@ -298,33 +291,26 @@ class TestFallingBack:
         assert (len(picky.asked), fell_back(events)) == (2, [])
         assert selector.select(PLOT).ids == selection.ids  # which is remembered
 
-    @pytest.mark.parametrize("second", ['{"files": true, "charts": tr', "I am sorry, I cannot."])
-    def test_one_that_is_cut_off_again_says_what_it_says(self, library, events, second):
-        answers = iter(['{"files": true, "charts": fa', second])
-        picky = Picky(lambda messages: next(answers))
-        assert library.selector(model=picky).select(PLOT).ids == ("files",)
-        assert (len(picky.asked), fell_back(events)) == (2, [])
+    def test_one_that_is_cut_off_again_says_what_it_says(self, library, events):
+        for second in ('{"files": true, "charts": tr', "I am sorry, I cannot."):
+            answers = iter(['{"files": true, "charts": fa', second])
+            picky = Picky(lambda messages, answers=answers: next(answers))
+            assert library.selector(model=picky).select(PLOT).ids == ("files",)
+            assert (len(picky.asked), fell_back(events)) == (2, [])
 
 
 WRONG = {
-    "role": [3],
-    "model": [3],
-    "strategy": ["best", "model", "auto"],
-    "template": ["", "no place", 3],
-    "max_selected": [0, True, 1.5],
-    "timeout": [-1, "soon", float("inf")],
-    "session": [3, "s"],
-    "query": ["input"],
-    "enabled": ["yes", None],
-    "prompt_log": [3, ""],
-}
+    "role": [3], "model": [3], "strategy": ["best", "model", "auto"], "template": ["", "no place", 3],
+    "max_selected": [0, True, 1.5], "timeout": [-1, "soon", float("inf")], "session": [3, "s"], "query": ["input"],
+    "enabled": ["yes", None], "prompt_log": [3, ""],
+}  # fmt: skip
 
 
 class TestOptions:
-    @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
-    def test_wrong_ones_are_refused_when_built(self, library, name, value):
-        with pytest.raises(InvalidInput):
-            ExperienceSelector(library, **{"role": "Planner", name: value})
+    def test_wrong_ones_are_refused_when_built(self, library):
+        for name, value in ((name, value) for name, values in WRONG.items() for value in values):
+            with pytest.raises(InvalidInput):
+                ExperienceSelector(library, **{"role": "Planner", name: value})
 
     def test_the_strategy_follows_the_model(self, library):
         assert library.selector().strategy == "lexical"
@@ -364,11 +350,12 @@ class TestTheConfigurationOfTheOriginal:
             assert not selector.enabled
             assert selector.role == role
 
-    @pytest.mark.parametrize("role", ["CodeInterpreter", "CodeGenerator", "code_generator", "Code Interpreter", "Web"])
-    def test_the_interpreter_goes_by_the_name_of_the_generator(self, library, role):
-        for config in ({"code_generator.use_experience": True}, {"web.use_experience": True}, {}):
-            on = ("web" if role == "Web" else "code_generator") + ".use_experience" in config
-            assert ExperienceSelector.from_config(config, library, role=role).enabled is on
+    def test_the_interpreter_goes_by_the_name_of_the_generator(self, library):
+        for role in ("CodeInterpreter", "CodeGenerator", "code_generator", "Code Interpreter", "Web"):
+            own = ("web" if role == "Web" else "code_generator") + ".use_experience"
+            for key in ("code_generator.use_experience", "web.use_experience", "nothing"):
+                selector = ExperienceSelector.from_config({key: True}, library, role=role)
+                assert selector.enabled is (key == own), (role, key)
 
     def test_an_empty_alias_and_path_stand_for_the_default(self, library):
         config = {"planner.use_experience": True, "experience.llm_alias": "", "experience.selection_prompt_path": ""}
@@ -377,26 +364,17 @@ class TestTheConfigurationOfTheOriginal:
         assert selector.strategy == "model"
         assert selector.select(PLOT).ids == ("charts",)
 
-    @pytest.mark.parametrize(
-        ("config", "options"),
-        [
-            ([], {}),
-            ({"planner.use_experience": "yes"}, {}),
-            ({"experience.llm_alias": "fast"}, {}),
-            ({"experience.llm_alias": 3}, {}),
-            ({"experience.llm_alias": "fast"}, {"models": {"slow": Picky()}}),
-            ({"experience.llm_alias": "fast"}, {"models": {"fast": 3}}),
-            ({}, {"models": [3]}),
-            ({"experience.selection_prompt_path": "/nowhere/prompt.yaml"}, {}),
-            ({"experience.selection_prompt_path": 3}, {}),
-            ({}, {"role": ""}),
-            ({}, {"role": None}),
-            ({}, {"nonsense": 1}),
-        ],
-    )
-    def test_what_is_wrong_is_refused_when_built(self, library, config, options):
-        with pytest.raises(InvalidInput):
-            ExperienceSelector.from_config(config, library, **{"role": "Planner", **options})
+    def test_what_is_wrong_is_refused_when_built(self, library):
+        fast = {"experience.llm_alias": "fast"}
+        for config, options in (
+            ([], {}), ({"planner.use_experience": "yes"}, {}), (fast, {}), ({"experience.llm_alias": 3}, {}),
+            (fast, {"models": {"slow": Picky()}}), (fast, {"models": {"fast": 3}}), ({}, {"models": [3]}),
+            ({"experience.selection_prompt_path": "/nowhere/prompt.yaml"}, {}), ({}, {"role": ""}), ({},
+            {"role": None}),
+            ({"experience.selection_prompt_path": 3}, {}), ({}, {"nonsense": 1}),
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput):
+                ExperienceSelector.from_config(config, library, **{"role": "Planner", **options})
 
 
 def told(session, *rounds, state="finished"):
@@ -467,11 +445,11 @@ class TestTheSituationOfASession:
         assert selector.select("").query == PLOT
         assert selector.invoke({"style": "a", "tone": "b"})["experiences"] == selector.select(PLOT).section != ""
 
-    @pytest.mark.parametrize(("path", "candidates"), [("", ALL), (" \n", ALL), (" mine\n", ("deep",))])
-    def test_blanks_around_an_entry_mean_nothing(self, library, session, filled, path, candidates):
+    def test_blanks_around_an_entry_mean_nothing(self, library, session, filled):
         filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
-        told(session, ("dig", "Planner", sub_path(path)))
-        assert library.selector(session=session).select(PLOT).candidates == candidates
+        for path, candidates in (("", ALL), (" \n", ALL), (" mine\n", ("deep",))):
+            told(session, ("dig", "Planner", sub_path(path)))
+            assert library.selector(session=session).select(PLOT).candidates == candidates
 
     def test_an_entry_of_a_round_is_over_with_it(self, library, session, filled):
         filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
@@ -481,17 +459,15 @@ class TestTheSituationOfASession:
         told(session, ("hello", "Planner"))
         assert selector.select(PLOT).candidates == ALL
 
-    @pytest.mark.parametrize("path", ["..", "../experience/..", "/etc", "nowhere", "mine/../../x"])
-    async def test_an_entry_that_leaves_the_library_is_refused(self, library, session, filled, path):
+    async def test_an_entry_that_leaves_the_library_is_refused(self, library, session, filled):
         filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
-        told(session, ("dig", "Planner", sub_path(path)))
         selector = library.selector(session=session)
-        with pytest.raises(InvalidInput, match="older"):
-            selector.select(PLOT)
-        with pytest.raises(InvalidInput, match="older"):
-            await selector.ainvoke(PLOT)
-
-    def test_a_function_must_give_one(self, library):
+        for path in ("..", "../experience/..", "/etc", "nowhere", "mine/../../x"):
+            told(session, ("dig", "Planner", sub_path(path)))
+            with pytest.raises(InvalidInput, match="older"):
+                selector.select(PLOT)
+            with pytest.raises(InvalidInput, match="older"):
+                await selector.ainvoke(PLOT)
         with pytest.raises(InvalidInput, match="SessionMemory"):
             library.selector(session=lambda config: "s").select(PLOT)
 
@@ -570,14 +546,6 @@ class TestLogs:
         [system, human] = picky.asked[0]
         assert logged == [{"role": "system", "content": system.text}, {"role": "user", "content": human.text}]
 
-    def test_texts_are_counted(self, library, tmp_path):
-        selector = library.selector(model=Picky([]), prompt_log=tmp_path / "logs")
-        for query in ("a", "b"):
-            selector.invoke(query)
-        assert self.files(tmp_path / "logs") == [
-            f"agent_experience_selection_log_{number}_0.json" for number in (0, 1)
-        ]  # fmt: skip
-
     def test_a_session_tells_the_numbers(self, library, quick, tmp_path):
         session = quick.session("s")
         told(session, ("one", "Planner"), ("two", "Planner", status("SUCCESS")))
@@ -610,15 +578,12 @@ class TestLogs:
             "What a model is asked cannot be logged. This is logged once."
         ]
 
-    @pytest.mark.parametrize("role", ["../../etc", "a/b", "..", "x" * 500, "Ärger\n", "con"])
-    def test_a_role_names_no_file_elsewhere(self, library, tmp_path, role):
-        library.selector(role=role, model=Picky([]), prompt_log=tmp_path / "logs").select("x")
-        [name] = self.files(tmp_path / "logs")
-        assert name.endswith("_experience_selection_log_0_0.json")
-        assert [path.name for path in tmp_path.iterdir() if path.name not in ("logs", "experience")] == []
-
-    def test_odd_texts_are_logged(self, library, tmp_path):
-        library.selector(model=Picky([]), prompt_log=tmp_path / "logs").select("half \ud83d a { } \x00")
-        [name] = self.files(tmp_path / "logs")
-        logged = json.loads((tmp_path / "logs" / name).read_text())
-        assert logged[1]["content"] == "Select relevant experiences for: half \ud83d a { } \x00"
+    def test_a_role_names_no_file_elsewhere_and_odd_texts_are_logged(self, library, tmp_path):
+        for number, role in enumerate(["../../etc", "a/b", "..", "x" * 500, "Ärger\n", "con"]):
+            logs = tmp_path / f"{number}"
+            library.selector(role=role, model=Picky([]), prompt_log=logs).select("half \ud83d a { } \x00")
+            [name] = self.files(logs)
+            assert name.endswith("_experience_selection_log_0_0.json")
+            logged = json.loads((logs / name).read_text())
+            assert logged[1]["content"] == "Select relevant experiences for: half \ud83d a { } \x00"
+        assert {path.name for path in tmp_path.iterdir()} == {*"012345", "experience"}

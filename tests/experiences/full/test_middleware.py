@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import ModelRequest, wrap_tool_call
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 
@@ -15,8 +16,10 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.test_middleware import Scripted
+from tests.compaction.summarizers import Summarizer
 from tests.experiences.conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
+from tests.support.graphs import at
+from tests.support.models import ScriptedModel, calling
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -35,64 +38,62 @@ def load(name: str) -> str:
     raise FileNotFoundError(name)
 
 
-def calling(tool_name, number=1, **arguments):
-    return AIMessage("", tool_calls=[{"name": tool_name, "args": arguments, "id": f"call-{number}"}])
+def prompts(model):
+    """What a model was shown, but for what was to be summarized."""
+    return [messages for messages in model.asked if "You keep the record" not in messages[0].text]
 
 
-def answers(*replies):
-    """A model that gives these replies, one after the other, and the last one for ever."""
-    left = list(replies)
-    return Scripted(lambda messages: (left.pop(0) if len(left) > 1 else left[0]).model_copy())
+def talking(text):
+    """A model that says this, and summarizes."""
+    return ScriptedModel(lambda each: Summarizer()(each) if "You keep the record" in each[0].text else text)
 
 
 def shown(messages):
     return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
 
 
-def at(thread="t"):
-    return {"configurable": {"thread_id": thread}}
-
-
 class TestTheRequest:
     def test_the_model_is_shown_them_and_the_state_is_not(self, memory, filled):
-        model = answers(calling("look", place="here"), AIMessage("a chart"))
+        model = ScriptedModel(calling("look", place="here"), AIMessage("a chart"))
         middleware = ExperienceMiddleware(memory.experiences(filled.path).selector())
         agent = create_agent(
             model, [look], system_prompt="Be kind.", middleware=[middleware], checkpointer=memory.checkpointer
         )
         state = agent.invoke({"messages": [HumanMessage(PLOT)]}, at())
-        assert shown(model.shown[0]) == ["system", "experiences", "human"]
-        assert [each.content for each in model.shown[0][:2]] == ["Be kind.", section([CHARTS])]
-        assert shown(model.shown[1]) == ["system", "experiences", "human", "ai", "tool"]
-        assert model.shown[1][:3] == model.shown[0]
+        assert shown(model.asked[0]) == ["system", "experiences", "human"]
+        assert [each.content for each in model.asked[0][:2]] == ["Be kind.", section([CHARTS])]
+        assert shown(model.asked[1]) == ["system", "experiences", "human", "ai", "tool"]
+        assert model.asked[1][:3] == model.asked[0]
         assert shown(state["messages"]) == ["human", "ai", "tool", "ai"]
         assert not any(is_injected(each) for each in agent.get_state(at()).values["messages"])
-        for messages in model.shown:
+        for messages in model.asked:
             assert_valid_for_providers(messages)
 
     async def test_awaited_and_streamed_it_is_the_same(self, library):
-        model = answers(AIMessage("a chart"))
-        agent = create_agent(model, middleware=[ExperienceMiddleware(library.selector())])
+        model = ScriptedModel("a chart")
+        agent = create_agent(model, middleware=[ExperienceMiddleware(library.selector(model=Picky(["charts"])))])
         given = {"messages": [HumanMessage(PLOT, id="q")]}
         agent.invoke(given)
         await agent.ainvoke(given)
         streamed = [message for message, _ in agent.stream(given, stream_mode="messages")]
         streamed += [message async for message, _ in agent.astream(given, stream_mode="messages")]
-        assert "".join(message.text for message in streamed) == "a chart" * 2
-        assert model.shown == [model.shown[0]] * 4
+        assert (
+            "".join(message.text for message in streamed) == "a chart" * 2
+        )  # the model that selects says nothing there
+        assert model.asked == [model.asked[0]] * 4
 
     def test_they_follow_what_is_asked(self, memory, filled):
-        model = answers(AIMessage("done"))
+        model = ScriptedModel(AIMessage("done"))
         middleware = ExperienceMiddleware(memory.experiences(filled.path))
         agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
         for query in (PLOT, LOAD, WEATHER):
             agent.invoke({"messages": [HumanMessage(query)]}, at())
-        assert [shown(messages) for messages in model.shown] == [
+        assert [shown(messages) for messages in model.asked] == [
             ["experiences", "human"],
             ["experiences", "human", "ai", "experiences", "human"],
             ["experiences", "human", "ai", "experiences", "human", "ai", "human"],
         ]
-        assert model.shown[1][3].content == section([FILES])
+        assert model.asked[1][3].content == section([FILES])
 
     def test_in_a_thread_each_role_has_its_own_and_none_is_put_there_twice(self, quick, library):
         planner = library.selector(role="Planner")
@@ -107,47 +108,22 @@ class TestTheRequest:
         assert [(each.kind, each.id) for each in note.items] == [("experience", "charts")]
         assert note.items[0].reason
 
-    def test_a_file_that_is_edited_counts_from_the_next_call(self, library, filled):
-        model = answers(calling("look", place="here"), AIMessage("done"))
-
-        @tool
-        def look(place: str) -> str:
-            """Look somewhere."""
-            filled.put("handcrafted_exp_charts.yaml", CHARTS.to_yaml().replace(CHARTS.what, "Use no axes."))
-            return "nothing"
-
-        create_agent(model, [look], middleware=[ExperienceMiddleware(library)]).invoke({"messages": [("user", PLOT)]})
-        assert [CHARTS.what in messages[0].text for messages in model.shown] == [True, False]
-        assert "Use no axes." in model.shown[1][0].text
-
     def test_a_model_that_selects_is_asked_again_only_when_a_tool_has_failed(self, library):
         failed = ToolMessage("FileNotFoundError: x", tool_call_id="call-2", status="error")
 
+        @wrap_tool_call
         def broken(request, handler):
             return failed if request.tool_call["name"] == "load" else handler(request)
 
-        from langchain.agents.middleware import wrap_tool_call
-
         picky = Picky(lambda messages: '["files"]' if "Error: FileNotFound" in messages[0].text else '["charts"]')
-        model = answers(
-            calling("look", place="x"), calling("load", 2, name="y"), calling("look", 3, place="z"), AIMessage(".")
-        )
-        agent = create_agent(
-            model,
-            [look, load],
-            middleware=[ExperienceMiddleware(library.selector(model=picky)), wrap_tool_call(broken)],
-        )
-        agent.invoke({"messages": [HumanMessage(PLOT)]})
-        assert [messages[0].content for messages in model.shown] == [
+        calls = (calling("look", place="x"), calling("load", "call-2", name="y"), calling("look", "call-3", place="z"))
+        model = ScriptedModel(*calls, AIMessage("."))
+        middleware = [ExperienceMiddleware(library.selector(model=picky)), broken]
+        create_agent(model, [look, load], middleware=middleware).invoke({"messages": [HumanMessage(PLOT)]})
+        assert [messages[0].content for messages in model.asked] == [
             section([each]) for each in (CHARTS, CHARTS, FILES, FILES)
         ]
         assert len(picky.asked) == 2
-
-    def test_the_model_that_selects_says_nothing_in_the_stream(self, library):
-        middleware = ExperienceMiddleware(library.selector(model=Picky(["charts"])))
-        agent = create_agent(answers(AIMessage("done")), middleware=[middleware])
-        streamed = agent.stream({"messages": [HumanMessage(PLOT)]}, stream_mode="messages")
-        assert [message.text for message, _ in streamed] == ["done"]
 
     def test_a_thread_has_its_own_situation(self, memory, filled):
         """The session of the running thread is found from within the agent."""
@@ -157,16 +133,16 @@ class TestTheRequest:
         session.add_post(made.id, send_from="User", send_to="Planner", message=LOAD)
         session.fail_round(made.id)
         middleware = ExperienceMiddleware(library, session=memory.session)
-        model = answers(AIMessage("done"))
+        model = ScriptedModel(AIMessage("done"))
         agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
         agent.invoke({"messages": [HumanMessage(PLOT)]}, at())
-        assert model.shown[0][0].content == section([CHARTS])
+        assert model.asked[0][0].content == section([CHARTS])
 
     def test_one_that_is_off_changes_nothing(self, library):
-        model = answers(AIMessage("done"))
+        model = ScriptedModel(AIMessage("done"))
         middleware = ExperienceMiddleware(library, role="Planner", enabled=False)
         create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(PLOT)]})
-        assert shown(model.shown[0]) == ["human"]
+        assert shown(model.asked[0]) == ["human"]
 
 
 class TestBesideOthers:
@@ -179,7 +155,7 @@ class TestBesideOthers:
             MemoryMiddleware(quick, "user-42"),
             ExperienceMiddleware(library),
         ]
-        model = answers(AIMessage("this many are in it " * 10))
+        model = talking("this many are in it " * 10)
         agent = create_agent(
             model,
             system_prompt="Be kind.",
@@ -189,8 +165,8 @@ class TestBesideOthers:
         for turn in range(12):
             given = {"messages": [HumanMessage(f"{PLOT} {turn} " + "how many are in it " * 3)]}
             state = agent.invoke(given, at()) if turn % 2 else await agent.ainvoke(given, at())
-        assert len(model.shown[-1]) < len(state["messages"])
-        for messages in model.shown:
+        assert len(prompts(model)[-1]) < len(state["messages"])
+        for messages in prompts(model):
             assert messages[0].content == "Be kind."
             assert [each.content for each in messages if is_injected(each, "experiences")] == [section([CHARTS])]
             assert shown(messages).count("core") == 1
@@ -203,11 +179,11 @@ class TestBesideOthers:
             ExperienceMiddleware(memory.experiences(library.directory)),
             CompactionMiddleware(memory, None, BRIEF),
         ]
-        model = answers(AIMessage("this many are in it " * 10))
+        model = talking("this many are in it " * 10)
         agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
         for turn in range(12):
             agent.invoke({"messages": [HumanMessage(f"{PLOT} {turn} " + "how many are in it " * 3)]}, at())
-        without = [not any(map(is_injected, messages)) for messages in model.shown]
+        without = [not any(map(is_injected, messages)) for messages in prompts(model)]
         assert any(without)
         assert not any(one and other for one, other in itertools.pairwise(without))
 
@@ -218,31 +194,20 @@ class TestHowItIsMade:
             ExperienceMiddleware(library.selector(role="Planner")),
             ExperienceMiddleware(library, role="Planner"),
         ):
-            model = answers(AIMessage("done"))
+            model = ScriptedModel(AIMessage("done"))
             create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(f"{PLOT} {LOAD}")]})
-            assert model.shown[0][0].content == section([CHARTS])
+            assert model.asked[0][0].content == section([CHARTS])
 
     def test_anything_else_is_refused(self, library, filled):
-        for wrong, options in (
-            (filled.path, {}),
-            (None, {}),
-            (library, {"rule": "Planner"}),
-            (library, {"role": 3}),
-            (library.selector(), {"role": "Planner"}),
-        ):
+        wrong = ((filled.path, {}), (None, {}), (library, {"rule": "Planner"}), (library, {"role": 3}))
+        for given, options in (*wrong, (library.selector(), {"role": "Planner"})):
             with pytest.raises(InvalidInput):
-                ExperienceMiddleware(wrong, **options)
+                ExperienceMiddleware(given, **options)
 
     def test_what_the_agent_asks_is_not_changed(self, library):
-        seen = []
-        middleware = ExperienceMiddleware(library)
-        from langchain.agents.middleware import ModelRequest
-
-        messages = [HumanMessage(PLOT)]
-        request = ModelRequest(
-            model=answers(AIMessage(".")), messages=messages, system_message=SystemMessage("Be kind.")
-        )
-        middleware.wrap_model_call(request, seen.append)
+        seen, messages = [], [HumanMessage(PLOT)]
+        request = ModelRequest(model=ScriptedModel(), messages=messages, system_message=SystemMessage("Be kind."))
+        ExperienceMiddleware(library).wrap_model_call(request, seen.append)
         assert request.messages == messages == [HumanMessage(PLOT)]
         assert [each.text for each in seen[0].messages] == [section([CHARTS]), PLOT]
         assert seen[0].system_message.content == request.system_message.content == "Be kind."

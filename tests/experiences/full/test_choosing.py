@@ -1,0 +1,106 @@
+"""How well words choose, and what takes many experiences, processes or threads."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from langchain_agentmem.experiences.experience import Folder
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, judged
+from langchain_agentmem.experiences.model_choice import selected
+from tests.experiences.test_answers import CASES, IDS
+from tests.experiences.test_files import written
+from tests.experiences.test_lexical import ALL, CHART, ERROR, chosen
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "experiences.py"
+
+
+@pytest.fixture(scope="module")
+def measures():
+    spec = importlib.util.spec_from_file_location("benchmark_of_experiences", BENCHMARK)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_a_needle_is_found_among_a_thousand():
+    conditions = [f"Use when appliance number {number} of the kitchen leaks." for number in range(999)]
+    assert chosen("please draw a chart", conditions=[*conditions[:500], CHART, *conditions[500:]]) == [CHART]
+
+
+def test_the_same_question_gets_the_same_answer_in_every_process():
+    asked = ("file not found error, pod restarting, undo commits, draw a chart, billed twice", ERROR, ALL)
+    code = (
+        "import json, sys; from langchain_agentmem.experiences.lexical_choice import judged\n"
+        "print(json.dumps([[each.score, list(each.terms.items())] for each in judged(*json.loads(sys.argv[1]))]))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(asked)],
+        env=os.environ | {"PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    here = [[each.score, [list(term) for term in each.terms.items()]] for each in judged(*asked)]
+    assert json.loads(other.stdout) == here
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "f1", "precision"),
+    [("dev_a", 0.78, 0.83), ("dev_b", 0.6, 0.6), ("held_out", 0.57, 0.59), ("related", 0.76, 0.87)],
+)
+def test_it_is_as_good_as_measured(measures, name, f1, precision):
+    labels = measures.labelled(name)
+    found = measures.quality(measures.scored(measures.lexical, labels), labels, THRESHOLD)
+    plain = measures.scored(measures.bm25, labels)
+    assert found.f1 > f1
+    assert found.precision > precision
+    assert found.f1 > measures.quality(plain, labels, measures.best_threshold(plain, labels)).f1
+
+
+@pytest.mark.parametrize(("name", "f1"), [("dev_a", 0.9), ("dev_b", 0.8), ("held_out", 0.78), ("related", 0.9)])
+def test_a_model_that_is_asked_what_the_words_leave_open_helps_much(measures, name, f1):
+    labels = measures.labelled(name)
+    share, answered = measures.with_model(labels)
+    assert share < 0.7
+    assert measures.quality(answered, labels, THRESHOLD).f1 > f1
+
+
+def test_threads_see_whole_files(shelf):
+    folder = Folder(shelf.path)
+    done = threading.Event()
+
+    def edit():
+        for number in range(60):
+            temporary = shelf.put("new", written("a", f"Do {number}. " * 50))
+            temporary.replace(shelf.path / "handcrafted_exp_a.yaml")
+        done.set()
+
+    def look():
+        seen = []
+        while not done.is_set():
+            seen += [len(each.what.split()) for each in folder.look().experiences]
+            assert not folder.look().problems
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        looking = [pool.submit(look) for _ in range(3)]
+        pool.submit(edit).result()
+        assert {words for each in looking for words in each.result()} <= {100}
+
+
+@pytest.mark.timeout(60)  # what is quadratic takes many minutes
+def test_takes_time_in_proportion_to_its_length():
+    for piece in CASES["repeated"]:
+        found = selected(piece * (15_000 // len(piece)), [*IDS, "1", "a"])
+        assert found is None or set(found.chosen) <= {*IDS, "1", "a"}, piece
