@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -28,33 +29,13 @@ from langchain_agentmem.upkeep.admin import Admin
 SIZE = 200_000
 LARGE = SIZE // 2
 SLOW = (
-    "base/encoding",
-    "base/fencing",
-    "base/redaction",
-    "language_models/token_estimate",
-    "language_models/tokens",
-    "messages/",
-    "search/",
-    "audit/audit_entry",
-    "audit/junk_rules",
+    *(f"base/{name}" for name in ("encoding", "fencing", "redaction")),
+    *("language_models/token", "messages/", "search/", "audit/audit_entry", "audit/junk_rules"),
 )
 """Where the package works through texts."""
 LATER = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 QUICK = {"<genexpr>", "<lambda>", "<listcomp>"}
-C_SLOW = {
-    "sub",
-    "subn",
-    "findall",
-    "finditer",
-    "search",
-    "encode",
-    "decode",
-    "dumps",
-    "packb",
-    "split",
-    "casefold",
-    "lower",
-}
+SLOW_IN_C = re.compile("(subn?|find(all|iter)|search|(en|de)code|dumps|packb|split|casefold|lower)$")
 """Functions of C that do."""
 
 
@@ -80,7 +61,7 @@ class Watch:
             ours = any(f"langchain_agentmem/{each}" in code.co_filename for each in SLOW)
             if ours and code.co_name not in QUICK and not code.co_flags & LATER:
                 self._note(frame, f"{Path(code.co_filename).stem}.{code.co_name}")
-        elif event == "c_call" and "langchain_agentmem" in frame.f_code.co_filename and given.__name__ in C_SLOW:
+        elif event == "c_call" and "langchain_agentmem" in frame.f_code.co_filename and SLOW_IN_C.match(given.__name__):
             itself = getattr(given, "__self__", None)
             if isinstance(itself, str | bytes):
                 if len(itself) > LARGE:
@@ -102,6 +83,11 @@ class Watch:
 
 
 Calls = dict[str, Callable[[], Awaitable[Any]]]
+
+
+def plain(part: Any, names: str) -> Calls:
+    """The methods that take no arguments."""
+    return {name: getattr(part, name) for name in names.split()}
 
 
 def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
@@ -136,6 +122,11 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
     }
     config = saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint, {"step": -1}, {})
     chat_calls: Calls = {
+        **plain(
+            chat,
+            "aget_messages araw_messages aretrieve_all aget_message_dicts ashown acompactions "
+            "acount_tokens acompact_if_needed acompact_for_payload_error areset_memory aclear",
+        ),
         "aadd": lambda: chat.aadd(role="user", content=text),
         "aadd_messages": lambda: chat.aadd_messages([said]),
         "aadd_message": lambda: chat.aadd_message(HumanMessage(text)),
@@ -143,46 +134,30 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
         "aadd_ai_message": lambda: chat.aadd_ai_message(text),
         "aupdate": lambda: chat.aupdate("said", content=text + "!"),
         "areplace_memory": lambda: chat.areplace_memory(0, role="user", content=text),
-        "aget_messages": chat.aget_messages,
-        "araw_messages": chat.araw_messages,
-        "aretrieve_all": chat.aretrieve_all,
-        "aget_message_dicts": chat.aget_message_dicts,
         "aretrieve_recent": lambda: chat.aretrieve_recent(2),
         "aretrieve_by_id": lambda: chat.aretrieve_by_id("said"),
         "aretrieve_by_role": lambda: chat.aretrieve_by_role("user"),
         "aaround": lambda: chat.aaround("said"),
         "ahistory_of": lambda: chat.ahistory_of("said"),
-        "ashown": chat.ashown,
-        "acompactions": chat.acompactions,
-        "acount_tokens": chat.acount_tokens,
-        "acompact_if_needed": chat.acompact_if_needed,
-        "acompact_for_payload_error": chat.acompact_for_payload_error,
         "asave_to_file": lambda: chat.asave_to_file(folder / "c.json", {"more": text}),
         "aload_from_file": lambda: chat.aload_from_file(folder / "c.json"),
         "aremove_by_id": lambda: chat.aremove_by_id("said"),
         "adelete_memory": lambda: chat.adelete_memory(0),
-        "areset_memory": chat.areset_memory,
-        "aclear": chat.aclear,
     }
     return {
         chat: chat_calls,
         managed: {
+            **plain(managed, "aget_context aget_message_dicts aget_raw_messages aget_cache_stats acompact_if_needed"),
             "aadd": lambda: managed.aadd(role="user", content=text),
             "aadd_messages": lambda: managed.aadd_messages([said]),
-            "aget_context": managed.aget_context,
-            "aget_message_dicts": managed.aget_message_dicts,
-            "aget_raw_messages": managed.aget_raw_messages,
-            "aget_cache_stats": managed.aget_cache_stats,
-            "acompact_if_needed": managed.acompact_if_needed,
             "acompact_for_payload_error": lambda: managed.acompact_for_payload_error({"provider": "openai"}),
         },
         session: {
+            **plain(session, "ato_conversation arounds areset_memory acompact_if_needed acompact_for_payload_error"),
             "acreate_round": lambda: session.acreate_round(text),
             "aadd_post": lambda: session.aadd_post(begun.id, send_from="User", send_to="Planner", message=text),
             "afinish_round": lambda: session.afinish_round(begun.id),
             "afail_round": lambda: session.afail_round(begun.id),
-            "ato_conversation": session.ato_conversation,
-            "arounds": session.arounds,
             "aget_role_rounds": lambda: session.aget_role_rounds("Planner"),
             "aget_role_rounds_with_compaction": lambda: session.aget_role_rounds_with_compaction("Planner"),
             "aget_shared_memory_entries": lambda: session.aget_shared_memory_entries("plan"),
@@ -191,9 +166,6 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aimport_": lambda: session.aimport_(Conversation.create((), id="s")),
             "asave_to_file": lambda: session.asave_to_file(folder / "s.json"),
             "aload_from_file": lambda: session.aload_from_file(folder / "s.json"),
-            "areset_memory": session.areset_memory,
-            "acompact_if_needed": session.acompact_if_needed,
-            "acompact_for_payload_error": session.acompact_for_payload_error,
         },
         layers.core: {
             "aset": lambda: layers.core.aset("key", text),
@@ -225,47 +197,38 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aused": layers.resources.aused,
         },
         layers: {
+            **plain(layers, "aread aancestors atree apressure aconsolidate"),
             "awrite": lambda: layers.awrite(
                 core={"k": text}, recall=[{"kind": "note", "content": text}], archival=[text]
             ),
-            "aread": layers.aread,
             "afork": lambda: layers.afork("other"),
-            "aancestors": layers.aancestors,
-            "atree": layers.atree,
             "adiff": lambda: layers.adiff("other"),
-            "apressure": layers.apressure,
-            "aconsolidate": layers.aconsolidate,
             "acompress": lambda: layers.acompress(text, 1000),
             "acontext": lambda: layers.acontext(text),
             "aformat_for_prompt": lambda: layers.aformat_for_prompt(text),
             "aexport_final": lambda: layers.aexport_final(folder / "final"),
         },
         facts: {
+            **plain(
+                facts,
+                "aretrieve_all aget_messages adrain awaiting afailures aaliases aentities aas_of "
+                "alatest acontradictions acompact_if_needed acompact_for_payload_error areset_memory",
+            ),
             "aadd": lambda: facts.aadd(role="user", content=text),
             "aadd_fact": lambda: facts.aadd_fact("user", "Bob", "says", text[:1000]),
             "aupdate": lambda: facts.aupdate(fact, obj="Porto"),
-            "aretrieve_all": facts.aretrieve_all,
-            "aget_messages": facts.aget_messages,
             "aretrieve_recent": lambda: facts.aretrieve_recent(2),
             "aretrieve_by_id": lambda: facts.aretrieve_by_id(fact),
             "aretrieve_by_role": lambda: facts.aretrieve_by_role("user"),
             "asave_to_file": lambda: facts.asave_to_file(folder / "f.json", {"more": text}),
             "aload_from_file": lambda: facts.aload_from_file(folder / "f.json"),
-            "adrain": facts.adrain,
-            "awaiting": facts.awaiting,
-            "afailures": facts.afailures,
             "aextract_and_update_from_text": lambda: learner.aextract_and_update_from_text(text, "user"),
             "amerge": lambda: facts.amerge("Ana", "Anna"),
             "aunmerge": lambda: facts.aunmerge("Ana"),
-            "aaliases": facts.aaliases,
-            "aentities": facts.aentities,
             "aneighbours": lambda: facts.aneighbours("Ana"),
             "ato_networkx": lambda: facts.ato_networkx("Ana"),
             "aget": lambda: facts.aget(fact),
-            "aas_of": facts.aas_of,
             "ahistory": lambda: facts.ahistory("Ana"),
-            "alatest": facts.alatest,
-            "acontradictions": facts.acontradictions,
             "adeclare": lambda: facts.adeclare("lives in", single_valued=True),
             "aevidence": lambda: facts.aevidence(fact),
             "afrom_message": lambda: facts.afrom_message("m"),
@@ -273,14 +236,12 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aformat_for_prompt": lambda: facts.aformat_for_prompt(text),
             "afork": lambda: facts.afork("of facts"),
             "aundo": lambda: facts.aundo(fact),
-            "acompact_if_needed": facts.acompact_if_needed,
-            "acompact_for_payload_error": facts.acompact_for_payload_error,
             "areplace_memory": lambda: facts.areplace_memory(0, role="user"),
             "adelete_memory": lambda: facts.adelete_memory(0),
             "aremove_by_id": lambda: facts.aremove_by_id(fact),
-            "areset_memory": facts.areset_memory,
         },
         audit: {
+            **plain(audit, "atodos afilter_junk aarchive ahead averify areport"),
             "aadd": lambda: audit.aadd(text, text),
             "aadd_self_reflection": lambda: audit.aadd_self_reflection(text),
             "aadd_todo_from_chat": lambda: audit.aadd_todo_from_chat("We need to count. " + text),
@@ -289,14 +250,8 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "alast": lambda: audit.alast(5),
             "aget": lambda: audit.aget(todo.id),
             "asearch": lambda: audit.asearch(text),
-            "atodos": audit.atodos,
             "acomplete": lambda: audit.acomplete(todo.id),
             "areopen": lambda: audit.areopen(todo.id),
-            "afilter_junk": audit.afilter_junk,
-            "aarchive": audit.aarchive,
-            "ahead": audit.ahead,
-            "averify": audit.averify,
-            "areport": audit.areport,
             "aexport_document": lambda: audit.aexport_document(folder / "a.json"),
             "aimport_document": lambda: audit.aimport_document(folder / "a.json"),
         },
@@ -346,13 +301,7 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "aadd_example": lambda: selector.aadd_example({"exp_id": "x", "when": "it snows", "what": "Stay."}),
         },
         memory.admin: {
-            "athreads": memory.admin.athreads,
-            "abranches": memory.admin.abranches,
-            "anamespaces": memory.admin.anamespaces,
-            "agrowth": memory.admin.agrowth,
-            "adiagnose": memory.admin.adiagnose,
-            "astats": memory.admin.astats,
-            "averify": memory.admin.averify,
+            **plain(memory.admin, "athreads abranches anamespaces agrowth adiagnose astats averify"),
             "abackup": lambda: memory.admin.abackup(folder / "backup"),
             "arestore": lambda: Admin.arestore(folder / "backup", folder / "restored.db"),
             "acopy": lambda: memory.admin.acopy(folder / "copied.db"),
@@ -361,16 +310,14 @@ def calls_of(memory: AgentMemory, text: str, folder: Path) -> dict[Any, Calls]:
             "arekey": lambda: Admin.arekey(folder / "restored.db", new_key=bytes(range(32))),
         },
         memory: {
+            **plain(memory, "aconversations asettle aclose"),
             **{tool.name: partial(tool.ainvoke, told[tool.name]) for tool in memory.tools("main")},
             "the retriever": partial(memory.retriever(namespace=()).ainvoke, text),
             "asearch": lambda: memory.asearch(text),
-            "aconversations": memory.aconversations,
             "aexport": lambda: memory.aexport(folder / "export"),
             "aimport_": lambda: memory.aimport_(folder / "export"),
             "aimport_from": lambda: memory.aimport_from("opus", folder / "a.json"),
-            "asettle": memory.asettle,
             "aerase": lambda: memory.aerase(thread_id="t"),
-            "aclose": memory.aclose,
         },
     }
 

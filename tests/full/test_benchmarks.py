@@ -65,9 +65,7 @@ def locomo_file(tmp_path: Path) -> Path:
 
 
 class TestRecall:
-    def test_recall_is_the_share_of_the_evidence_among_the_first(
-        self, benchmarks: Benchmarks, locomo_file: Path
-    ) -> None:
+    def test_recall_is_the_share_of_the_evidence_among_the_first(self, benchmarks, locomo_file):
         samples = benchmarks.recall.read_transcripts(locomo_file)
         found = ["x", "x", "x", "D1:1", "D1:2", "x", "D2:1"]
         report = benchmarks.recall.evaluate(lambda *asked: found, samples)
@@ -76,30 +74,26 @@ class TestRecall:
         assert [parts["4"].recall(cut) for cut in (5, 10, 20)] == [1, 1, 1]
         assert report.recall(5) == pytest.approx(5 / 6)
 
-    def test_questions_without_evidence_are_not_asked(self, benchmarks: Benchmarks, locomo_file: Path) -> None:
+    def test_questions_without_evidence_are_not_asked(self, benchmarks, locomo_file):
         samples = benchmarks.recall.read_transcripts(locomo_file)
         report = benchmarks.recall.evaluate(lambda *asked: [], samples)
         assert list(report.parts(lambda each: each.question.category)) == ["1", "4", "5"]
 
-    def test_an_interval_holds_the_mean_and_is_the_same_each_time(
-        self, benchmarks: Benchmarks, locomo_file: Path
-    ) -> None:
+    def test_an_interval_holds_the_mean_and_is_the_same_each_time(self, benchmarks, locomo_file):
         samples = benchmarks.recall.read_transcripts(locomo_file)
         report = benchmarks.recall.evaluate(lambda *asked: ["D1:1"], samples)
         [(low, high), *_] = report.intervals()
         assert low < report.recall(5) < high
         assert report.intervals() == report.intervals()
 
-    def test_our_search_is_asked_in_the_namespace_of_the_sample(
-        self, benchmarks: Benchmarks, locomo_file: Path, memory: AgentMemory
-    ) -> None:
+    def test_our_search_is_asked_in_the_namespace_of_the_sample(self, benchmarks, locomo_file, memory):
         samples = benchmarks.recall.read_transcripts(locomo_file)
         memory.conversation("session_1", namespace=("other",)).add_user_message("I sold my cello, my canoe and all.")
         benchmarks.recall.feed(memory, samples)
         assert benchmarks.recall.evaluate(benchmarks.recall.searching(memory), samples).recall(5) == 1
 
     @pytest.mark.slow
-    def test_static_vectors_find_more_in_chats_than_words_alone(self, benchmarks: Benchmarks) -> None:
+    def test_static_vectors_find_more_in_chats_than_words_alone(self, benchmarks):
         chats = benchmarks.recall.read_folder("chats")
         reports = []
         for _, index in benchmarks.recall.indexes(static=True):
@@ -112,9 +106,7 @@ class TestRecall:
             assert vectors.recall(cut) > words.recall(cut), f"of the first {cut}"
 
     @pytest.mark.slow
-    def test_two_runs_print_the_same(
-        self, benchmarks: Benchmarks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_two_runs_print_the_same(self, benchmarks, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["recall.py", "--only", "alone", "--by-type"])
         printed = []
         for _ in range(2):
@@ -124,15 +116,13 @@ class TestRecall:
         assert "BM25" in printed[0]
         assert "zh" in printed[0]
 
-    def test_a_file_that_is_not_here_is_said_to_be_left_out(
-        self, benchmarks: Benchmarks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_file_that_is_not_here_is_said_to_be_left_out(self, benchmarks, monkeypatch, capsys):
         monkeypatch.delenv("AGENTMEM_BEAM", raising=False)
         monkeypatch.setattr(sys, "argv", ["recall.py", "--only", "BEAM"])
         benchmarks.recall.main()
         assert "AGENTMEM_BEAM): not measured" in capsys.readouterr().out
 
-    def test_the_form_of_beam_is_read_with_its_dates(self, benchmarks: Benchmarks, tmp_path: Path) -> None:
+    def test_the_form_of_beam_is_read_with_its_dates(self, benchmarks, tmp_path):
         said = [{"id": 0, "role": "user", "content": "I keep bees.", "time_anchor": "March-15-2024"}]
         asked = {"type": "knowledge_update", "question": "What do I keep?", "evidence": [0]}
         path = tmp_path / "beam.json"
@@ -143,14 +133,14 @@ class TestRecall:
 
 
 class TestLongMemEval:
-    def test_right_are_the_marked_turns_and_the_sessions_that_are_named(self, benchmarks: Benchmarks) -> None:
+    def test_right_are_the_marked_turns_and_the_sessions_that_are_named(self, benchmarks):
         [first, _, unanswerable] = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
         assert first.right_turns() == {"answer_garden_1_1", "answer_garden_2_1"}
         assert first.right_sessions() == {"answer_garden_1", "answer_garden_2"}
         assert first.answerable
         assert not unanswerable.answerable
 
-    def test_any_needs_one_and_all_needs_every(self, benchmarks: Benchmarks) -> None:
+    def test_any_needs_one_and_all_needs_every(self, benchmarks):
         [task, *_] = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
         late = ["answer_garden_1_3", *(f"filler_1_{n}" for n in range(1, 8)), "answer_garden_2_1"]
         scores = benchmarks.longmemeval.judge(task, late)
@@ -160,20 +150,20 @@ class TestLongMemEval:
         assert scores["turn", "any", 10]
         assert not scores["turn", "all", 10]
 
-    def test_questions_that_cannot_be_answered_are_left_out(self, benchmarks: Benchmarks) -> None:
+    def test_questions_that_cannot_be_answered_are_left_out(self, benchmarks):
         tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
         assert [each.kind for each in benchmarks.longmemeval.evaluate(tasks)] == [
             "multi-session",
             "single-session-assistant",
         ]
 
-    def test_of_the_user_alone_only_what_the_user_said_counts(self, benchmarks: Benchmarks) -> None:
+    def test_of_the_user_alone_only_what_the_user_said_counts(self, benchmarks):
         tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
         outcomes = benchmarks.longmemeval.evaluate(tasks, roles=("user",))
         assert [each.kind for each in outcomes] == ["multi-session"]
 
     @pytest.mark.parametrize("find", ["ours", "plain"])
-    def test_the_sample_is_found(self, benchmarks: Benchmarks, find: str) -> None:
+    def test_the_sample_is_found(self, benchmarks, find):
         tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
         outcomes = benchmarks.longmemeval.evaluate(tasks, getattr(benchmarks.longmemeval, find))
         assert benchmarks.longmemeval.mean(outcomes, ("session", "all", 10)) == 1
@@ -181,12 +171,12 @@ class TestLongMemEval:
 
 
 class TestChats:
-    def test_they_are_long_enough_in_several_languages(self, benchmarks: Benchmarks) -> None:
+    def test_they_are_long_enough_in_several_languages(self, benchmarks):
         chats = benchmarks.recall.read_folder("chats")
         assert len({question.category for chat in chats for question in chat.questions}) >= 6
         assert all(chat.turns >= 25 and len(chat.questions) >= 10 for chat in chats)
 
-    def test_long_replies_are_a_few_hundred_messages_in_the_order_of_time(self, benchmarks: Benchmarks) -> None:
+    def test_long_replies_are_a_few_hundred_messages_in_the_order_of_time(self, benchmarks):
         chats = benchmarks.recall.read_folder("long_replies")
         assert sum(chat.turns for chat in chats) >= 330
         for chat in chats:
@@ -201,25 +191,21 @@ class TestChats:
     @pytest.mark.parametrize(
         ("role", "words", "characters"), [("user", (10, 80), (30, 160)), ("assistant", (150, 450), (400, 900))]
     )
-    def test_the_assistant_answers_at_length_in_them(
-        self, benchmarks: Benchmarks, role: str, words: tuple[int, int], characters: tuple[int, int]
-    ) -> None:
+    def test_the_assistant_answers_at_length_in_them(self, benchmarks, role, words, characters):
         for chat in benchmarks.recall.read_folder("long_replies"):
             low, high = characters if chat.name == "zh-long" else words
             texts = [turn.text for session in chat.sessions for turn in session.turns if turn.speaker == role]
             assert all(low <= len(text if chat.name == "zh-long" else text.split()) <= high for text in texts)
 
     @pytest.mark.parametrize("folder", ["chats", "long_replies"])
-    def test_their_evidence_exists(self, benchmarks: Benchmarks, folder: str) -> None:
+    def test_their_evidence_exists(self, benchmarks, folder):
         for chat in benchmarks.recall.read_folder(folder):
             ids = [turn.id for session in chat.sessions for turn in session.turns]
             assert len(ids) == len(set(ids))
             assert all(question.evidence and question.evidence <= set(ids) for question in chat.questions)
 
     @pytest.mark.parametrize("folder", ["chats", "long_replies"])
-    def test_user_and_assistant_take_turns_and_have_no_names(
-        self, benchmarks: Benchmarks, memory: AgentMemory, folder: str
-    ) -> None:
+    def test_user_and_assistant_take_turns_and_have_no_names(self, benchmarks, memory, folder):
         chat = benchmarks.recall.read_folder(folder)[0]
         benchmarks.recall.feed(memory, [chat])
         for session in chat.sessions:
@@ -227,14 +213,14 @@ class TestChats:
             assert [message.type for message in messages] == ["human", "ai"] * (len(messages) // 2)
             assert all(message.name is None for message in messages)
 
-    def test_ids_stay_unique_when_all_chats_are_in_one_place(self, benchmarks: Benchmarks) -> None:
+    def test_ids_stay_unique_when_all_chats_are_in_one_place(self, benchmarks):
         every = benchmarks.recall.together(benchmarks.recall.read_folder("chats"))
         ids = [turn.id for session in every.sessions for turn in session.turns]
         assert len(ids) == len(set(ids))
 
 
 class TestSignals:
-    def test_a_signal_is_switched_off_only_meanwhile(self, benchmarks: Benchmarks, memory: AgentMemory) -> None:
+    def test_a_signal_is_switched_off_only_meanwhile(self, benchmarks, memory):
         chat = memory.conversation("c")
         chat.add_user_message("Which harbour did you like best?")
         chat.add_ai_message("Trieste, by far.")
@@ -249,9 +235,7 @@ class TestSignals:
 
 
 class TestNaturalLanguage:
-    def test_rare_questions_hold_a_word_that_few_messages_have_and_common_ones_do_not(
-        self, benchmarks: Benchmarks
-    ) -> None:
+    def test_rare_questions_hold_a_word_that_few_messages_have_and_common_ones_do_not(self, benchmarks):
         language = benchmarks.natural.Language()
         texts = [set(text.split()) for text in islice(language.messages(1), 5_000)]
 
@@ -262,7 +246,7 @@ class TestNaturalLanguage:
         assert all(rarest(question) < 0.01 for question in language.rare_questions(10))
         assert all(rarest(question) > 0.005 for question in language.common_questions(10))
 
-    def test_a_namespace_holds_the_same_wherever_it_is(self, benchmarks: Benchmarks) -> None:
+    def test_a_namespace_holds_the_same_wherever_it_is(self, benchmarks):
         language, made = benchmarks.natural.Language(), benchmarks.search.batches
         alone = [each.texts for each in made(language, ["tenant-3"], 120)]
         among = [each.texts for each in made(language, ["tenant-1", "tenant-3"], 120) if each.namespace == "tenant-3"]
@@ -272,7 +256,7 @@ class TestNaturalLanguage:
 
 class TestPromptCache:
     @pytest.mark.slow
-    def test_prompts_with_memory_share_as_much_as_without(self, benchmarks: Benchmarks, tmp_path: Path) -> None:
+    def test_prompts_with_memory_share_as_much_as_without(self, benchmarks, tmp_path):
         found = dict(benchmarks.prompt_cache.compared(1, tmp_path, turns=12))
         alone = found["compaction alone"].share
         assert alone > 0.5
@@ -283,7 +267,7 @@ class TestPromptCache:
 class TestFacts:
     COUNT = 150
 
-    def test_a_value_is_told_to_end_the_one_before_and_nothing_is_told_twice(self, benchmarks: Benchmarks) -> None:
+    def test_a_value_is_told_to_end_the_one_before_and_nothing_is_told_twice(self, benchmarks):
         told = list(benchmarks.facts.told(self.COUNT))
         now: dict[tuple[str, str], str] = {}
         for fact in told:
@@ -295,7 +279,7 @@ class TestFacts:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("peer", ["networkx", "sqlite3 by hand", "SqliteStore"])
-    def test_the_peers_answer_the_same(self, benchmarks: Benchmarks, tmp_path: Path, peer: str) -> None:
+    def test_the_peers_answer_the_same(self, benchmarks, tmp_path, peer):
         ours = benchmarks.facts.Ours(tmp_path / "ours.db")
         make, _ = benchmarks.facts.PEERS[peer]
         theirs = make(tmp_path / "theirs")
@@ -306,9 +290,7 @@ class TestFacts:
         for one in (ours, theirs):
             one.close()
 
-    def test_whatever_is_asked_of_ours_alone_has_an_answer(
-        self, benchmarks: Benchmarks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_whatever_is_asked_of_ours_alone_has_an_answer(self, benchmarks, tmp_path, monkeypatch):
         monkeypatch.setattr(benchmarks.facts, "ASKED", 2)
         ours = benchmarks.facts.Ours(tmp_path / "ours.db")
         _, learned = benchmarks.facts.filled(ours, self.COUNT)
@@ -321,9 +303,7 @@ class TestFacts:
 class TestStudio:
     @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-    def test_every_page_is_asked_for(
-        self, benchmarks: Benchmarks, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_every_page_is_asked_for(self, benchmarks, url, tmp_path, capsys):
         benchmarks.studio.run(url, tmp_path, threads=4, messages=40, checkpoints=60, rounds=1)
         printed = capsys.readouterr().out.splitlines()
         assert len(printed) == 2 + len(benchmarks.studio.pages(60))
@@ -332,7 +312,7 @@ class TestStudio:
             assert (stored["threads"], stored["forks"], stored["messages"]) == (5, 2, 4 * 8 + 2 + 6)
             assert stored["checkpoints"] == 4 * 4 + 2 + 60
 
-    def test_what_takes_long_is_marked(self, benchmarks: Benchmarks, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_what_takes_long_is_marked(self, benchmarks, capsys):
         quick, slow = benchmarks.studio.Took(1.0, 1.0), benchmarks.studio.Took(101.0, 1.0)
         benchmarks.studio.tell({"quick": [quick] * 95 + [slow] * 5, "slow": [quick] * 94 + [slow] * 6})
         _, first, second = capsys.readouterr().out.splitlines()
@@ -341,9 +321,7 @@ class TestStudio:
 
 class TestSoak:
     @pytest.mark.slow
-    def test_every_worker_does_everything_and_what_is_kept_verifies(
-        self, benchmarks: Benchmarks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_every_worker_does_everything_and_what_is_kept_verifies(self, benchmarks, tmp_path, capsys):
         benchmarks.soak.soak(str(tmp_path / "a.db"), minutes=0.06, workers=2, turns=3, seed=1)
         told = capsys.readouterr().out
         assert "verify(): 0 problems" in told
@@ -351,9 +329,7 @@ class TestSoak:
             assert f"{what}, ms" in told
 
     @pytest.mark.parametrize("grows", ["memory", "stored", "handles", "threads"])
-    def test_what_grows_is_not_flat(
-        self, benchmarks: Benchmarks, capsys: pytest.CaptureFixture[str], grows: str
-    ) -> None:
+    def test_what_grows_is_not_flat(self, benchmarks, capsys, grows):
         still = benchmarks.soak.Sample(100_000_000, 20, 10, 50_000_000, {"append": 1.0})
         later = [still._replace(**{grows: getattr(still, grows) * (10 + number) // 10}) for number in range(30)]
         assert benchmarks.soak.told([still] * 30)

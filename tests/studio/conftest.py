@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -33,3 +34,11 @@ def browse() -> Iterator[Callable[..., Browser]]:
 @pytest.fixture
 def browser(memory: AgentMemory, browse: Callable[..., Browser]) -> Browser:
     return browse(memory)
+
+
+@pytest.fixture
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if whatever takes long to find out took for ever."""
+    from langchain_agentmem.studio.application import KeptAnswers
+
+    monkeypatch.setattr(KeptAnswers, "look", mock.AsyncMock(return_value=None))

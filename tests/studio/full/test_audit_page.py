@@ -10,7 +10,6 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.studio.application import KeptAnswers
 
 HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
 ADA = ("users", "ada")
@@ -57,12 +56,9 @@ def test_by_kind_by_conversation_and_by_words(memory, browse):
 def test_a_page_has_fifty_and_leads_to_older_ones(memory, browse):
     for number in range(120):
         memory.audit.add(f"Question {number}?", "An answer.", "many" if number % 2 else None)
-    browser, pages, url = browse(memory), [], "/audit"
-    while url:
-        text = browser.text_of(url)
-        pages.append(prompts(text))
-        older = re.search(r'<a href="([^"]*)">Older</a>', text)
-        url = older and unescape(older[1])
+    browser = browse(memory)
+    *_, text = shown = browser.walk("/audit")
+    pages = [prompts(each) for each in shown]
     assert [len(each) for each in pages] == [50, 50, 20]
     assert [each for page in pages for each in page] == [f"Question {number}?" for number in reversed(range(120))]
     assert '<a href="/audit">Newest</a>' in text
@@ -96,11 +92,7 @@ def test_the_chain_is_verified_when_somebody_asks(memory, browse, raw):
 
 
 @pytest.mark.sqlite_suffices
-def test_nobody_waits_for_the_chain(memory, browse, monkeypatch):
-    async def look(*_, **__):
-        return None
-
-    monkeypatch.setattr(KeptAnswers, "look", look)
+def test_nobody_waits_for_the_chain(memory, browse, nothing_known):
     text = browse(memory).text_of("/audit/chain?verify=1")
     assert 'hx-select="#chain"' in text
     assert '<a href="/audit/chain?verify=1">Look again</a>' in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from hashlib import sha256
-from itertools import pairwise
 
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
@@ -23,11 +22,6 @@ HOSTILE = [
     "{{ 7 * 7 }}",
     "\nbegins with a line",
 ]
-
-
-@pytest.fixture
-def browser(memory, browse):
-    return browse(memory)
 
 
 def address(kind, key, namespace="users/ada", branch=None, path="/correct"):
@@ -205,36 +199,18 @@ class TestTwoEditors:
 
 
 class TestErrors:
-    @pytest.mark.parametrize("kind", ["record", "fact", "message"])
-    def test_what_is_not_there_is_a_page_that_says_so(self, browser, kind):
-        assert "There is no" in browser.text_of(address(kind, "nowhere", branch="main"), 404)
-
-    @pytest.mark.parametrize(
-        "where",
-        [
-            "/correct",
-            "/correct?kind=event&key=x",
-            "/correct?kind=core",
-            "/correct?kind=message&key=x",
-            "/corrections?start=x",
-        ],
-    )
-    def test_an_address_that_names_nothing_is_bad(self, browser, where):
-        assert browser.get(where).status_code == 400
+    def test_what_is_not_there_is_a_page_that_says_so_and_an_address_that_names_nothing_is_bad(self, browser):
+        for kind in ("record", "fact", "message"):
+            assert "There is no" in browser.text_of(address(kind, "nowhere", branch="main"), 404)
+        for asked in ("/correct", "/correct?kind=event&key=x", "/correct?kind=core", "/correct?kind=message&key=x"):
+            browser.text_of(asked, 400)
+        browser.text_of("/corrections?start=x", 400)
 
     def test_what_cannot_be_is_told_beside_the_form_and_nothing_is_written(self, memory, browser):
         key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
         where = address("fact", key)
-        for fields in (
-            {"valid_from": "yesterday"},
-            {"valid_from": ""},
-            {"valid_to": "1999-01-01"},
-            {"confidence": "much"},
-            {"confidence": "nan"},
-            {"confidence": "inf"},
-            {"object": " "},
-            {},
-        ):
+        wrong = {"valid_from": ("yesterday", ""), "valid_to": ("1999-01-01",), "confidence": ("much", "nan", "inf")}
+        for fields in ({name: value} for name, values in {**wrong, "object": (" ",)}.items() for value in values):
             answer = correct(browser, where, **fields)
             assert answer.status_code == 400, fields
             assert 'role="alert"' in answer.text
@@ -291,32 +267,19 @@ class TestHostileTexts:
         name = text.strip()
         memory.layers(namespace=ADA).core.set("city", text)
         key = memory.layers(namespace=ADA).archival.write(text, [name])
-        made = memory.corrections.core("city", f"{text}!", by="ada", namespace=ADA)
+        memory.corrections.core("city", f"{text}!", by="ada", namespace=ADA)
         memory.corrections.record(key, f"{text}!", by=name[:50], namespace=ADA)
         fact = memory.facts(namespace=ADA).add_fact("user", name, name, name)
         message = memory.conversation("chat", ADA).add(role="user", content=text, name=name)
-        pages = [
-            address("core", "city"),
-            address("record", key),
-            address("fact", fact),
-            address("message", message, branch="chat"),
-            "/corrections",
-        ]
-        for where in pages:
-            shown = browser.text_of(where)
-            assert "<script>alert" not in shown
-            assert "<img" not in shown
-            assert 'onmouseover="' not in shown
-            assert re.search(r'(?:href|action|src)="\s*javascript:', shown) is None
-            seen = re.sub(r"<textarea.*?</textarea>|<input[^>]*>", "", shown, flags=re.DOTALL)
-            assert "\u202e" not in seen
-            assert "\u2066" not in seen
+        of_message = address("message", message, branch="chat")
+        for where in (address("core", "city"), address("record", key), address("fact", fact), of_message):
+            browser.harmless(where)
+        browser.harmless("/corrections")
         shown = browser.text_of(address("core", "city"))
         in_form = html.unescape(re.search(r'name="value">\n(.*?)</textarea>', shown, re.DOTALL)[1])
         assert in_form == f"{text}!"
         correct(browser, address("core", "city"), value=in_form.replace("\n", "\r\n") + "?")
         assert memory.layers(namespace=ADA).core.get("city") == {"city": f"{text}!?"}
-        assert made.after["value"] == f"{text}!"
 
     def test_that_no_form_can_give_back_are_shown_and_left_alone(self, memory, browser):
         for text in ("half \ud800", "null \0", "return \r"):
@@ -324,19 +287,3 @@ class TestHostileTexts:
             shown = browser.text_of(address("core", "city"))
             assert "a form cannot give back" in shown
             assert "<textarea" not in shown
-
-
-class TestAccessibility:
-    def test_what_is_filled_in_has_a_label_and_headings_are_in_order(self, memory, browser):
-        key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
-        memory.corrections.fact(key, obj="Porto", by="ada", namespace=ADA)
-        for where in (address("fact", key), "/corrections", "/erase?namespace=users/ada"):
-            text = browser.text_of(where)
-            for found in re.findall(r"<(?:input|textarea|select)([^>]*)>", text):
-                if 'type="hidden"' not in found:
-                    [name] = re.findall(r'id="([^"]+)', found)
-                    assert f'<label for="{name}"' in text
-            levels = [int(each) for each in re.findall(r"<h(\d)", text)]
-            assert levels[0] == 1
-            assert all(after <= before + 1 for before, after in pairwise(levels))
-            assert "<th>" not in text

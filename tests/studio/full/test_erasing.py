@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from hashlib import sha256
 
 import pytest
-
-from langchain_agentmem import AgentMemory
 
 ADA, BEN = ("users", "ada"), ("users", "ben")
 
@@ -65,13 +62,12 @@ def test_a_thread_is_named_by_its_id(memory, browser):
     assert len(memory.conversations(ADA)) == 1
 
 
-@pytest.mark.parametrize("name", ["", "users", "USERS/ADA", "users/ben", "<b>"])
-def test_without_its_name_nothing_goes(memory, browser, name):
+def test_without_its_name_nothing_goes(memory, browser):
     where = "/erase?namespace=users/ada"
-    answer = browser.submit(where, form_on=where, name=name)
-    assert answer.status_code == 400
-    assert "not its name" in answer.text
-    assert len(memory.conversations(ADA)) == 2
+    for name in ("", "users", "USERS/ADA", "users/ben", "<b>"):
+        answer = browser.submit(where, form_on=where, name=name)
+        assert (answer.status_code, "not its name" in answer.text) == (400, True), name
+        assert len(memory.conversations(ADA)) == 2
 
 
 @pytest.mark.parametrize("asked", ["", "?namespace=/", "?thread=a&conversation=b", "?namespace=a//b"])
@@ -82,14 +78,6 @@ def test_everything_and_what_names_nothing_is_not_erased_here(memory, browser, a
     assert len(memory.conversations()) == 4
 
 
-def test_a_form_of_nobody_erases_nothing(memory, browser):
-    answer = browser.post(
-        "/erase?namespace=users/ada", data={"name": "users/ada"}, headers={"Origin": "http://testserver"}
-    )
-    assert answer.status_code == 403
-    assert len(memory.conversations(ADA)) == 2
-
-
 def test_hostile_names_stay_text(memory, browser):
     name = '"><script>alert(1)</script>'
     memory.conversation(name, ADA).add_user_message("Hi")
@@ -98,16 +86,3 @@ def test_hostile_names_stay_text(memory, browser):
     answer = browser.submit(where, form_on=where, name=name)
     assert "<script>alert" not in answer.text
     assert len(memory.conversations(ADA)) == 2
-
-
-def test_read_only_nothing_is_erased(tmp_path, browse):
-    with AgentMemory(tmp_path / "a.db") as memory:
-        memory.conversation("chat", ADA).add_user_message("Hi")
-    with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
-        browser = browse(memory)
-        assert "<form" not in browser.text_of("/erase?namespace=users/ada")
-        csrf = sha256(browser.cookies["agentmem_studio"].encode()).hexdigest()
-        for where in ("/erase", "/erase/rehearse"):
-            answer = browser.submit(f"{where}?namespace=users/ada", name="users/ada", csrf=csrf)
-            assert (answer.status_code, "read-only: nothing" in answer.text) == (403, True)
-        assert len(memory.conversations(ADA)) == 1

@@ -38,10 +38,6 @@ def studio(memory):
 
 
 class TestTheToken:
-    def test_nothing_is_shown_without_it(self, studio):
-        answer = client_of(studio).get("/")
-        assert (answer.status_code, "Overview" in answer.text) == (403, False)
-
     def test_a_wrong_one_opens_nothing(self, studio):
         for wrong in ("", "secre", "secrets", "%00", "\u00e9"):
             assert client_of(studio).get("/", params={"token": wrong}).status_code == 403
@@ -55,10 +51,6 @@ class TestTheToken:
         assert "SameSite=Strict" in cookie
         assert "secret" not in cookie
         assert client.get("/").status_code == 200
-
-    def test_it_opens_once(self, studio):
-        assert client_of(studio).get("/?token=secret").status_code == 303
-        assert client_of(studio).get("/?token=secret").status_code == 403
 
     def test_who_looks_ahead_does_not_spend_it(self, studio):
         assert client_of(studio).head("/?token=secret").status_code == 403
@@ -113,10 +105,6 @@ class TestTheHost:
         client.get("/?token=secret")
         assert client.get("/", headers={"Host": host}).status_code == 421
 
-    def test_it_is_refused_before_the_token_is_spent(self, studio):
-        assert client_of(studio).get("/?token=secret", headers={"Host": "evil.example"}).status_code == 421
-        assert client_of(studio).get("/?token=secret").status_code == 303
-
     @pytest.mark.parametrize(
         ("host", "port", "known"),
         [("localhost", 80, "localhost"), ("::1", 8642, "[::1]:8642"), ("fd00::1", 80, "[fd00::1]")],
@@ -162,19 +150,12 @@ class TestChanges:
         fields = {"to": "x"} if csrf is None else {"to": "x", "csrf": csrf}
         assert client.post("/change", data=fields, headers=HERE).status_code == 403
 
-    @pytest.mark.parametrize(
-        "headers",
-        [
-            {},
-            {"Origin": "null"},
-            {"Origin": "http://evil.example"},
-            {"Origin": "http://127.0.0.1:9"},
-            {**HERE, "Sec-Fetch-Site": "cross-site"},
-            {**HERE, "Sec-Fetch-Site": "same-site"},
-        ],
-    )
-    def test_from_another_site_nothing_changes(self, client, headers):
-        assert client.post("/change", data={"csrf": self.csrf(client), "to": "x"}, headers=headers).status_code == 403
+    def test_from_another_site_nothing_changes(self, client):
+        others = [{"Origin": origin} for origin in ("null", "http://evil.example", "http://127.0.0.1:9")]
+        sites = [{**HERE, "Sec-Fetch-Site": site} for site in ("cross-site", "same-site")]
+        fields = {"csrf": self.csrf(client), "to": "x"}
+        for headers in ({}, *others, *sites):
+            assert client.post("/change", data=fields, headers=headers).status_code == 403, headers
 
     def test_a_form_of_another_session_changes_nothing(self, memory, client):
         other = client_of(changeable(memory))
@@ -199,21 +180,21 @@ class TestChanges:
 
 
 class TestAnswers:
-    @pytest.mark.parametrize("path", ["/", "/nowhere", "/static/style.css", "/static/nothing.css", "/?token=wrong"])
-    def test_a_browser_may_do_nothing_else_with_them(self, memory, path):
-        headers = client_of(application(memory, user="ada")).get(path).headers
-        policy = headers["content-security-policy"]
-        assert "default-src 'none'" in policy
-        assert "unsafe" not in policy
-        assert "frame-ancestors 'none'" in policy
-        assert headers["x-content-type-options"] == "nosniff"
+    def test_a_browser_may_do_nothing_else_with_them_and_keeps_no_page(self, memory):
+        client = client_of(application(memory, user="ada"))
+        for path in ("/", "/nowhere", "/static/style.css", "/static/nothing.css", "/?token=wrong"):
+            headers = client.get(path).headers
+            policy = headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert "frame-ancestors 'none'" in policy
+            assert headers["x-content-type-options"] == "nosniff"
+        assert client.get("/").headers["cache-control"] == "no-store"
 
-    def test_pages_are_not_kept(self, memory):
-        assert client_of(application(memory, user="ada")).get("/").headers["cache-control"] == "no-store"
-
-    @pytest.mark.parametrize("name", ["..%2fapplication.py", "%2e%2e%2fguard.py", "/etc/passwd", "htmx.LICENSE.txt"])
-    def test_no_request_leads_to_the_disk(self, memory, name):
-        assert client_of(application(memory, user="ada")).get(f"/static/{name}").status_code == 404
+    def test_no_request_leads_to_the_disk(self, memory):
+        client = client_of(application(memory, user="ada"))
+        for name in ("..%2fapplication.py", "%2e%2e%2fguard.py", "/etc/passwd", "htmx.LICENSE.txt"):
+            assert client.get(f"/static/{name}").status_code == 404, name
 
     def test_pages_hold_no_script_and_no_style_of_their_own(self, memory):
         text = client_of(application(memory, user="ada")).get("/").text

@@ -9,7 +9,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage.storage_health import Finding
-from langchain_agentmem.studio.application import KeptAnswers
 from langchain_agentmem.studio.pages import overview
 from langchain_agentmem.upkeep.admin import NamespaceSummary
 
@@ -114,11 +113,7 @@ def test_an_empty_memory_has_a_first_page(memory, browse):
 
 
 @pytest.mark.sqlite_suffices
-def test_nobody_waits_for_the_count(memory, browse, monkeypatch):
-    async def look(*_, **__):
-        return None
-
-    monkeypatch.setattr(KeptAnswers, "look", look)
+def test_nobody_waits_for_the_count(memory, browse, nothing_known):
     text = browse(memory).text_of("/")
     assert 'hx-get="/" hx-trigger="load delay:500ms" hx-select="#figures"' in text
     assert '<a href="/">Look again</a>' in text

@@ -98,15 +98,6 @@ def step_of(html: str) -> int:
 
 
 class TestThroughTime:
-    def test_the_newest_checkpoint_is_shown_under_the_first_question(self, memory, pages):
-        graph = remembering(memory)
-        ask(graph, "Where is the kettle?", "h0")
-        ask(graph, "And the cups?", "h1")
-        html = pages()
-        assert '<h1 dir="auto">Where is the kettle?</h1>' in html
-        assert "answer 1" in html
-        assert "Checkpoint 6 of 6" in html
-
     def test_links_alone_lead_through_all_of_it(self, memory, pages):
         graph = remembering(memory)
         for number in range(3):
@@ -121,14 +112,19 @@ class TestThroughTime:
         assert step_of(pages.follow(html, "Last")) == 9
         assert step_of(pages.follow(pages.follow(html, "Next"), "First")) == 1
 
-    @pytest.mark.parametrize(("number", "shown"), [(1, 1), (4, 4), (6, 6), (7, 6), (999, 6)])
-    def test_the_slider_gives_a_checkpoint_by_its_number(self, memory, pages, number, shown):
+    def test_the_newest_checkpoint_is_shown_and_the_slider_gives_the_others_by_their_numbers(self, memory, pages):
         graph = remembering(memory)
-        for each in range(2):
-            ask(graph, f"question {each}", f"h{each}")
-        html = pages(number=number)
-        assert step_of(html) == shown
-        assert re.search(rf'<input type="range"[^>]*min="1" max="6" value="{shown}"', html)
+        for each, text in enumerate(("Where is the kettle?", "And the cups?")):
+            ask(graph, text, f"h{each}")
+        html = pages()
+        assert '<h1 dir="auto">Where is the kettle?</h1>' in html
+        assert "answer 1" in html
+        assert "note 1" in html
+        assert "Checkpoint 6 of 6" in html
+        for number, shown in ((1, 1), (4, 4), (6, 6), (7, 6), (999, 6)):
+            html = pages(number=number)
+            assert step_of(html) == shown
+            assert re.search(rf'<input type="range"[^>]*min="1" max="6" value="{shown}"', html)
 
     def test_forks_are_drawn_and_every_checkpoint_is_a_link(self, memory, pages):
         graph = remembering(memory)
@@ -234,10 +230,6 @@ class TestMessages:
         assert "40,007 more characters" in html
         assert "the end" in pages.follow(html, "show it whole")
 
-    def test_the_rest_of_the_state_is_shown(self, memory, pages):
-        ask(remembering(memory), "one", "h0")
-        assert "note 0" in pages()
-
     def test_what_a_checkpoint_waits_for_is_told(self, memory, pages):
         def sure(state):
             if state["messages"][-1].content == "fail":
@@ -287,34 +279,19 @@ class TestMessages:
         assert "There are no messages in this state" in html
         assert ">told</div>" in pages("/conversation")
 
-    def test_a_thread_without_a_log_is_shown(self, url, browse):
-        with AgentMemory(url, record=()) as memory:
-            ask(remembering(memory), "unrecorded", "h0")
-            pages = Pages(browse(memory))
-            for tab in ("messages", "memory", "diff", "compaction", "prompts"):
-                pages(show=tab)
-            assert "unrecorded" in pages()
-
-    def test_of_a_database_that_may_only_be_read(self, url, browse):
-        with AgentMemory(url) as memory:
-            ask(remembering(memory), "read only", "h0")
-        with AgentMemory(url, read_only=True) as memory:
-            pages = Pages(browse(memory))
-            for tab in ("memory", "diff", "compaction", "prompts"):
-                pages(show=tab)
-            assert "read only" in pages()
-
-    def test_with_a_template_of_namespaces_too(self, url, browse):
-        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
-            builder = StateGraph(State)
-            builder.add_node("answer", lambda _: {"messages": [AIMessage("templated", id="a0")]})
-            builder.add_edge(START, "answer")
-            graph = builder.compile(checkpointer=memory.checkpointer)
-            graph.invoke({"messages": [("user", "one")]}, {"configurable": {"thread_id": "t", "user_id": "ada"}})
-            pages = Pages(browse(memory))
-            for tab in ("memory", "diff", "compaction", "prompts"):
-                pages(show=tab)
-            assert "templated" in pages()
+    def test_with_any_options_of_the_memory(self, new_database, browse):
+        template = {"namespace": ("users", "{user_id}")}
+        for options, again in (({"record": ()}, {}), ({}, {"read_only": True}), (template, template)):
+            database = new_database("sqlite")
+            with AgentMemory(database, **options) as memory:
+                graph = compiled(memory, lambda _: {"messages": [AIMessage("said to all", id="a0")]})
+                whose = {"user_id": "ada"} if options == template else {"agentmem_namespace": WHOSE}
+                graph.invoke({"messages": [("user", "one")]}, {"configurable": {"thread_id": "t", **whose}})
+            with AgentMemory(database, **{**options, **again}) as memory:
+                pages = Pages(browse(memory))
+                for tab in ("memory", "diff", "compaction", "prompts"):
+                    pages(show=tab)
+                assert "said to all" in pages()
 
 
 class TestAConversation:
@@ -447,18 +424,14 @@ class TestCompactions:
         for number in range(40):
             ask(graph, f"question {number}. " + "word " * 50, f"h{number}")
 
-    def test_stand_beside_the_messages_they_stand_for(self, compacted, pages):
+    def test_stand_beside_the_messages_they_stand_for_as_far_as_they_were_made_by_then(self, compacted, pages):
         html = pages(show="compaction")
         assert "the gist of it all" in html
         assert "in this state" in html
         assert "question 0." in html
         assert "question 39." not in html
         pages(show="compaction", summary="sum-nothing")
-
-    def test_are_told_as_far_as_they_were_made_by_then(self, compacted, pages):
         assert "Nothing was summarized." in pages(show="compaction", number=3)
-
-    def test_of_a_conversation_are_shown_too(self, compacted, pages):
         assert "the gist of it all" in pages("/conversation", show="compaction")
 
 
@@ -511,8 +484,7 @@ class TestPrompts:
 
 
 class TestHostileMemories:
-    @pytest.mark.parametrize("tab", ["messages", "memory", "diff", "compaction", "prompts"])
-    def test_stay_text(self, memory, pages, tab):
+    def test_stay_text(self, memory, pages):
         name = 'x" onmouseover="alert(1)<script>'
         whose = ('<b>"users', "a/b%")
         text = HOSTILE.replace("{", "(").replace("}", ")").replace("\x1b", "") + " {}"
@@ -521,9 +493,10 @@ class TestHostileMemories:
         graph.invoke({"messages": [said]}, config(name, agentmem_namespace=whose))
         call = AIMessage("", id="c", tool_calls=[{"id": HOSTILE, "name": HOSTILE, "args": {HOSTILE: HOSTILE}}])
         graph.update_state(config(name, agentmem_namespace=whose), {"messages": [call]})
-        asked = {"namespace": '<b>"users/a%2Fb%25', "id": name, "show": tab, "message": '<i>"id'}
-        for path in ("/thread", "/conversation", "/memory"):
-            harmless(pages(path, **asked))
+        asked = {"namespace": '<b>"users/a%2Fb%25', "id": name, "message": '<i>"id'}
+        for tab in ("messages", "memory", "diff", "compaction", "prompts"):
+            for path in ("/thread", "/conversation", "/memory"):
+                harmless(pages(path, show=tab, **asked))
         harmless(pages(status=400, id=HOSTILE, namespace="<b>"))
         harmless(pages(status=404, id=HOSTILE.replace("\x1b", ""), namespace="<b>"))
         harmless(pages(status=404, **{**asked, "at": HOSTILE}))

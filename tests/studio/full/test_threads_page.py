@@ -9,8 +9,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem.studio.application import KeptAnswers
-
 HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
 ADA = ("users", "ada")
 
@@ -89,12 +87,9 @@ def test_a_form_keeps_what_was_asked(memory, browse):
 def test_a_page_has_fifty_and_leads_to_the_others(memory, browse):
     for number in range(120):
         memory.conversation(f"c{number}").add_user_message("hello")
-    browser, every, url = browse(memory), [], "/threads?q=hello"
-    while url:
-        text = browser.settled(url)
-        every.append(ids_on(text))
-        older = re.search(r'<a href="([^"]*)">Older</a>', text)
-        url = older and unescape(older[1])
+    browser = browse(memory)
+    *_, text = shown = browser.walk("/threads?q=hello")
+    every = [ids_on(each) for each in shown]
     assert [len(each) for each in every] == [50, 50, 20]
     assert [name for each in every for name in each] == [f"c{number}" for number in reversed(range(120))]
     assert "101 to 120 of 120" in text
@@ -104,11 +99,7 @@ def test_a_page_has_fifty_and_leads_to_the_others(memory, browse):
 
 
 @pytest.mark.sqlite_suffices
-def test_no_page_waits_for_sizes(memory, browse, monkeypatch):
-    async def look(*_, **__):
-        return None
-
-    monkeypatch.setattr(KeptAnswers, "look", look)
+def test_no_page_waits_for_sizes(memory, browse, nothing_known):
     memory.conversation("c").add_user_message("hello")
     text = browse(memory).text_of("/threads?q=hello")
     assert rows_of(text)[0][3:] == ["1", "…", "…", "…"]

@@ -7,29 +7,13 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.studio import sample
 
-PAGES = (
-    "/",
-    "/threads",
-    "/threads?q=hives",
-    "/threads?namespace=marek",
-    f"/thread?id={sample.HIVES}",
-    f"/thread?id={sample.HIVES}&namespace=marek",
-    f"/thread?id={sample.HIVES}&namespace=marek&show=memory",
-    f"/conversation?id={sample.HIVES}&namespace=marek",
-    "/memory?namespace=marek",
-    "/search?q=hives",
-    "/search?q=hives&namespace=marek",
-    "/facts?namespace=marek",
-    "/facts",
-    "/experiences?namespace=marek",
-    "/audit",
-    "/audit?namespace=marek",
-    "/audit/chain?namespace=marek&verify=1",
-    "/corrections",
-    "/corrections?namespace=marek",
-    "/correct?kind=core&key=hives&namespace=marek",
-    "/erase?namespace=marek",
-)
+PAGES = """
+/ /threads /threads?q=hives /threads?namespace=marek /thread?id=HIVES /thread?id=HIVES&namespace=marek
+/thread?id=HIVES&namespace=marek&show=memory /conversation?id=HIVES&namespace=marek /memory?namespace=marek
+/search?q=hives /search?q=hives&namespace=marek /facts?namespace=marek /facts /experiences?namespace=marek /audit
+/audit?namespace=marek /audit/chain?namespace=marek&verify=1 /corrections /corrections?namespace=marek
+/correct?kind=core&key=hives&namespace=marek /erase?namespace=marek
+""".replace("HIVES", sample.HIVES).split()
 
 
 @pytest.fixture
