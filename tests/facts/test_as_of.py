@@ -22,8 +22,8 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from .brute import TICK, Branch, Shown
 
 EXAMPLES = {"sqlite": 300, "postgres": 40}
-PARTS = 4
-"""How many tests share the seeds, so that they run at the same time."""
+QUICK = 20
+"""Seeds of the quick ring."""
 
 PEOPLE = ("Maya", "maya", "Ben", "M. Ortiz", "Benny")
 PLACES = ("Lisbon", "Porto", "Faro", "LISBON", "Lisboa", "Acme")
@@ -306,12 +306,10 @@ def named(seed: int) -> Iterator[None]:
         raise
 
 
-@pytest.mark.slow("in every form")
-@pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_every_answer_at_any_time_is_that_of_brute_force(kind, part, new_database, clock):
-    examples = int(os.environ.get("AGENTMEM_EXAMPLES", EXAMPLES[kind]))
-    with AgentMemory(new_database(kind), clock=clock, new_id=scattered()) as memory:
-        for seed in range(part, examples, PARTS):
+def test_every_answer_at_any_time_is_that_of_brute_force(url, clock, pytestconfig):
+    kind = "postgres" if url.startswith("postgresql:") else "sqlite"
+    most = EXAMPLES[kind] if pytestconfig.option.full else QUICK
+    with AgentMemory(url, clock=clock, new_id=scattered()) as memory:
+        for seed in range(int(os.environ.get("AGENTMEM_EXAMPLES", most))):
             with named(seed):
                 History(memory, clock, seed).run()

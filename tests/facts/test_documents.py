@@ -12,7 +12,6 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts.fact_part import KINDS
-from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.messages.message import Message
 
 from .scripted import Scripted
@@ -44,15 +43,6 @@ ORDER = ["one", "Fact (user): Maya likes tea.", "two", "Fact (assistant): Maya l
 
 @pytest.mark.sqlite_suffices
 class TestMaking:
-    def test_by_the_name_of_its_type(self, memory):
-        model = Scripted()
-        facts = memory.create("kg", model=model, description=DESCRIPTION["content"])
-        assert isinstance(facts, KGMemory)
-        assert facts.memory_type == "kg"
-        facts.extract_and_update_from_text(PARIS, "user")
-        assert facts.retrieve_all()[0] == DESCRIPTION
-        assert contents(facts.retrieve_all())[-1] == "Fact (user): Paris is capital of France."
-
     def test_only_with_what_it_takes(self, here):
         with pytest.raises(InvalidInput, match="'kg' memory"):
             here.create("kg", threshold=3)
@@ -114,12 +104,6 @@ class TestRetrieving:
             assert contents(facts.retrieve_recent(n)) == ORDER[-n:]
         assert contents(facts.retrieve_recent()) == ORDER[-1:]
 
-    def test_none_of_it_is_nothing(self, memory):
-        """In the original the last 0 of something were all of it."""
-        facts = filled(memory)
-        assert facts.retrieve_recent(0) == []
-        assert facts.retrieve_by_role("user", 0) == []
-
     def test_by_role(self, memory):
         facts = filled(memory)
         assert contents(facts.retrieve_by_role("user")) == ORDER[:2]
@@ -129,16 +113,6 @@ class TestRetrieving:
         for role in ("", " ", None, 7):
             with pytest.raises(InvalidInput, match="A role is text"):
                 facts.retrieve_by_role(role)
-
-    def test_with_ids_where_they_are_wanted(self, memory):
-        facts = filled(memory, description="Hello")
-        assert all("message_id" not in each for each in facts.retrieve_all())
-        told = facts.retrieve_all(include_ids=True)
-        assert [told[1]["message_id"], told[3]["message_id"]] == ["m1", "m2"]
-        for each in told[1:]:
-            assert facts.retrieve_by_id(each["message_id"], include_ids=True) == each
-        assert facts.retrieve_recent(1, include_ids=True) == told[-1:]
-        assert facts.retrieve_by_role("user", include_ids=True) == told[1:3]
 
     def test_a_fact_that_has_ended_says_so(self, memory):
         facts = memory.facts("b")
@@ -150,6 +124,12 @@ class TestRetrieving:
             {"role": "user", "content": "Fact (user): Maya lives in Rome."},
             {"role": "user", "content": "Fact (the plumber): Tom said wait."},
         ]
+
+    def test_none_of_it_is_nothing(self, memory):
+        """In the original the last 0 of something were all of it."""
+        facts = filled(memory)
+        assert facts.retrieve_recent(0) == []
+        assert facts.retrieve_by_role("user", 0) == []
 
 
 @pytest.mark.sqlite_suffices
@@ -285,18 +265,6 @@ class TestFiles:
         assert [fact.object for fact in learned.history("Maya", "owns")] == ["a dog"]
         learned.undo(undone)  # and what was taken back can be had again
         assert [fact.object for fact in learned.history("Tom", "owns")] == ["a boat"]
-
-    def test_take_the_place_of_what_was_there_also_of_themselves(self, memory, alone, tmp_path):
-        facts, _ = busy(memory)
-        facts.save_to_file(tmp_path / "kg.json")
-        before = looks(facts)
-        facts.remove_by_id("m0")
-        facts.declare("owns")
-        facts.add(role="user", content="more")
-        assert facts.load_from_file(tmp_path / "kg.json") is None
-        assert looks(facts) == before
-        facts.load_from_file(tmp_path / "kg.json")
-        assert looks(facts) == before
 
     def test_what_waits_in_a_file_is_extracted_in_the_background(self, here, tmp_path):
         plain = here.facts("b")

@@ -16,7 +16,6 @@ from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import (
     BATCH_CHARS,
-    asked_for,
     question,
     read,
     reply_of,
@@ -210,10 +209,6 @@ class TestWhichMessage:
     def test_is_known_by_its_number(self, value):
         assert triples(read([{**FACT, "message": value}], TWO)) == [(1, "Maya", "likes", "tea")]
 
-    @pytest.mark.parametrize("name", ["message", "message_number", "index", "source_message"])
-    def test_under_other_names_too(self, name):
-        assert read([{"subject": "a", "predicate": "b", "object": "c", name: 2}], TWO).facts[0][0] == 1
-
     @pytest.mark.parametrize("value", [0, 3, -1, "", "two", None, 1.5, True, [], {}, "1, 2", 10**30])
     def test_is_not_guessed(self, value):
         answer = read([{**FACT, "message": value}, {**FACT, "message": 1}], TWO)
@@ -318,10 +313,3 @@ class TestStructuredOutput:
     @pytest.mark.parametrize("model", [ChatModel(script=None), len, Scripted(), RunnableLambda(len)])
     def test_is_not_wanted_of_others(self, model):
         assert structured(model) is None
-
-    def test_its_schema_is_one_that_models_take(self):
-        from langchain_core.utils.function_calling import convert_to_openai_tool
-
-        tool = convert_to_openai_tool(dict(asked_for()["schema"]))
-        assert tool["function"]["name"] == "facts"
-        assert set(tool["function"]["parameters"]["properties"]) == {"facts", "same"}

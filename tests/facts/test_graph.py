@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from datetime import UTC, datetime
 
@@ -56,38 +55,6 @@ class TestNeighbours:
         assert names(facts.neighbours("coffee")) == [("Ben", 1)]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_forks_show_what_was_told_and_not_what_was_taken_back(memory, seed):
-    """Some hold little, and others much; on any of them what lies below is corrected, taken back and told again."""
-    chance = random.Random(seed)
-    facts = memory.facts("any")
-    told: dict[str, tuple[str, str]] = {}
-    shown = []
-    for level in range(6):
-        for number in range(chance.choice((2, 3, 25))):
-            pair = chance.choice(("Ana", "Ben", "Eve")), f"thing {number}"
-            key = facts.add_fact("user", pair[0], "likes", pair[1])
-            assert pair not in told.values() or told[key] == pair
-            told[key] = pair
-        for key in chance.sample(sorted(told), 2):
-            del told[key]
-            facts.remove_by_id(key)
-        for key in chance.sample(sorted(told), min(2, len(told))):
-            told[key] = told[key][0], f"thing of level {level}, {key}"
-            facts.update(key, obj=told[key][1])
-        shown.append((facts, dict(told)))
-        facts = facts.fork(f"level {level}")
-    for facts, there in shown:
-        for name in ("Ana", "Ben", "Eve"):
-            likes = {key for key, (subject, _) in there.items() if subject == name}
-            assert {fact.id for fact in facts.as_of(subject=name)} == likes
-            far = {each.name for each in facts.neighbours(name, 2)}
-            things = {there[key][1] for key in likes}
-            assert far == things | {subject for subject, obj in there.values() if obj in things} - {name}
-        for obj in {obj for _, obj in there.values()}:
-            assert {fact.id for fact in facts.as_of(obj=obj)} == {key for key, pair in there.items() if pair[1] == obj}
-
-
 @pytest.mark.sqlite_suffices
 class TestWalks:
     WALKS = {  # noqa: RUF012
@@ -124,14 +91,6 @@ class TestEntities:
         assert (found.name, found.aliases) == ("Ben", ("Benjamin",))
         facts.unmerge("Benjamin")
         assert [each.name for each in facts.entities("ben")] == ["Ben", "Benjamin"]
-
-    def test_with_half_a_character_are_found_by_the_name_that_was_given(self, facts):
-        """The other half is lost, and no database can keep the one."""
-        fact = facts.get(facts.add_fact("user", "a\ud83db", "is\ud83d", "\ude00"))
-        assert (fact.subject, fact.object) == ("a\ufffdb", "\ufffd")
-        assert facts.history("a\ud83db", "is\ud83d") == facts.as_of(obj="\ude00") == [fact]
-        assert [each.name for each in facts.entities("a\ud83d")] == ["a\ufffdb"]
-        assert names(facts.neighbours("\ude00")) == [("a\ufffdb", 1)]
 
 
 @pytest.mark.sqlite_suffices

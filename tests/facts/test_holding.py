@@ -80,30 +80,6 @@ def test_what_was_told_holds_by_these_rules(facts, lives, rule):
 
 
 class TestEnds:
-    def test_a_fact_holds_from_its_start_up_to_but_not_at_its_end(self, facts, lives):
-        lives("Lisbon", day(1))
-        lives("Porto", day(9))
-        tick = timedelta(microseconds=1)
-        assert places(facts.as_of(day(1) - tick)) == []
-        assert places(facts.as_of(day(1))) == ["Lisbon"]
-        assert places(facts.as_of(day(9) - tick)) == ["Lisbon"]
-        assert places(facts.as_of(day(9))) == ["Porto"]
-
-    def test_what_may_have_many_values_ends_nothing(self, facts):
-        facts.add_fact("user", "Maya", "likes", "tea")
-        facts.add_fact("user", "Maya", "likes", "chess")
-        assert places(facts.as_of()) == ["tea", "chess"]
-
-    def test_spelling_of_the_predicate_does_not_count(self, facts, lives):
-        lives("Lisbon")
-        facts.add_fact("user", "Maya", "LIVES_IN", "Porto")
-        facts.add_fact("user", "maya", "livesIn", "Faro")
-        assert places(facts.as_of(predicate="lives-in")) == ["Faro"]
-
-    def test_who_says_no_time_says_it_of_now(self, facts, lives, clock):
-        key = lives("Lisbon")
-        assert facts.get(key).valid_from == facts.get(key).recorded_at == clock.now - timedelta(seconds=2)
-
     def test_a_message_that_is_kept_says_it_of_the_time_at_which_it_was_said(self, facts, lives, clock):
         said = facts.add(role="user", content="I have moved to Lisbon.")
         said_at = clock.now
@@ -120,17 +96,6 @@ class TestEnds:
         with pytest.raises(InvalidInput, match="valid_to must come after"):
             lives("Eden", end=datetime.min)
         assert lives("Rome", end=datetime.min + timedelta(days=1)) == facts.history("Maya")[0].id
-
-
-class TestDeclaring:
-    def test_what_is_declared_counts_for_what_is_known_already_and_can_be_taken_back(self, facts):
-        for month, rank in enumerate(("captain", "major"), 1):
-            facts.add_fact("user", "Maya", "has rank", rank, valid_from=day(1, month))
-        assert places(facts.as_of()) == ["captain", "major"]
-        facts.declare("HAS_RANK")
-        assert places(facts.as_of()) == ["major"]
-        facts.declare("has rank", single_valued=False)
-        assert places(facts.as_of()) == ["captain", "major"]
 
 
 class TestTies:
@@ -195,18 +160,6 @@ class TestCorrections:
             facts.update(key, obj="Porto")
         facts.undo(key)
         assert facts.get(key).object == "Lisbon"
-
-
-class TestRemoval:
-    def test_what_is_removed_is_not_known_of_any_time_and_what_it_had_ended_goes_on(self, facts, lives, clock):
-        lives("Lisbon", day(1))
-        porto = lives("Porto", day(5))
-        then = clock.now
-        assert facts.remove_by_id(porto) is True
-        assert places(facts.as_of(day(6), then)) == ["Lisbon"]
-        assert periods(facts) == [("Lisbon", day(1), None)]
-        with pytest.raises(MessageError):
-            facts.undo(porto)
 
 
 class TestNames:

@@ -59,15 +59,6 @@ def test_of_an_entity_it_is_what_names_it_by_any_of_its_names(memory):
     assert texts(facts.latest(predicate="likes")) == ["Ben likes tea", "Ana likes tea"]
 
 
-def test_it_can_be_asked_as_of_what_was_known_then(memory):
-    facts = memory.facts("main")
-    facts.add_fact("user", "Ana", "lives in", "Lisbon")
-    then = facts.now
-    facts.add_fact("user", "Ana", "lives in", "Porto")
-    assert [(fact.text, fact.valid_to) for fact in facts.latest(recorded=then)] == [("Ana lives in Lisbon", None)]
-    assert facts.latest(entity="Porto", recorded=then) == []
-
-
 def test_pages_of_what_held_at_a_time_are_all_that_did(memory):
     """However few of what was learned held then, and whatever a page's size is."""
     facts = memory.facts("main", NS)

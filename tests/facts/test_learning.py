@@ -209,17 +209,6 @@ class TestAdding:
         facts.add(role="user", content=content)
         assert (facts.waiting(), facts.drain(), model.calls) == (0, 0, [])
 
-    def test_facts_are_those_of_the_speaker_and_of_the_time(self, memory):
-        facts = memory.facts("b", model=Scripted())
-        for number, role in enumerate(["user", "assistant", "tool"]):
-            time_ = f"2024-03-0{number + 1}T12:00:00+00:00"
-            text = f"Maya | likes | thing {number}"
-            facts.add({"role": role, "content": text, "message_id": f"m{number}", "created_at": time_})
-        facts.drain()
-        assert [(f.role, f"{f.valid_from:%m-%d}") for f in facts.history("Maya")] == [
-            ("user", "03-01"), ("assistant", "03-02"), ("tool", "03-03"),
-        ]  # fmt: skip
-
 
 @pytest.mark.usefixtures("alone")
 class TestBatches:
@@ -344,27 +333,6 @@ class TestFailing:
         assert known(facts) == {("likes", "tea"): ("m0",)}
 
 
-def test_a_memory_that_is_closed_while_a_model_thinks_forgets_nothing(url, caplog):
-    asked, go_on = threading.Event(), threading.Event()
-
-    def wait(before, some):
-        asked.set()
-        go_on.wait(PATIENCE)
-
-    memory = AgentMemory(url)
-    facts = memory.facts("b", model=Scripted(meanwhile=wait))
-    said(facts, *likes("tea"))
-    assert asked.wait(PATIENCE)
-    memory.close()
-    go_on.set()
-    assert facts._attendant.wait(PATIENCE)
-    with AgentMemory(url) as again:
-        facts = again.facts("b", model=Scripted())
-        facts.drain()
-        assert known(facts) == {("likes", "tea"): ("m0",)}
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
-
-
 class TestFailingInTheBackground:
     def test_is_tried_again(self, here, quick):
         def fail_at_first(before, some):
@@ -375,16 +343,6 @@ class TestFailingInTheBackground:
         said(facts, *likes("tea"))
         until(lambda: known(facts))
         assert len(facts.failures()) == 2
-
-    def test_is_parked_and_what_comes_later_is_learned(self, here, quick):
-        def refuse(before, some):
-            return "no" if any("poison" in each.text for each in some) else None
-
-        facts = here.facts("b", model=Scripted(meanwhile=refuse))
-        said(facts, "poison", *likes("tea"))
-        until(lambda: known(facts) == {("likes", "tea"): ("m1",)})
-        assert facts.waiting() == 1
-        assert len([failure for failure in facts.failures() if "m0" in failure.message_ids]) == 3
 
 
 @pytest.mark.usefixtures("alone")
@@ -428,22 +386,6 @@ class TestUpdating:
             ("lives in", "Oslo"): ("m2",), ("owns", "a house in Rome"): ("m3",),
         }  # fmt: skip
         assert next(fact for fact in facts.history("Maya", "lives in")).valid_to is None  # nothing ended it
-
-
-class TestAtOnce:
-    def test_a_text_is_kept_and_its_facts_are_returned(self, memory):
-        facts = memory.facts("b", model=Scripted())
-        found = facts.extract_and_update_from_text("Maya | likes | tea\nTom | owns | a dog", "assistant")
-        assert [(fact.subject, fact.object, fact.role) for fact in found] == [
-            ("Maya", "tea", "assistant"), ("Tom", "a dog", "assistant"),
-        ]  # fmt: skip
-        [message_id] = {source for fact in found for source in fact.sources}
-        assert facts.retrieve_by_id(message_id) == {
-            "role": "assistant",
-            "content": "Maya | likes | tea\nTom | owns | a dog",
-        }
-        assert facts.from_message(message_id) == found
-        assert [each.text for each in facts.evidence(found[0].id)] == ["Maya | likes | tea\nTom | owns | a dog"]
 
 
 @pytest.mark.usefixtures("alone")

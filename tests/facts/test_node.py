@@ -276,25 +276,6 @@ class TestRunsThatFail:
         assert len(fact.told) == 1
         assert memory.facts(at()).waiting() == 0
 
-    async def test_nodes_side_by_side_know_both_when_they_meet(self, memory):
-        seen = []
-        builder = StateGraph(MessagesState)
-        builder.add_node("user", memory.remember_facts(Reader(), roles=["user"]))
-        builder.add_node("assistant", memory.remember_facts(Reader(), roles=["assistant"]))
-        builder.add_node("join", lambda _, config: seen.append(known(memory.facts(config))))
-        builder.add_edge(START, "user").add_edge(START, "assistant").add_edge(["user", "assistant"], "join")
-        graph = builder.compile(checkpointer=memory.checkpointer)
-        given = {"messages": [HumanMessage("Maya likes tea", id="a"), AIMessage("Tom likes jam", id="b")]}
-        await graph.ainvoke(given, at())
-        await graph.ainvoke({"messages": [HumanMessage("Maya lives in Rome"), AIMessage("Maya likes rain")]}, at())
-        assert [sorted(each) for each in seen] == [
-            ["Maya likes tea", "Tom likes jam"],
-            ["Maya likes rain", "Maya likes tea", "Maya lives in Rome", "Tom likes jam"],
-        ]
-        assert [evidence.text for evidence in memory.facts(at()).evidence(
-            memory.facts(at()).history("Tom")[0].id
-        )] == ["Tom likes jam"]  # fmt: skip
-
 
 class TestMessagesThatChange:
     def test_what_leaves_the_state_is_remembered(self, light):
@@ -328,18 +309,6 @@ class TestMessagesThatChange:
 
 
 class TestElsewhere:
-    def test_a_branch_is_shared_by_threads_and_not_rewound(self, memory):
-        reader = Reader()
-        graph = chat(memory, memory.remember_facts(reader, branch="user-42"))
-        for thread, place in (("t", "Porto"), ("u", "Lisbon")):
-            graph.invoke(says(f"Maya lives in {place}", id=f"{thread}0"), at(thread))
-        facts = memory.facts("user-42")
-        assert [(fact.object, fact.told[0].conversation_id) for fact in facts.history("Maya")] == [
-            ("Porto", "t"), ("Lisbon", "u")
-        ]  # fmt: skip
-        assert memory.facts(at()).history("Maya") == []
-        assert memory.layers("user-42").name == "user-42"
-
     def test_on_a_branch_what_was_added_there_and_what_a_thread_said_with_one_id_are_two(self, light):
         facts, reader = light.facts("user-42"), Reader()
         graph = chat(light, light.remember_facts(reader, branch="user-42"), answer="")

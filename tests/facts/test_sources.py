@@ -142,19 +142,6 @@ class TestRemovingAMessage:
         assert [fact.object for fact in fork.search("Oslo")] == []
         assert facts.get(key).sources == ("b",)
 
-    def test_takes_the_corrections_of_what_others_tell_of_too(self, memory):
-        """They say what it was before, in the words of the message."""
-        chat, facts = say(memory, "chat", "a", "b"), memory.facts("main")
-        key, other = (
-            facts.add_fact("user", name, "lives in", "Oslo", source=("a", "chat")) for name in ("Maya", "Ben")
-        )
-        facts.add_fact("user", "Maya", "lives in", "Oslo", source=("b", "chat"))
-        memory.corrections.fact(key, obj="Bergen", by="Maria")
-        kept = memory.corrections.fact(other, obj="Bergen", by="Maria")
-        chat.remove_by_id("b")
-        assert facts.get(key).sources == ("a",)
-        assert [each.id for each in memory.corrections.history()] == [kept.id]
-
     @pytest.mark.parametrize(
         ("there", "damage"),
         [('"fields":{', '"fields":7,"x":{'), ('"do":"set"', '"to":"set"'), ('"told":[', '"told":[7,'), ("{", "")],
@@ -252,15 +239,6 @@ class TestWhatTheMemoryOfFactsWasTold:
         facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
         facts.remove_by_id("a")
         assert triples(facts) == {("Maya", "lives in", "Oslo")}
-
-    def test_an_erased_message_takes_its_text_from_every_branch(self, memory):
-        """What is kept here under the id of an erased message is that message."""
-        chat, facts = say(memory, "chat", "a"), memory.facts("user")
-        facts.add(message_of("a", "message a"))
-        fork = facts.fork("fork")
-        chat.remove_by_id("a")
-        for each in (facts, fork):
-            assert (each.retrieve_all(), each.waiting(), each.search("message")) == ([], 0, [])
 
 
 @pytest.mark.sqlite_suffices

@@ -98,17 +98,6 @@ class TestAdding:
         [fact] = facts.history("Maya")
         assert (fact.valid_from, fact.valid_to) == (day(start), None if end is None else day(end))
 
-    @pytest.mark.parametrize("given", [{}, {"valid_from": ""}, {"valid_from": None}, {"valid_from": " Now"}])
-    def test_a_fact_without_a_beginning_begins_now(self, add, facts, clock, given):
-        clock.pass_time(days=400)
-        before = clock.now
-        add("Maya", "likes", "tea", **given)
-        assert before < facts.as_of()[0].valid_from <= clock.now
-
-    def test_other_names_of_arguments_are_understood(self, tools, facts):
-        tools["fact_add"].invoke({"entity": "Maya", "relation": "likes", "obj": 5})
-        assert [fact.text for fact in facts.as_of()] == ["Maya likes 5"]
-
 
 class TestSearching:
     def test_facts_are_found_with_their_times_and_what_was_said_as_it_was(self, tools, add, facts):

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError, Outdated
@@ -151,20 +151,6 @@ class TestCoreMemory:
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert core(memory) is None
 
-    def test_keeps_all_else_however_little_room_the_settings_leave(self, memory):
-        for number in range(5):
-            memory.layers(namespace=ADA).core.set(f"key {number}", "x" * 350)
-        memory.corrections.core("key 0", "y" * 1500, by=BY, namespace=ADA)
-        assert len(memory.layers(namespace=ADA).core.get()) == 5
-
-    def test_of_a_named_branch_is_its_own(self, memory):
-        memory.layers("user-42").core.set("city", "Lisbon")
-        made = memory.corrections.core("city", "Porto", by=BY, branch="user-42")
-        assert memory.layers("user-42").core.get("city") == {"city": "Porto"}
-        assert (made.namespace, made.branch) == ((), "user-42")
-        memory.corrections.undo(made.id, by=BY)
-        assert memory.layers("user-42").core.get("city") == {"city": "Lisbon"}
-
 
 class TestThreads:
     def test_of_a_namespace_are_corrected_for_all_of_them_and_their_past_stays(self, memory):
@@ -213,14 +199,6 @@ class TestAThreadThatSharesNothing:
         memory.corrections.undo(made.id, by=BY)
         assert self.say(graph, "nothing") == "I knew Lisbon"
         assert [each.by for each in memory.corrections.history("core", "city", thread_id="alone")] == [BY, BY]
-        assert memory.admin.verify().ok
-
-    def test_one_that_waits_for_an_answer_goes_on_with_it(self, memory, graph):
-        self.say(graph, "Lisbon")
-        graph.invoke({"messages": [("user", "ask")]}, self.THREAD)
-        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
-        assert graph.invoke(Command(resume="nothing"), self.THREAD)["messages"][-1].text == "I knew Porto"
-        assert self.city(memory) == "Porto"
         assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])

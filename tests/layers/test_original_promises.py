@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from langchain_agentmem import LayersConfig, build_resource_snapshot
+from langchain_agentmem import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -39,17 +39,6 @@ def test_1_it_is_made_of_a_database_a_configuration_and_a_model(url):
     assert layers.core.get() == {"k": "v"}
 
 
-def test_3_recall_memory_is_appended_to_and_searched_and_a_star_means_all(memory):
-    layers = memory.layers("root")
-    for number in range(25):
-        layers.recall.append(event_type="metric_extracted", content=f"loss {number}")
-    assert len(layers.recall.search("loss")) == len(layers.recall.search("*")) == 10
-    assert len(layers.recall.search("*", limit=None)) == 25
-    newest = layers.context()["recall"][-1]
-    assert newest.keys() == {"type", "content", "timestamp"}
-    assert (newest["type"], newest["content"]) == ("metric_extracted", "loss 24")
-
-
 def test_6_the_context_is_core_the_newest_events_and_what_fits_the_task(memory):
     layers = memory.layers("root")
     layers.core.set("name", "Ada")
@@ -67,29 +56,6 @@ def test_6_the_context_is_core_the_newest_events_and_what_fits_the_task(memory):
     assert all(line.endswith("...") and len(line) == len("- [step] ...") + 200 for line in recall.splitlines()[1:])
     assert archival.startswith("## Retrieved Context\n- otters")
     assert len(archival) <= len("## Retrieved Context\n- ") + 3000
-
-
-def test_9_resources_are_described_and_their_use_is_noted(layers, tmp_path):
-    (tmp_path / "notes.md").write_text("Read me.")
-    items = [
-        {"name": "notes", "class": "document", "source": "local", "path": "notes.md"},
-        {"name": "solver", "class": "library", "source": "github", "repo": "example/solver"},
-        {"name": "small", "class": "model", "source": "huggingface", "repo_id": "example/small"},
-    ]
-    (tmp_path / "resources.json").write_text(json.dumps({"items": items}))
-    snapshot = build_resource_snapshot(tmp_path / "resources.json", {})
-    assert snapshot.keys() >= {"digest", "resource_file_sha", "config_normalized", "items"}
-    assert snapshot["digest"].startswith("sha256:")
-    found = {each["class"]: each for each in snapshot["items"]}
-    assert {name: each["fetch_status"] for name, each in found.items()} == {
-        "local_data": "available",
-        "github": "pending",
-        "huggingface": "pending",
-    }
-    assert "Read me." in found["local_data"]["content_excerpt"]
-    layers.resources.track_usage("notes", "read", "to begin with")
-    [record] = layers.archival.all(tags=["RESOURCE_USED", "resource_id:notes"])
-    assert json.loads(record.content).keys() == {"resource_id", "usage_type", "context", "timestamp"}
 
 
 def test_11_agents_ask_whether_it_is_enabled_and_note_the_results_of_their_nodes(layers, memory):

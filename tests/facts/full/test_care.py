@@ -13,7 +13,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
 from tests.facts.scripted import CASES
-from tests.facts.test_sources import at, day, message_of, moved, objects, remembering, say, waiting_graph
+from tests.facts.test_sources import at, day, message_of, moved, objects, remembering, waiting_graph
 
 NS = ("users", "ana")
 FACTS = ("memories", "branches", "forks", "waiting_groups")
@@ -108,19 +108,6 @@ def exported(filled, tmp_path):
     return tmp_path / "all.jsonl"
 
 
-@pytest.mark.sqlite_suffices
-class TestCounting:
-    def test_facts_are_among_what_is_remembered(self, memory):
-        before = memory.admin.stats()["memories"]
-        facts = memory.facts("user")
-        key = facts.add_fact("user", "Maya", "likes", "tea")
-        facts.add_fact("user", "Maya", "likes", "tea", source="a")
-        assert (memory.admin.stats()["memories"], memory.admin.stats()["facts"]) == (before + 1, 1)
-        facts.remove_by_id(key)
-        assert (memory.admin.stats()["memories"], memory.admin.stats()["facts"]) == (before, 0)
-        assert memory.admin.verify().checked["memories"] == before
-
-
 DAMAGE = CASES["damage"]
 
 
@@ -158,21 +145,6 @@ class TestMoving:
             for memory in (filled, another)
         ]
         assert found[0] == found[1] != []
-
-    @pytest.mark.slow
-    def test_what_was_imported_goes_with_its_messages(self, filled, another, exported):
-        another.import_(exported)
-        for memory in (filled, another):
-            memory.conversation("chat", NS).remove_by_id("c")
-            memory.conversation("t").remove_by_id("Maya lives in Oslo")
-            say(memory, "t", "Oslo").remove_by_id("Oslo")
-            memory.facts("user", NS).remove_by_id("said")
-        assert shown(another) == shown(filled)
-        assert another.admin.verify().problems == ()
-        assert "Lima" not in {fact.object for fact in another.facts("user", NS).history("Maya")}
-        for memory in (filled, another):
-            waiting_graph(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
-            assert memory.facts(at("asking")).as_of() == []
 
     @pytest.mark.slow
     def test_what_was_imported_goes_on(self, filled, another, exported):
@@ -221,34 +193,3 @@ class TestMoving:
         with pytest.raises(InvalidInput):
             another.import_(exported)
         assert {another.admin.stats()[name] for name in FACTS} == {0}
-
-
-class TestThreads:
-    @pytest.mark.slow
-    def test_a_copy_keeps_its_facts_when_the_original_is_deleted_or_pruned(self, filled):
-        before = {key: value for key, value in shown(filled).items() if key[0] == "copy"}
-        newest = objects(filled, at())
-        filled.checkpointer.prune(["t"], strategy="keep_latest")
-        assert objects(filled, at()) == newest
-        assert {key: value for key, value in shown(filled).items() if key[0] == "copy"} == before
-        filled.checkpointer.delete_thread("t")
-        assert {key: value for key, value in shown(filled).items() if key[0] == "copy"} == before
-        assert filled.admin.verify().problems == ()
-        filled.checkpointer.delete_thread("copy")
-        filled.checkpointer.delete_thread("asking")
-        filled.erase(namespace=NS)
-        assert {filled.admin.stats()[name] for name in FACTS} == {0}
-
-    @pytest.mark.slow
-    def test_checkpoints_that_go_take_no_facts_of_those_that_stay(self, memory):
-        graph = remembering(memory)
-        for number in range(6):
-            said = f"Maya lives in place{number}"
-            graph.invoke({"messages": [HumanMessage(said, id=said)]}, at())
-        whole = memory.facts(at()).history("Maya")
-        assert len(whole) == 6
-        memory.checkpointer.prune(["t"], strategy="keep_latest")
-        assert memory.facts(at()).history("Maya") == whole
-        assert memory.admin.verify().problems == ()
-        graph.invoke({"messages": [HumanMessage("Maya lives in place6", id="6")]}, at())
-        assert len(memory.facts(at()).history("Maya")) == 7

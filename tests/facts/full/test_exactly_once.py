@@ -190,26 +190,3 @@ class TestKilled:
             for branch in ("whole", *(f"b{number}" for number in range(kills(kind)))):
                 check(memory.facts(branch), scripted_facts(SAID[:SOME]))
             assert memory.admin.verify().problems == ()
-
-    @pytest.mark.slow
-    def test_with_the_right_to_ask_in_its_hands_leaves_it_to_the_next(self, url):
-        """The lease of the dead runs out."""
-        with AgentMemory(url) as memory:
-            plain = memory.facts("b")
-            for message in SAID[:SOME]:
-                plain.add(message)
-            memory.database.engine.write(lambda: _held_by_the_dead(memory))
-            facts = memory.facts("b", model=Scripted())
-            facts.drain()
-            check(facts, scripted_facts(SAID[:SOME]))
-
-
-def _held_by_the_dead(memory):
-    from langchain_agentmem.facts.kg_memory import JOBS
-    from langchain_agentmem.storage import jobs
-    from langchain_agentmem.storage.jobs import WantedJob
-
-    wanted = WantedJob("", JOBS, "b")
-    yield from jobs.enqueue(wanted, now=jobs.now())
-    job = yield from jobs.claim_named(wanted, "dead", now=jobs.now(), lease=SHORT)
-    assert job is not None

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.source_texts import LONGEST_SILENCE, PARKED
 from langchain_agentmem.upkeep.database_report import diagnose
@@ -91,17 +90,6 @@ class TestAnOutage:
             look(elsewhere, clock, hours=0.3)
             assert lived(facts) == list(TOWNS)
             assert facts.waiting() == 0
-
-    @pytest.mark.slow
-    def test_ends_with_the_next_answer(self, memory, clock):
-        provider = Provider()
-        facts = memory.facts("b", model=provider)
-        said(facts, *moves(*TOWNS))
-        look(facts, clock, hours=5)
-        provider.up = True
-        facts.extract_and_update_from_text("Maya | likes | tea")
-        look(facts, clock, hours=0.02)
-        assert facts.waiting() == 0
 
     def test_is_none_where_the_model_fails_at_one_message_alone(self, memory, clock):
         facts = memory.facts("b", model=Provider(up=True, refuses="poison"))
@@ -190,22 +178,3 @@ class TestWhoHearsOfIt:
         with AgentMemory(url) as memory:
             memory.facts("b", model=Provider(up=True)).drain()
         assert not [each for each in diagnose(url) if each.name == "facts"]
-
-
-def test_a_file_keeps_how_long_to_wait(light, clock, tmp_path):
-    provider = Provider()
-    facts = light.facts("b", model=provider)
-    facts._attendant.stop()
-    said(facts, *moves("Oslo"))
-    look(facts, clock, hours=1)
-    facts.save_to_file(tmp_path / "facts.json")
-    other = light.facts("c", model=provider)
-    other._attendant.stop()
-    other.load_from_file(tmp_path / "facts.json")
-    asked = len(provider.calls)
-    other._look()
-    assert (other.waiting(), len(provider.calls)) == (1, asked)
-    damaged = (tmp_path / "facts.json").read_text().replace('"silent": ', '"silent": "x", "was": ')
-    (tmp_path / "facts.json").write_text(damaged)
-    with pytest.raises(InvalidInput, match="damaged"):
-        other.load_from_file(tmp_path / "facts.json")

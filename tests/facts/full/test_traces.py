@@ -94,13 +94,6 @@ class TestTheNode:
             assert metadata["agentmem_database"] == "sqlite"
             assert metadata["checkpoint_id"]
 
-    def test_where_there_is_nothing_new_nothing_is_asked_or_written(self, memory, seen):
-        graph = chat(memory, ChatModel(script=Scripted()))
-        graph.invoke({"messages": [HumanMessage("Maya | likes | tea", id="m1")]}, THREAD)
-        graph.invoke({"messages": []}, {**THREAD, "callbacks": [seen]})
-        [run] = seen.ours()
-        assert run.outputs == {"new_ids": [], "read": 0, "failed": False, "fact_ids": []}
-
     def test_what_fails_is_an_error_where_it_failed_and_told_where_it_was_noted(self, memory, seen):
         def failing(_):
             raise ValueError("no tea today")
@@ -134,14 +127,6 @@ class TestTheNode:
 
 
 class TestWriting:
-    def test_what_is_no_fact_is_told_as_refused(self, memory, seen):
-        good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
-        broken = json.dumps({"facts": [good, {"message": 1, "subject": "Maya"}]})
-        facts = memory.facts("b", namespace=("ada",), model=lambda _: broken)
-        under(seen, lambda: facts.extract_and_update_from_text("Maya is here."))
-        [refused] = seen.run("memory.facts.learn").outputs["refused"]
-        assert refused == facts.failures()[0].error
-
     def test_in_the_background_hooks_hear_of_it(self):
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append]) as memory:
@@ -153,6 +138,14 @@ class TestWriting:
         assert [each["text"] for step in learned for each in step.outputs["added"]] == ["Maya likes tea"]
         around = {step.step_id: step.name for step in told}
         assert {around[step.parent_id] for step in learned} == {"memory.facts.drain"}
+
+    def test_what_is_no_fact_is_told_as_refused(self, memory, seen):
+        good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
+        broken = json.dumps({"facts": [good, {"message": 1, "subject": "Maya"}]})
+        facts = memory.facts("b", namespace=("ada",), model=lambda _: broken)
+        under(seen, lambda: facts.extract_and_update_from_text("Maya is here."))
+        [refused] = seen.run("memory.facts.learn").outputs["refused"]
+        assert refused == facts.failures()[0].error
 
 
 class TestReading:

@@ -56,28 +56,6 @@ class TestForking:
         assert len(layers.ancestors()) == 101
 
 
-class TestTheNewestOnALongLine:
-    def test_are_the_same_whether_levels_are_read_or_everything(self, memory, monkeypatch):
-        layers = memory.layers("branch 0")
-        for number in range(8):
-            layers.recall.append(f"kind {number % 2}", f"event {number}")
-            layers.archival.write(f"record {number}")
-            layers = layers.fork(f"branch {number + 1}")
-
-        def newest():
-            found = [layers.recall.recent(3), layers.recall.recent(3, kind="kind 1"), layers.archival.all(limit=3)]
-            return [contents(some) for some in found]
-
-        everything = newest()
-        assert everything == [
-            ["event 5", "event 6", "event 7"],
-            ["event 3", "event 5", "event 7"],
-            ["record 5", "record 6", "record 7"],
-        ]
-        monkeypatch.setattr(memory_rows, "FEW", 0)
-        assert newest() == everything
-
-
 class TestTogether:
     def test_a_fork_taken_while_others_write_is_one_moment(self, main):
         """Core holds two keys that are always written together; no fork may see one without the other."""
@@ -207,3 +185,25 @@ def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory,
     assert memory.admin.verify().problems == ()
     orphans = "select id from content where id not in (select content_id from memory where content_id is not null)"
     assert raw(memory, orphans) == []
+
+
+class TestTheNewestOnALongLine:
+    def test_are_the_same_whether_levels_are_read_or_everything(self, memory, monkeypatch):
+        layers = memory.layers("branch 0")
+        for number in range(8):
+            layers.recall.append(f"kind {number % 2}", f"event {number}")
+            layers.archival.write(f"record {number}")
+            layers = layers.fork(f"branch {number + 1}")
+
+        def newest():
+            found = [layers.recall.recent(3), layers.recall.recent(3, kind="kind 1"), layers.archival.all(limit=3)]
+            return [contents(some) for some in found]
+
+        everything = newest()
+        assert everything == [
+            ["event 5", "event 6", "event 7"],
+            ["event 3", "event 5", "event 7"],
+            ["record 5", "record 6", "record 7"],
+        ]
+        monkeypatch.setattr(memory_rows, "FEW", 0)
+        assert newest() == everything

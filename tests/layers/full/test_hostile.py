@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import example, given, settings
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem.base.fencing import fenced, harmless, unfenced
+from langchain_agentmem.base.fencing import harmless, unfenced
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_injection import MemoryInjection
 from langchain_agentmem.language_models.model_calls import perform
@@ -145,14 +143,23 @@ class TestAnyText:
         assert not UNSEEN.search(once)
         assert not TOKENS.search(once)
 
-    @given(TEXTS)
-    @settings(max_examples=300, deadline=None)
-    def test_no_fence_is_ended_by_what_is_not_seen(self, text):
-        written = fenced("memory", text)
-        assert unfenced("memory", written) == text
-        inside = written.removeprefix("<memory>\n").removesuffix("\n</memory>")
-        unseen = "".join(sign for sign in inside if unicodedata.category(sign) != "Cf")
-        assert not re.search(r"<[^\w<&]*memory\b", unseen, re.IGNORECASE)
+
+class TestThroughTheDatabase:
+    def test_all_of_them_at_once(self, memory):
+        layers = LayeredMemory(memory, "user", namespace=("hostile",))
+        for text in HOSTILE[::4]:
+            layers.recall.append("note", text)
+            layers.archival.write(f"quince {text}")
+            try:
+                layers.core.set(text[:200], text[:50])
+            except InvalidInput:
+                layers.core.set("k", text[:50])
+        found = MemoryInjection(memory, "user", namespace=("hostile",), limit=60).invoke([HumanMessage("a quince?")])
+        assert [is_injected(message) for message in found] == [True, True, False]
+        for message, tag in zip(found, BLOCKS, strict=False):
+            assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
+        sections = perform(composed(Material(layers.core.entries(), layers.recall.recent(None)))).sections
+        assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
 
 
 class TestWhatIsHarmless:
@@ -175,21 +182,3 @@ class TestWhatIsHarmless:
         for piece in ("<", "<|", "</", "\u200b", "<\u115f", "é\u200d", "[", "&lt;", "<s", "\n", "<memor", "<system "):
             once = harmless(piece * 30_000)
             assert harmless(once) == once
-
-
-class TestThroughTheDatabase:
-    def test_all_of_them_at_once(self, memory):
-        layers = LayeredMemory(memory, "user", namespace=("hostile",))
-        for text in HOSTILE[::4]:
-            layers.recall.append("note", text)
-            layers.archival.write(f"quince {text}")
-            try:
-                layers.core.set(text[:200], text[:50])
-            except InvalidInput:
-                layers.core.set("k", text[:50])
-        found = MemoryInjection(memory, "user", namespace=("hostile",), limit=60).invoke([HumanMessage("a quince?")])
-        assert [is_injected(message) for message in found] == [True, True, False]
-        for message, tag in zip(found, BLOCKS, strict=False):
-            assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
-        sections = perform(composed(Material(layers.core.entries(), layers.recall.recent(None)))).sections
-        assert headings("\n\n".join(sections.values())) == HEADINGS[:2]

@@ -10,7 +10,6 @@ from typing import Annotated, TypedDict
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 
 from langchain_agentmem import AgentMemory
@@ -94,32 +93,6 @@ class TestAnOperation:
         ]
         assert [run.child_runs for run in turn.child_runs] == [[]] * len(CALLS)
 
-    def test_a_search_is_a_retriever_with_documents_and_reasons(self, collector, layers):
-        layers.recall.append("said", "Ada likes figs")
-        layers.archival.write("Ada planted a fig", ["garden"])
-        layers.archival.write("Ada planted a pear", ["other"])
-        within(
-            collector,
-            lambda: [
-                layers.recall.search("figs"),
-                layers.archival.search("planted", tags=["garden"]),
-                layers.recall.search("*"),
-            ],
-        )
-        runs = collector.roots[0].child_runs
-        assert [(run.name, run.run_type, run.inputs, run.child_runs) for run in runs] == [
-            ("memory.recall.search", "retriever", {"query": "figs"}, []),
-            ("memory.archival.search", "retriever", {"query": "planted"}, []),
-            ("memory.recall.search", "retriever", {"query": "*"}, []),
-        ]
-        [event], [record], [every] = (run.outputs["documents"] for run in runs)
-        assert (event.id, event.page_content, event.metadata["kind"]) == ("id-1", "Ada likes figs", "event")
-        assert event.metadata["score"] > 0
-        assert "fig" in event.metadata["why"]
-        assert (record.id, record.metadata["kind"]) == ("id-2", "record")
-        assert (every.id, every.metadata["score"]) == ("id-1", None)
-        assert all(where(run) == FOUND for run in runs)
-
     def test_that_fails_is_a_run_that_failed(self, collector, memory):
         layers = memory.layers("main", settings=LayersConfig(core_max_chars=3))
 
@@ -142,15 +115,6 @@ class TestAnOperation:
 
 
 class TestWhatIsMadeOfSeveral:
-    def test_a_value_that_is_too_large_shows_how_it_was_compressed(self, collector, memory):
-        settings = LayersConfig(core_max_chars=40)
-        layers = memory.layers("main", namespace=("ada",), settings=settings, model=ScriptedModel("short"))
-        within(collector, lambda: layers.core.set("plan", "a long plan " * 10))
-        assert trees(collector) == ["turn", "  memory.core.set", "    memory.layers.compress", "      ScriptedModel"]
-        run = collector.run("memory.layers.compress")
-        assert (run.inputs["characters"], run.inputs["max_characters"]) == (120, 34)
-        assert run.outputs == {"text": "short", "characters": 5}
-
     def test_a_consolidation_shows_the_model_s_work_and_what_was_written(self, collector, memory):
         settings = LayersConfig(recall_max_events=2, core_max_chars=10, section_budgets={"archival_snippet": 60})
         layers = memory.layers("main", namespace=("ada",), settings=settings, model=ScriptedModel("much was said"))
@@ -208,25 +172,6 @@ class TestInjection:
         }
         assert where(run) == FOUND
 
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    def test_in_a_graph_it_names_the_thread_and_the_checkpoint(self, collector, memory, asynchronous):
-        builder = StateGraph(State)
-        builder.add_node("memory", memory.inject())
-        builder.add_edge(START, "memory")
-        graph = builder.compile(checkpointer=memory.checkpointer)
-        config = {"configurable": {"thread_id": "t", "agentmem_namespace": ("ada",)}, "callbacks": [collector]}
-        given = {"messages": [HumanMessage("figs?")]}
-        asyncio.run(graph.ainvoke(given, config)) if asynchronous else graph.invoke(given, config)
-        run = collector.run("memory.injection.inject")
-        [first] = list(graph.get_state_history(config))[1:2]
-        assert where(run) == {
-            "agentmem_database": "sqlite",
-            "agentmem_namespace": "ada",
-            "thread_id": "t",
-            "checkpoint_id": first.config["configurable"]["checkpoint_id"],
-        }
-        assert (run.inputs["thread_id"], run.inputs["namespace"]) == ("t", "ada")
-
 
 class TestWithheldContent:
     @pytest.fixture
@@ -281,14 +226,14 @@ class TestWithheldContent:
         assert injected.inputs["branch"] == "main"
         assert [each["id"] for each in injected.outputs["records"]]
 
-    def test_may_be_masked_instead(self, seen):
-        collector = seen(shown=lambda text: text.replace(WORD, "***"))
-        assert [run.name for run in collector.ours() if WORD in dumped([run])] == []
-        assert "***" in collector.runs[1].inputs["entries"][0]["value"]
-
     def test_is_there_otherwise(self, seen):
         collector = seen(shown=True)
         assert WORD in dumped(collector.ours())
         names = [run.name for run in collector.runs]
         assert names.count("MemoryInjection") == 2
         assert "ScriptedModel" in names
+
+    def test_may_be_masked_instead(self, seen):
+        collector = seen(shown=lambda text: text.replace(WORD, "***"))
+        assert [run.name for run in collector.ours() if WORD in dumped([run])] == []
+        assert "***" in collector.runs[1].inputs["entries"][0]["value"]
