@@ -13,6 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Retention
+from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.messages.role_rounds import Post
 from langchain_agentmem.rewinding import memory_rows
@@ -467,6 +468,24 @@ class TestTraces:
             assert traces(memory, url) == []
             assert {fact.text for fact in facts.as_of()} == {"Maya likes tea", "Ben likes figs"}
             assert facts.aliases(proposed=True) == facts.failures() == []
+            assert memory.admin.verify().problems == ()
+
+    def test_nothing_of_an_erased_conversation_can_be_read_from_the_storage(self, url, monkeypatch):
+        monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
+        with AgentMemory(url) as memory:
+            facts = memory.facts("user", model=read, settings=FactsConfig(max_attempts=1))
+            said = ("zyxquorvex lives in wubblefrond", "nonsense about plovernook", "quixotry brindlefork alias")
+            for number, text in enumerate(said):
+                memory.conversation("chat").add(message_of(f"a{number}", text))
+                facts.add(message_of(f"a{number}", text))
+            facts.drain()
+            [fact] = facts.history("zyxquorvex")
+            facts.update(fact.id, obj="jibtagged")
+            memory.facts("other").add_fact(*MAYA, "threadgrackle", source=("a1", "chat"))
+            facts.remove_by_id(fact.id)
+            assert traces(memory, url) == sorted(SECRETS)
+            memory.erase(conversation_id="chat")
+            assert traces(memory, url) == []
             assert memory.admin.verify().problems == ()
 
 

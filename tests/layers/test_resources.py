@@ -295,6 +295,20 @@ class TestAFile:
         with pytest.raises(InvalidInput):
             described(place, config=config)
 
+    def test_may_name_the_source_in_the_item(self, place):
+        said = [
+            {"class": "github", "repo": "example/solver"},
+            {"class": "huggingface", "repo_id": "example/small"},
+            {"repo": "example/other"},
+            {"class": "local_data", "path": "data/manifest.json"},
+        ]
+        assert [item["id"] for item in described(place, said, "resources.json")["items"]] == [
+            "github:other:github:example/other:.",
+            "github:solver:github:example/solver:.",
+            "huggingface:small:huggingface:example/small:.",
+            "local_data:manifest.json:local::data/manifest.json",
+        ]
+
 
 @pytest.mark.parametrize("wrong", [("", "read", None), (3, "read", None), ("a", "eat", None), ("a", "read", 3)])
 def test_a_use_that_is_wrong_is_refused(wrong):
