@@ -9,7 +9,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -30,7 +29,6 @@ from langchain_agentmem.audit import model_call_capture as module
 from langchain_agentmem.audit.model_call_capture import GIVEN_UP, UNFINISHED, AuditHandler
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
-from langchain_agentmem.tracing import Tracing
 
 CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1", "type": "tool_call"}
 
@@ -273,21 +271,6 @@ class TestGraphs:
         assert alone[1] == ["stream", "whole"]
         assert trail.said == [("count", "one two three")] * 2
 
-    def test_one_handler_in_many_threads_and_graphs(self, trail, handler):
-        graphs = [chat_graph(Scripted(model=f"model-{n}")) for n in range(2)]
-
-        def run(number):
-            config = {"callbacks": [handler], "configurable": {"thread_id": f"t{number}"}}
-            graphs[number % 2].invoke({"messages": [("user", f"n{number}")]}, config)
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(run, range(40)))
-
-        assert {(each.thread_id, each.model, each.prompt) for each in trail} == {
-            (f"t{n}", f"model-{n % 2}", f"n{n}") for n in range(40)
-        }
-        assert len(trail) == 40
-
 
 class TestCallsThatDoNotEndWell:
     def test_a_stream_that_breaks_keeps_what_had_come(self, trail, heard):
@@ -447,13 +430,6 @@ class TestNothingBreaks:
 
         assert trail.said == [("hi", "Well, hi")]
         assert threading.main_thread() not in trail.threads
-
-    def test_steps_of_memory_are_not_traced_for_its_sake(self, handler):
-        def remember(_):
-            with Tracing().step("memory.conversation.add") as step:
-                return step.listening
-
-        assert RunnableLambda(remember).invoke(None, {"callbacks": [handler]}) is False
 
     def test_copies_of_a_config_hold_the_same_handler(self, handler):
         assert copy.copy(handler) is handler

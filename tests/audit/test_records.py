@@ -98,12 +98,6 @@ class TestLastAndPages:
             settle(memory)
         return made
 
-    def test_the_last_come_from_the_oldest_to_the_newest(self, memory, filled):
-        shown = [each for each in filled if not each.junk]
-        for n in (1, 3, 5, 100):
-            assert read(memory, audit_store.last, "", n) == shown[-n:]
-        assert read(memory, audit_store.last, "", 0) == read(memory, audit_store.last, "", -3) == []
-
     def test_a_conversation_a_kind_and_junk_are_chosen(self, memory, filled):
         assert read(memory, audit_store.last, "", 2, conversation="c0") == [filled[3], filled[6]]
         assert read(memory, audit_store.last, "", 9, conversation="c1") == [filled[1], filled[7]]
@@ -113,14 +107,6 @@ class TestLastAndPages:
         assert read(memory, audit_store.last, "", 9, kinds=["todo"]) == [filled[7]]
         assert read(memory, audit_store.last, "", 2, kinds=["exchange"], conversation="c2") == [filled[5], filled[8]]
         assert read(memory, audit_store.last, "", 9, kinds=[]) == read(memory, audit_store.last, "none", 9) == []
-
-    def test_pages_hold_everything_once_in_order(self, memory, filled):
-        found, after = [], 0
-        while after is not None:
-            page = read(memory, audit_store.page, "", after, limit=4, include_junk=True)
-            found += page.entries
-            after = page.after
-        assert found == filled
 
     def test_the_last_of_very_many_are_found_through_an_index(self, memory, raw):
         if memory.database.engine.dialect != "sqlite":
@@ -156,33 +142,6 @@ class TestJunk:
 
 @pytest.mark.sqlite_suffices
 class TestTodosAndReferences:
-    def test_a_todo_is_open_until_it_is_done(self, memory, settled):
-        first, second = add(memory, todo("fix the build"), todo("write the docs"))
-        if settled:
-            settle(memory)
-        assert read(memory, audit_store.of_status, "", "open") == [first, second]
-        assert write(memory, audit_store.set_status, "", first.id, "done")
-        assert not write(memory, audit_store.set_status, "", first.id, "done")
-        assert read(memory, audit_store.of_status, "", "open") == [second]
-        assert read(memory, audit_store.of_status, "", "done") == [replace(first, status="done")]
-        assert write(memory, audit_store.set_status, "", first.id, "open")
-        assert read(memory, audit_store.of_status, "", "open") == [first, second]
-        assert memory.admin.verify().ok
-
-    def test_a_todo_is_there_once(self, memory):
-        def once(*texts):
-            drafts = [EntryDraft(todo(text), text.casefold()) for text in texts]
-            return [each.prompt for each in write(memory, audit_store.add_once, "", drafts)]
-
-        assert once("Fix it", "fix it", "write") == ["[TODO] Fix it", "[TODO] write"]
-        assert once("FIX IT", "read") == ["[TODO] read"]
-        there = read(memory, marked, "", "todo", "fix it")
-        assert there.prompt == "[TODO] Fix it"
-        write(memory, audit_store.set_status, "", there.id, "done")
-        assert once("fix it") == ["[TODO] fix it"]
-        assert once("fix it") == []
-        assert read(memory, marked, "", "todo", "nothing") is None
-
     def test_a_reference_is_updated_in_place(self, memory, settled):
         def put(text):
             draft = EntryDraft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")

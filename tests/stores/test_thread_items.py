@@ -15,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
-from langgraph.types import Command, RetryPolicy, Send, interrupt
+from langgraph.types import Command, RetryPolicy, interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
@@ -187,22 +187,6 @@ class TestSideBySide:
         found = self.run(memory, begin, read, write)
         assert found.get(NS, "k").value == {"n": 2}
 
-    def test_many_sends_each_put_their_own(self, memory):
-        def fan(state):
-            return [Send("work", {"n": number}) for number in range(8)]
-
-        def work(state):
-            memory.thread_store.put(("work", str(state["n"] % 2)), f"k{state['n']}", state)
-            return {}
-
-        builder = StateGraph(State)
-        builder.add_node("work", work)
-        builder.add_conditional_edges(START, fan, ["work"])
-        builder.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, thread())
-        store = memory.thread_store.at(thread())
-        assert keys(store) == [f"k{number}" for number in range(8)]
-        assert store.list_namespaces(prefix=("work",)) == [("work", "0"), ("work", "1")]
-
 
 class TestExpiry:
     @pytest.fixture(autouse=True)
@@ -330,19 +314,13 @@ class TestWhereItIsNot:
             with pytest.raises(InvalidInput, match=r"thread_store\.at"):
                 asyncio.run(called(store, way, name, *arguments))
 
-    def test_a_run_without_a_thread(self, memory):
+    def test_a_run_without_a_thread_or_with_another_checkpointer(self, memory):
         def node(state):
             memory.thread_store.put(NS, "k", {})
 
         builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
         with pytest.raises(InvalidInput, match="thread_id"):
             builder.compile().invoke({})
-
-    def test_a_graph_with_another_checkpointer(self, memory):
-        def node(state):
-            memory.thread_store.put(NS, "k", {})
-
-        builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
         with pytest.raises(InvalidInput, match="checkpointer"):
             builder.compile(checkpointer=InMemorySaver()).invoke({}, thread())
 

@@ -52,22 +52,9 @@ class TestCustom:
         assert between == "at work"
         duration, key = finished.pop("duration"), started["id"]
         assert duration > 0
-        assert started == {
-            "type": "agentmem",
-            "event": "started",
-            "name": ADD,
-            "id": key,
-            "parent_id": None,
-            "inputs": {"messages": 2},
-        }
-        assert finished == {
-            "type": "agentmem",
-            "event": "finished",
-            "name": ADD,
-            "id": key,
-            "parent_id": None,
-            "outputs": {"ids": ["m1"]},
-        }
+        step = {"type": "agentmem", "name": ADD, "id": key, "parent_id": None}
+        assert started == {**step, "event": "started", "inputs": {"messages": 2}}
+        assert finished == {**step, "event": "finished", "outputs": {"ids": ["m1"]}}
 
     async def test_those_who_await_see_the_same(self, tracing):
         async def node(state):

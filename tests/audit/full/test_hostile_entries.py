@@ -17,7 +17,6 @@ from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.audit.junk_rules import JunkRule
 from langchain_agentmem.errors import InvalidInput
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -76,14 +75,6 @@ class TestStrangeTexts:
             assert trail.add_reference(strange, kept.title) == kept == trail.get(kept.id)
         sound(trail)
 
-    def test_searches_and_names_of_rules(self, trail):
-        trail.add("Where is Ann?", "At home.")
-        for strange in STRANGE.values():
-            trail.search(strange)
-            trail.rules = [JunkRule(name=f"{strange}!", pattern="home")]
-            assert trail.filter_junk() == 1
-            assert trail.last(include_junk=True)[0].junk == (f"{strange}!",)
-
     def test_out_and_in_as_a_document(self, memory, trail, tmp_path):
         for strange in STRANGE.values():
             trail.add(strange, strange)
@@ -104,12 +95,6 @@ class TestWhatIsNoText:
         assert trail.add_reference(given, "Ann").reply == "At home."
         assert trail.add_self_reflection(given).reply == "At home."
         assert len(trail.add_todo_from_chat(b"Fix the build.")) == 1
-
-    def test_bytes_that_are_none_have_marks_in_their_place(self, trail):
-        entry = trail.add(BINARY, b"caf\xe9 au lait, please")
-        assert entry.reply == "caf\ufffd au lait, please"
-        assert entry.prompt == BINARY.decode("utf-8", "replace")
-        assert trail.get(entry.id) == entry
 
     def test_none_is_empty(self, trail):
         assert trail.add_self_reflection(None).reply == ""
@@ -154,11 +139,6 @@ class TestWhatIsNoText:
     def test_what_is_no_path(self, trail, wrong):
         with pytest.raises(InvalidInput, match="named by a path"):
             trail.add_best_practices_reference(wrong)
-
-    def test_what_is_no_option_of_a_handler(self, trail):
-        for wrong in ({"secret": True}, {"record": print}, {"redact": 7}, {"most_open": 0}):
-            with pytest.raises(InvalidInput):
-                trail.handler(**wrong)
 
 
 def noise(size):

@@ -132,27 +132,3 @@ class TestStores:
         assert len(tracer.ours()) == 13
         for run in tracer.ours():
             assert MARK not in repr([run.inputs, run.outputs, run.error, run.extra.get("metadata")])
-
-
-class TestSearchAndCare:
-    async def test_care_is_one_step_each(self, open_memory, do, tmp_path):
-        memory = open_memory()
-        memory.conversation("c", ("ada",)).add(role="user", content="a")
-
-        async def act(_: str) -> None:
-            await do(memory, "export", tmp_path / "export.jsonl")
-            await do(memory.admin, "backup", tmp_path / "copy.db")
-            await do(memory.admin, "verify")
-            await do(memory, "erase", conversation_id="c", namespace=("ada",))
-            await do(memory, "import_", tmp_path / "export.jsonl")
-
-        export, backup, verify, erase, imported = told(await traced(act))
-        assert [each[0] for each in (export, backup, verify, erase, imported)] == [
-            f"care.{verb}" for verb in ("export", "backup", "verify", "erase", "import")
-        ]
-        assert export[2] == imported[2] == {"path": str(tmp_path / "export.jsonl")}
-        for report in (export[3], imported[3], erase[3]):
-            assert (report["conversations"], report["entries"], report["threads"]) == (1, 1, 0)
-        assert backup[3] == {"type": "database"}
-        assert (verify[3]["ok"], verify[3]["problems"], verify[3]["checked"]["messages"]) == (True, [], 1)
-        assert erase[2] == {"namespace": ["ada"], "conversation_id": "c"}

@@ -9,10 +9,10 @@ from langsmith import traceable, tracing_context
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
-from tests.tracing.agent import ANSWERS, aconverse, agent, converse, scripted
+from tests.tracing.agent import agent, converse, scripted
 from tests.tracing.loopback import arrive
-from tests.tracing.test_redaction import all_of, dumped, highest_of_ours, quoted
-from tests.tracing.trees import Collector, shape, walk
+from tests.tracing.test_redaction import dumped, quoted
+from tests.tracing.trees import Collector, shape
 
 
 class Watchful(BaseCallbackHandler):
@@ -109,14 +109,6 @@ class TestModels:
 
 
 class TestAgent:
-    async def test_nor_where_it_is_awaited(self, withheld, tmp_path, collector):
-        graph = agent(withheld, tmp_path / "experience")
-        assert await aconverse(graph, callbacks=[collector]) == [*ANSWERS]
-
-        shown = list(highest_of_ours(collector.roots))
-        assert [quoted(all_of(run)) for run in shown] == [[]] * len(shown)
-        assert {run.name[:7] for each in shown for run in walk(each)} == {"memory."}
-
     def test_nothing_reaches_langsmith_by_the_environment(self, withheld, tmp_path, server, langsmith_on):
         converse(agent(withheld, tmp_path / "experience"))
         arrive(langsmith_on)
