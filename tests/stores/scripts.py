@@ -29,19 +29,8 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, Remove
 
 WORDS = ["alpha", "beta", "gamma", "delta", "épsilon", "ζ", "数", "tool", "call", "the", "of", "and", "to"]
 ODD = [
-    "",
-    "\0",
-    "a\0b",
-    "\ud800",
-    "é",
-    "e\u0301",
-    "😀\u200d👩",
-    "\r\n\u2028",
-    "null",
-    "__remove_all__",
-    "'\"\\",
-    "\ufeff",
-]
+    "", "\0", "a\0b", "\ud800", "é", "e\u0301", "😀\u200d👩", "\r\n\u2028", "null", "__remove_all__", "'\"\\", "\ufeff",
+]  # fmt: skip
 
 
 @dataclass
