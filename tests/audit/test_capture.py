@@ -190,15 +190,10 @@ def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
 @pytest.mark.parametrize(
     ("given", "used"),
     [
-        (7, "7"),
-        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
-        ("a\x00b", "a b"),
-        ("\n", None),
-        ("x" * 900, "x" * 500),
-        (("a", "b"), "('a', 'b')"),
-        ("", None),
+        (7, "7"), (UUID(int=1), "00000000-0000-0000-0000-000000000001"), ("a\x00b", "a b"), ("\n", None),
+        ("x" * 900, "x" * 500), (("a", "b"), "('a', 'b')"), ("", None),
     ],
-)
+)  # fmt: skip
 def test_an_id_that_storage_does_not_take_becomes_one_that_it_takes(given, used):
     made = entry(metadata={"thread_id": given})
 

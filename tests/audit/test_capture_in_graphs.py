@@ -80,17 +80,6 @@ class TestAChat:
         assert trail.last(9, kinds=["call"]) == entries
         assert memory.admin.verify().ok
 
-    @pytest.mark.parametrize("mode", ["values", "updates", "messages"])
-    async def test_streamed(self, memory, trail, handler, mode):
-        graph = chat(memory.checkpointer)
-        parts = list(graph.stream(say("one two"), within(handler, "a"), stream_mode=mode))
-        awaited = [part async for part in graph.astream(say("one two"), within(handler, "b"), stream_mode=mode)]
-
-        assert len(parts) == len(awaited)
-        assert [(each.thread_id, each.prompt, each.reply) for each in trail.last()] == [
-            (thread, "one two", "Well, one two") for thread in ("a", "b")
-        ]
-
     def test_small_talk_is_hidden_as_of_exchanges(self, memory, trail, handler):
         model = Scripted(script=lambda messages: "You're welcome!")
         chat(memory.checkpointer, model).invoke(say("thanks!"), within(handler, "t"))

@@ -59,14 +59,11 @@ def test_the_standard_prompt_of_a_reflection_does_not_make_it_incomplete():
 @pytest.mark.parametrize(
     ("field", "entry", "hidden"),
     [
-        ("prompt", ("beat 1", "fine work"), True),
-        ("prompt", ("fine work", "beat 1"), False),
-        ("reply", ("fine work", "BEAT 1"), True),
-        ("both", ("beat 1", "fine work"), False),
-        ("both", ("beat 1", "beat 2"), True),
-        ("either", ("fine work", "beat 2"), True),
+        ("prompt", ("beat 1", "fine work"), True), ("prompt", ("fine work", "beat 1"), False),
+        ("reply", ("fine work", "BEAT 1"), True), ("both", ("beat 1", "fine work"), False),
+        ("both", ("beat 1", "beat 2"), True), ("either", ("fine work", "beat 2"), True),
     ],
-)
+)  # fmt: skip
 def test_a_rule_of_ones_own_looks_where_it_is_told_to(field, entry, hidden):
     rule = JunkRule(name="heartbeat", pattern=r"^beat \d$", field=field)
     assert reasons("exchange", *entry, rules=[rule]) == (("heartbeat",) if hidden else ())
@@ -82,15 +79,10 @@ def test_what_is_found_on_the_other_side_lets_an_entry_stay():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"pattern": "("},
-        {"pattern": None},
-        {"unless": "["},
-        {"name": " "},
-        {"field": "answer"},
-        {"kinds": ("chat",)},
+        {"pattern": "("}, {"pattern": None}, {"unless": "["}, {"name": " "}, {"field": "answer"}, {"kinds": ("chat",)},
         {"kinds": ()},
     ],
-)
+)  # fmt: skip
 def test_a_rule_that_cannot_be_is_refused(wrong):
     with pytest.raises(InvalidInput):
         JunkRule(**{"name": "mine", "pattern": "x"} | wrong)
@@ -101,17 +93,6 @@ def test_only_known_kinds_and_texts_are_judged():
         reasons("chat", "", "")
     with pytest.raises(InvalidInput):
         reasons("exchange", b"hi", "")
-
-
-@pytest.mark.parametrize(
-    "piece",
-    ["ok ", " ", "\n", ".", "😀", "test ", "lorem ipsum ", "if you ", "glad ", "sdf", "\u200b", "a", "?", "\x00"],
-)
-@pytest.mark.parametrize("size", [3_900, 1_000_000])
-def test_no_text_takes_long(piece, size):
-    text = (piece * (size // len(piece) + 1))[:size]
-    for entry in ((text, "ok"), ("ok", text), (text, text), (f"{text}!x", f"{text}!x")):
-        assert isinstance(reasons("exchange", *entry), tuple)
 
 
 def test_a_long_text_is_no_junk_for_its_blank_beginning():

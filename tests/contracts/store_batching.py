@@ -86,11 +86,9 @@ class BatchContract(Contract):
         """One value that cannot be stored leaves nothing of the batch behind."""
         await calls.put(("a",), "there", {"n": 1})
         ops = [
-            PutOp(("a",), "good", {"n": 1}),
-            PutOp(("a",), "there", None),
-            PutOp(("a",), "bad", {"wrong": object()}),
+            PutOp(("a",), "good", {"n": 1}), PutOp(("a",), "there", None), PutOp(("a",), "bad", {"wrong": object()}),
             PutOp(("a",), "also good", {"n": 2}),
-        ]
+        ]  # fmt: skip
         with pytest.raises((TypeError, ValueError)):
             await calls.batch(ops)
         assert await calls.keys(("a",)) == ["there"], "a batch that was refused must leave everything as it was"

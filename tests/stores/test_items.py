@@ -55,17 +55,11 @@ class TestOpening:
     @pytest.mark.parametrize(
         "arguments",
         [
-            {"index": "text"},
-            {"index": {"dims": 0}},
-            {"index": {"dims": True}},
-            {"index": {"fields": [1]}},
-            {"index": {"embed": 7}},
-            {"ttl": 5},
-            {"ttl": {"default_ttl": -1}},
-            {"ttl": {"default_ttl": "1"}},
+            {"index": "text"}, {"index": {"dims": 0}}, {"index": {"dims": True}}, {"index": {"fields": [1]}},
+            {"index": {"embed": 7}}, {"ttl": 5}, {"ttl": {"default_ttl": -1}}, {"ttl": {"default_ttl": "1"}},
             {"ttl": {"sweep_interval_minutes": 0}},
         ],
-    )
+    )  # fmt: skip
     def test_a_wrong_configuration_is_refused(self, arguments):
         with pytest.raises(InvalidInput):
             AgentMemoryStore(":memory:", **arguments)

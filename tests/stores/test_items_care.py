@@ -151,21 +151,11 @@ class TestMoving:
     @pytest.mark.parametrize(
         "damage",
         [
-            {"value": {"city": "Faro"}},
-            {"value": [1]},
-            {"value": {"$agentmem": "new"}},
-            {"key": ""},
-            {"key": 7},
-            {"created_at": "now"},
-            {"updated_at": None},
-            {"expires_at": True},
-            {"ttl": "5"},
-            {"ttl": -1},
-            {"named": "text"},
-            {"named": [1]},
-            {"found": None, "checksum": 0},
+            {"value": {"city": "Faro"}}, {"value": [1]}, {"value": {"$agentmem": "new"}}, {"key": ""}, {"key": 7},
+            {"created_at": "now"}, {"updated_at": None}, {"expires_at": True}, {"ttl": "5"}, {"ttl": -1},
+            {"named": "text"}, {"named": [1]}, {"found": None, "checksum": 0},
         ],
-    )
+    )  # fmt: skip
     def test_a_damaged_record_is_refused_and_nothing_is_written(self, filled, another, tmp_path, damage):
         path = tmp_path / "all.jsonl"
         filled.export(path)

@@ -9,11 +9,11 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.load import dumps
 from langchain_core.runnables import ConfigurableField, RunnableLambda
-from langchain_core.tracers.base import BaseTracer
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langchain_agentmem import AgentMemoryRetriever, InvalidInput
 from langchain_agentmem.search.ranking import Weights
+from tests.tracing.trees import Collector
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -54,15 +54,6 @@ def filled(memory):
 
 def texts(documents):
     return sorted(each.page_content for each in documents)
-
-
-class Collector(BaseTracer):
-    def __init__(self):
-        super().__init__()
-        self.roots = []
-
-    def _persist_run(self, run):
-        self.roots.append(run)
 
 
 class TestDocuments:
@@ -128,24 +119,12 @@ class TestArguments:
     @pytest.mark.parametrize(
         "wrong",
         [
-            {"limit": -1},
-            {"limit": "3"},
-            {"limit": True},
-            {"k": 1.5},
-            {"k": 1, "limit": 1},
-            {"kinds": ["dream"]},
-            {"kinds": "message"},
-            {"roles": "user"},
-            {"namespace": "alice"},
-            {"namespace": ("",)},
-            {"conversation_id": ""},
-            {"before": "yesterday"},
-            {"after": 3},
-            {"weights": {"date": 1}},
-            {"dept": 3},
+            {"limit": -1}, {"limit": "3"}, {"limit": True}, {"k": 1.5}, {"k": 1, "limit": 1}, {"kinds": ["dream"]},
+            {"kinds": "message"}, {"roles": "user"}, {"namespace": "alice"}, {"namespace": ("",)},
+            {"conversation_id": ""}, {"before": "yesterday"}, {"after": 3}, {"weights": {"date": 1}}, {"dept": 3},
         ],
         ids=str,
-    )
+    )  # fmt: skip
     async def test_wrong_arguments_are_refused_at_once(self, filled, wrong):
         with pytest.raises(InvalidInput):
             filled.retriever(**wrong)

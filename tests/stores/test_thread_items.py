@@ -352,13 +352,8 @@ class TestItems:
     def test_names_that_differ_are_two_items(self, store):
         """However they are written as one."""
         places = [
-            (("a",), "b"),
-            (("a", "b"), "c"),
-            (("a",), "b\x1fc"),
-            (("a", '"'), ","),
-            (("a",), '",","'),
-            (("A",), "b"),
-        ]
+            (("a",), "b"), (("a", "b"), "c"), (("a",), "b\x1fc"), (("a", '"'), ","), (("a",), '",","'), (("A",), "b"),
+        ]  # fmt: skip
         for number, (namespace, key) in enumerate(places):
             store.put(namespace, key, {"n": number})
         assert [store.get(*place).value["n"] for place in places] == list(range(len(places)))

@@ -24,11 +24,9 @@ class TestListeners:
     def test_those_who_hear_only_models_or_only_graphs_are_nobody(self):
         """Counting tokens, keeping calls and streaming messages must not cost what a tracer costs."""
         silent = [
-            UsageMetadataCallbackHandler(),
-            StreamMessagesHandler(lambda chunk: None, subgraphs=False),
-            BaseCallbackHandler(),
-            AsyncCallbackHandler(),
-        ]
+            UsageMetadataCallbackHandler(), StreamMessagesHandler(lambda chunk: None, subgraphs=False),
+            BaseCallbackHandler(), AsyncCallbackHandler(),
+        ]  # fmt: skip
         assert not any(map(langchain_runs.listens, silent))
         with AgentMemory() as memory:
             assert not langchain_runs.listens(memory.audit.handler())

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.audit.audit_todos import todos_in
 from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.audit.junk_rules import reasons
 from langchain_agentmem.errors import InvalidInput
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -177,3 +179,13 @@ def test_any_text_is_given_back(one_trail, prompt, reply):
     assert one_trail.last(1, include_junk=True) == [entry]
     for text, kept in ((prompt, entry.prompt), (reply, entry.reply)):
         assert kept == (text if isinstance(text, str) else (text or b"").decode("utf-8", "replace"))
+
+
+def test_no_text_takes_long():
+    for piece in ("add ", ".", "`", '"a ', "http://", "should ", "a", "1. ", "- ", "a/", "please ", "a. ", "~~"):
+        assert len(todos_in(piece * (100_000 // len(piece)))) < 10, piece
+    for piece in ("ok ", " ", "\n", "😀", "test ", "lorem ipsum ", "if you ", "glad ", "sdf", "\u200b", "?", "\x00"):
+        for size in (3_900, 300_000):
+            text = (piece * (size // len(piece) + 1))[:size]
+            for entry in ((text, "ok"), ("ok", text), (text, text), (f"{text}!x", f"{text}!x")):
+                assert isinstance(reasons("exchange", *entry), tuple), piece

@@ -49,15 +49,11 @@ class TestWhatVerifyFinds:
     @pytest.mark.parametrize(
         ("change", "name"),
         [
-            ("hidden = 1", "junk"),
-            ("hidden = 7", "hidden"),
-            ("junk = '[\"x\"]'", "junk"),
-            ("status = 'open'", "status"),
-            ("archived = null", "archived"),
-            ("settled = null", "settled"),
+            ("hidden = 1", "junk"), ("hidden = 7", "hidden"), ("junk = '[\"x\"]'", "junk"),
+            ("status = 'open'", "status"), ("archived = null", "archived"), ("settled = null", "settled"),
             ("shelf_id = 5", "shelf_id"),
         ],
-    )
+    )  # fmt: skip
     def test_an_entry_that_somebody_put_out_of_sight(self, filled, raw, change, name):
         filled.audit.filter_junk()  # nothing waits
         raw(filled, f"update audit set {change} where sequence = 3")

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from langsmith import traceable
 
@@ -75,17 +74,6 @@ LangGraph
         memory.facts.learn
 """
 """Of the second turn: it compacts, searches with a tool, and learns."""
-
-CHAIN = """
-chain
-  MemoryInjection
-    memory.injection.inject
-      memory.core.read
-      memory.recall.recent
-      memory.archival.search
-      memory.facts.search
-  Scripted
-"""
 
 
 @pytest.fixture
@@ -181,16 +169,6 @@ class TestSameTree:
 
 class TestPlaces:
     """Everywhere else where an agent is made."""
-
-    async def test_chains(self, memory, collector):
-        memory.layers("branch").archival.write("Ana likes tea.")
-        chain = (memory.inject("branch") | scripted("summarizer")).with_config(run_name="chain")
-        config = {"callbacks": [collector]}
-        chain.invoke([HumanMessage("What does Ana like?")], config)
-        await chain.ainvoke([HumanMessage("What does Ana like?")], config)
-
-        assert drawn(collector.shapes[0]) == CHAIN.strip()
-        assert collector.shapes[0] == collector.shapes[1]
 
     async def test_agents_of_langchain(self, memory, folder, tmp_path, collector):
         folder.mkdir()
