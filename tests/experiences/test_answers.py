@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem.experiences.model_choice import AnswerReading, selected
@@ -120,18 +120,15 @@ writings = st.sampled_from(
 
 
 class TestAnyAnswer:
-    @settings(max_examples=150, deadline=None)
     @given(verdicts, writings)
     def test_of_verdicts_gives_the_true_ones(self, said, write):
         assert chosen(write(said), list(said)) in {tuple(name for name in said if said[name]), None if not said else 0}
 
-    @settings(max_examples=150, deadline=None)
     @given(verdicts, st.integers(0, 200))
     def test_that_is_cut_off_chooses_nothing_that_it_denied(self, said, at):
         found = chosen(json.dumps(said)[:at], list(said))
         assert not [name for name in found or () if not said[name]]
 
-    @settings(max_examples=200, deadline=None)
     @given(st.text() | st.text(alphabet="{}[]\"':,exp-123 \ntruefalsenot"), st.lists(st.text(max_size=5), max_size=4))
     def test_at_all_raises_nothing_and_names_only_candidates(self, answer, ids):
         found = chosen(answer, ids)

@@ -10,7 +10,6 @@ from itertools import pairwise
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langgraph.graph import START, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.clock import moment
@@ -22,16 +21,19 @@ from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, Summary, is_injected, summary_message
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.testing import assert_valid_for_providers
+from tests.support.graphs import at, line
+from tests.support.models import calling
 
 QUESTIONS = ("Which fruit tree did I plant?", "What is the dog called?", "Where is the kettle?", "And the fruit tree?")
 LIMIT = 30.0
 """Seconds after which something waits for what it should not wait for."""
 CORE_ALONE = {"recall": 0, "archival": 0}
+SWEEPING = {
+    "another note": lambda memory: memory.inject("user-42").invoke(said(1), at()),
+    "prune": lambda memory: memory.admin.prune(keep_checkpoints=1),
+    "prune elsewhere": lambda memory: memory.admin.prune(namespace=("ada",), retention=Retention(keep_last=1)),
+}
 SMALL = ManagedMemoryConfig(threshold_tokens=900, token_counter="estimate")
-
-
-def at(thread="t", **more):
-    return {"configurable": {"thread_id": thread, **more}}
 
 
 def marks(messages):
@@ -67,9 +69,8 @@ class TestAThread:
         inject = memory.inject("user-42")
         prompts = []
         for number in range(4):
-            history = said(number)
+            history, call = said(number), calling("look", f"call-{number}")
             prompts.append(inject.invoke(history, at()))
-            call = AIMessage("", id=f"c{number}", tool_calls=[{"name": "look", "args": {}, "id": f"call-{number}"}])
             prompts.append(
                 await inject.ainvoke([*history, call, ToolMessage("seen", tool_call_id=f"call-{number}")], at())
             )
@@ -77,16 +78,10 @@ class TestAThread:
             whole = len(before) - 2 * ("tool" in marks(before))
             assert after[:whole] == before[:whole]
             assert_valid_for_providers(after)
-        assert marks(prompts[-2]) == [
-            "system", "core", "recalled", "human", "ai", "recalled", "human", "ai", "recalled", "human", "ai", "human"
-        ]  # fmt: skip
-
-    def test_what_stands_already_is_not_brought_again(self, memory, layers):
-        inject = memory.inject("user-42")
-        for number in range(4):
-            found = inject.invoke(said(number), at())
-        for text in ("quince", "Bello", "cellar"):
-            assert texts(found).count(text) == 1
+        brought = ["recalled", "human", "ai"]
+        assert marks(prompts[-2]) == ["system", "core", *brought * 3, "human"]
+        for text in ("quince", "Bello", "cellar"):  # what stands already is not brought again
+            assert texts(prompts[-2]).count(text) == 1
 
     def test_another_process_shows_the_same(self, url):
         with AgentMemory(url) as memory:
@@ -99,11 +94,6 @@ class TestAThread:
             after = memory.inject("user-42").invoke(said(1), at())
             assert after[: len(before)] == before
             assert "changed since\n**name**: Ada Lovelace" in texts(after[len(before) :])
-
-    def test_without_one_nothing_is_kept(self, memory, layers):
-        inject = memory.inject("user-42")
-        inject.invoke(said(0))
-        assert marks(inject.invoke(said(1))) == ["system", "core", "human", "ai", "recalled", "human"]
 
     def test_events_and_facts_and_messages_stay_too(self, memory):
         layers = memory.layers("t", namespace=("ada",))
@@ -147,7 +137,6 @@ class TestAThread:
         assert ("quince" in before, "Bello" in before) == (True, False)
         assert ("quince" in after, "Bello" in after) == (False, True)
 
-    @pytest.mark.slow
     def test_within_a_graph_it_is_the_same(self, memory, layers):
         seen = []
 
@@ -155,13 +144,8 @@ class TestAThread:
             seen.append(state["llm_input_messages"])
             return {"messages": [AIMessage("answer " + "which was long " * 20)]}
 
-        builder = StateGraph(CompactionState)
-        builder.add_node("compact", memory.compaction(None, SMALL))
-        builder.add_node("memory", memory.inject("user-42"))
-        builder.add_node("answer", answer)
-        for one, other in ((START, "compact"), ("compact", "memory"), ("memory", "answer")):
-            builder.add_edge(one, other)
-        graph = builder.compile(checkpointer=memory.checkpointer)
+        nodes = (memory.compaction(None, SMALL), memory.inject("user-42"), answer)
+        graph = line(memory.checkpointer, *nodes, state=CompactionState)
         for number in range(16):
             graph.invoke({"messages": [HumanMessage(QUESTIONS[number % 4])]}, at())
         grown = [after[: len(before)] == before for before, after in pairwise(seen)]
@@ -180,16 +164,8 @@ class TestCoreMemory:
         after = inject.invoke(said(1), at())
         assert after[:3] == before
         assert "**name**: Ada L.\n**city**: Oslo" in after[-2].text
-        assert marks(inject.invoke(said(2), at())) == [
-            "system",
-            "core",
-            "human",
-            "ai",
-            "recalled",
-            "human",
-            "ai",
-            "human",
-        ]
+        told = ["system", "core", "human", "ai", "recalled", "human", "ai", "human"]
+        assert marks(inject.invoke(said(2), at())) == told
         summary = summary_message(Summary(summary="The user asked."), id="sum-1")
         anew = inject.invoke([said(0)[0], summary, *said(2)[-3:]], at())
         assert marks(anew) == ["system", "core", "human", "human", "ai", "human"]
@@ -219,13 +195,11 @@ class TestCoreMemory:
             core.set("fruit" if text == "Forget it." else "tree", text)
 
         seen = []
-        builder = StateGraph(CompactionState)
-        builder.add_node("remember", remember)
-        builder.add_node("memory", memory.inject())
-        builder.add_node("see", lambda state: seen.append(state["llm_input_messages"]))
-        for one, other in ((START, "remember"), ("remember", "memory"), ("memory", "see")):
-            builder.add_edge(one, other)
-        graph = builder.compile(checkpointer=memory.checkpointer)
+
+        def see(state):
+            seen.append(state["llm_input_messages"])
+
+        graph = line(memory.checkpointer, remember, memory.inject(), see, state=CompactionState)
         for text in ("quince", "pear", "Forget it."):
             graph.invoke({"messages": [HumanMessage(text)]}, at())
         assert marks(seen[-1])[:2] == ["core", "human"]
@@ -235,9 +209,7 @@ class TestCoreMemory:
         assert "quince" not in texts(seen[-1])
         past = next(each for each in graph.get_state_history(at()) if len(each.values.get("messages", ())) == 1)
         graph.invoke({"messages": [HumanMessage("plum")]}, past.config)
-        assert "pear" not in texts(seen[-1])
-        assert "Forget it." not in texts(seen[-1])
-        assert "**tree**: plum" in texts(seen[-1])
+        assert [part in texts(seen[-1]) for part in ("pear", "Forget it.", "**tree**: plum")] == [False, False, True]
 
 
 class TestWhatIsGone:
@@ -259,17 +231,14 @@ class TestWhatIsGone:
 
     @pytest.mark.parametrize("whose", [("ada",), ()])
     def test_what_takes_the_place_of_it_elsewhere_is_not_shown(self, memory, whose):
-        kinds = ["message"]
-        inject, run = memory.inject(namespace=whose, kinds=kinds) if whose else memory.inject(kinds=kinds), at()
+        inject = memory.inject(kinds=["message"], **({"namespace": whose} if whose else {}))
         memory.conversation("other", namespace=whose).add_user_message("Nothing.")
-        said_in = "old" if whose else "t"
-        memory.conversation(said_in, namespace=whose).add_messages(
-            [HumanMessage("The fruit tree is a quince.", id="m")]
-        )
-        assert "quince" in texts(inject.invoke(said(0), run))
-        memory.conversation(said_in, namespace=whose).remove_by_id("m")
+        chat = memory.conversation("old" if whose else "t", namespace=whose)
+        chat.add_messages([HumanMessage("The fruit tree is a quince.", id="m")])
+        assert "quince" in texts(inject.invoke(said(0), at()))
+        chat.remove_by_id("m")
         memory.conversation("hers", namespace=("bob",)).add_messages([HumanMessage("The secret of Bob.", id="m")])
-        assert "Bob" not in texts(inject.invoke(said(1), run))
+        assert "Bob" not in texts(inject.invoke(said(1), at()))
 
     def test_the_oldest_leave_when_a_compaction_begins_the_prompt_anew(self, memory, layers, monkeypatch):
         inject = memory.inject("user-42", limit=1)
@@ -281,14 +250,13 @@ class TestWhatIsGone:
         anew = inject.invoke([*said(2)[:1], summary, *said(2)[1:]], at())
         assert marks(anew) == ["system", "core", "human", "human", "ai", "human", "ai", "recalled", "human"]
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("gone", [{"conversation_id": "t"}, {"thread_id": "t"}, {"namespace": ("ada",)}])
     def test_notes_are_erased_with_it(self, memory, gone):
         layers = memory.layers("user-42", namespace=("ada",))
         layers.core.set("name", "Ada")
         layers.archival.write("Ada planted a quince as her fruit tree.")
         for thread in ("t", "other"):
-            run = at(thread, agentmem_namespace=("ada",))
+            run = at(thread, namespace=("ada",))
             memory.conversation(thread, namespace=("ada",)).add_messages(said(0))
             memory.inject("user-42", namespace=("ada",)).invoke(said(0), run)
         memory.erase(**{"namespace": ("ada",), **gone})
@@ -298,7 +266,6 @@ class TestWhatIsGone:
             [] if "namespace" in gone else ["archival"]
         )  # its core may be what t said
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("thread", [None, "gone"])
     def test_what_another_thread_was_shown_of_an_erased_memory_goes_with_that(self, memory, thread):
         memory.layers("main", namespace=("ada",)).core.set("name", "Ada")
@@ -309,28 +276,18 @@ class TestWhatIsGone:
         memory.erase(namespace=("ada",), thread_id=thread)
         assert memory.conversation("t").shown() == []
 
-    def test_after_thirty_days_nobody_is_told_of_them(self, memory, layers, clock):
-        memory.inject("user-42").invoke(said(0), at())
-        clock.pass_time(days=30, minutes=1)
-        assert memory.conversation("t").shown() == []
-
-    @pytest.mark.parametrize(
-        "write",
-        [
-            lambda memory: memory.inject("user-42").invoke(said(1), at()),
-            lambda memory: memory.admin.prune(keep_checkpoints=1),
-            lambda memory: memory.admin.prune(namespace=("ada",), retention=Retention(keep_last=1)),
-        ],
-        ids=["another note", "prune", "prune elsewhere"],
-    )
+    @pytest.mark.parametrize("write", SWEEPING)
     def test_and_they_are_swept(self, memory, layers, raw, clock, write):
+        def keys():
+            return {row["key"] for row in raw(memory, "select key from prompt_note")}
+
         memory.inject("user-42").invoke(said(0), at())
         clock.pass_time(days=30, minutes=1)
-        assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
+        assert keys() == {"q0"}
         memory.admin.prune(keep_checkpoints=1, dry_run=True)
-        assert {row["key"] for row in raw(memory, "select key from prompt_note")} == {"q0"}
-        write(memory)
-        assert "q0" not in {row["key"] for row in raw(memory, "select key from prompt_note")}
+        assert keys() == {"q0"}
+        SWEEPING[write](memory)
+        assert "q0" not in keys()
 
     def test_they_are_told_of_some_messages_or_of_all(self, memory, layers):
         inject = memory.inject("user-42")
@@ -346,16 +303,13 @@ class TestWhatIsGone:
 
 
 class TestWhy:
-    def test_a_prompt_says_why_it_was_shown_something(self, memory, layers):
+    async def test_a_prompt_says_why_it_was_shown_something(self, memory, layers):
         inject = memory.inject("user-42")
         inject.invoke(said(0), at())
         inject.invoke(said(1), at())
         notes = memory.conversation("t").shown()
-        assert [(each.message_id, each.part) for each in notes] == [
-            ("q0", "archival"),
-            ("q0", "start"),
-            ("q1", "archival"),
-        ]
+        told = [("q0", "archival"), ("q0", "start"), ("q1", "archival")]
+        assert [(each.message_id, each.part) for each in notes] == told
         [found] = notes[0].items
         assert found.kind == "record"
         assert layers.archival.get(found.id).content == "Ada planted a quince as her fruit tree."
@@ -363,14 +317,8 @@ class TestWhy:
         assert "fruit" in found.signals
         assert notes[0].created_at <= moment(memory.database.now())
         assert memory.conversation("t").shown("q1") == notes[2:]
-
-    async def test_awaited_it_is_the_same(self, memory, layers):
-        memory.inject("user-42").invoke(said(0), at())
-        assert await memory.conversation("t").ashown() == memory.conversation("t").shown()
-
-    def test_a_note_does_not_have_the_text_again(self, memory, layers):
-        memory.inject("user-42").invoke(said(0), at())
-        assert "quince" not in repr(memory.conversation("t").shown())
+        assert "quince" not in repr(notes)  # a note does not have the text again
+        assert await memory.conversation("t").ashown() == notes
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class TestQueries:
             found = {each.text for each in spoken.search(query)}
             assert "cat" not in query or {"The cat sat on the mat.", "A dog and a cat."} <= found, query[:20]
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.text(max_size=60))
     def test_whatever_was_said_is_found_by_its_own_words(self, memory, text):
         chat = memory.conversation("c")

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
-from tests.compaction.test_middleware import Scripted
+from tests.support.models import ScriptedModel, calling
 
 SHARES = "stays in its thread"
 
@@ -27,8 +27,7 @@ class Listener:
         last = messages[-1]
         words = last.text.split()
         if isinstance(last, HumanMessage) and words[0] == "note":
-            call = {"name": "mem_core_set", "args": {"key": words[1], "value": words[2]}, "id": f"call-{words[1]}"}
-            return AIMessage("", tool_calls=[call])
+            return calling("mem_core_set", key=words[1], value=words[2])
         return AIMessage("well")
 
 
@@ -38,7 +37,7 @@ class Users:
     def __init__(self, memory, **options):
         self.model = Listener()
         middleware = MemoryMiddleware(memory, tools=True, **options)
-        self.agent = create_agent(Scripted(self.model), middleware=[middleware], checkpointer=memory.checkpointer)
+        self.agent = create_agent(ScriptedModel(self.model), middleware=[middleware], checkpointer=memory.checkpointer)
 
     def says(self, text, thread, user=None, *, asynchronous=False, **more):
         """What the model was shown when a user said something in a thread."""

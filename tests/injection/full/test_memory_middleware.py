@@ -21,7 +21,9 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import OWN_TOOLS
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.test_middleware import Scripted
+from tests.compaction.summarizers import Summarizer
+from tests.support.graphs import at
+from tests.support.models import ScriptedModel, calling
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -36,22 +38,17 @@ def look(place: str) -> str:
     return f"nothing in {place}"
 
 
-def calling(name, **arguments):
-    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"}])
+def summarizing(messages):
+    return Summarizer()(messages) if "You keep the record" in messages[0].text else "this many are in it " * 10
 
 
-def at(thread="t", **more):
-    return {"configurable": {"thread_id": thread, **more}}
+def prompts(model):
+    """What a model was shown, but for what was to be summarized."""
+    return [messages for messages in model.asked if "You keep the record" not in messages[0].text]
 
 
 def shown(messages):
     return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
-
-
-def answers(*replies):
-    """A model that gives these replies, one after the other, and the last one for ever."""
-    left = list(replies)
-    return Scripted(lambda messages: (left.pop(0) if len(left) > 1 else left[0]).model_copy())
 
 
 @pytest.fixture
@@ -63,110 +60,96 @@ def layers(memory):
 
 
 class TestTheRequest:
-    def test_the_model_is_shown_it_and_the_state_is_not(self, memory, layers):
-        model = answers(calling("look", place="here"), AIMessage("a quince"))
-        agent = create_agent(
-            model, [look], middleware=[MemoryMiddleware(memory, "user-42")], checkpointer=memory.checkpointer
-        )
-        state = agent.invoke({"messages": [HumanMessage(QUESTION)]}, at())
-        assert shown(model.shown[0]) == ["core", "recalled", "human"]
-        assert shown(model.shown[1]) == ["core", "recalled", "human", "ai", "tool"]
-        assert model.shown[1][:3] == model.shown[0]
+    async def test_the_model_is_shown_it_and_the_state_is_not(self, memory, layers):
+        model = ScriptedModel(calling("look", place="here"), AIMessage("a quince"))
+        middleware = [MemoryMiddleware(memory, "user-42")]
+        agent = create_agent(model, [look], middleware=middleware, checkpointer=memory.checkpointer)
+        state = agent.invoke({"messages": [HumanMessage(QUESTION, id="q")]}, at())
+        assert shown(model.asked[0]) == ["core", "recalled", "human"]
+        assert shown(model.asked[1]) == ["core", "recalled", "human", "ai", "tool"]
+        assert model.asked[1][:3] == model.asked[0]
         assert shown(state["messages"]) == ["human", "ai", "tool", "ai"]
-        for messages in model.shown:
+        for messages in model.asked:
             assert_valid_for_providers(messages)
+        await agent.ainvoke({"messages": [HumanMessage(QUESTION, id="q")]}, at("awaited"))
+        assert model.asked[2] == model.asked[0]
 
-    async def test_awaited_it_is_the_same(self, memory, layers):
-        model = answers(AIMessage("a quince"))
-        agent = create_agent(model, middleware=[MemoryMiddleware(memory, "user-42")])
-        agent.invoke({"messages": [HumanMessage(QUESTION, id="q")]})
-        await agent.ainvoke({"messages": [HumanMessage(QUESTION, id="q")]})
-        assert model.shown[0] == model.shown[1]
-        assert "quince" in model.shown[0][1].content
-
-    @pytest.mark.parametrize("prompt", [None, "Be kind.", SystemMessage([{"type": "text", "text": "Be kind."}])])
-    def test_core_stands_in_the_system_message_when_asked(self, memory, layers, prompt):
-        model = answers(AIMessage("a quince"))
-        middleware = MemoryMiddleware(memory, "user-42", role="system")
-        agent = create_agent(model, system_prompt=prompt, middleware=[middleware])
-        for _ in range(2):
-            agent.invoke({"messages": [HumanMessage(QUESTION)]})
-        first, *rest = model.shown[0]
-        assert first.type == "system"
-        assert "**name**: Ada" in first.text
-        assert ("Be kind." in first.text) is (prompt is not None)
-        assert shown(rest) == ["recalled", "human"]
-        assert model.shown[1][0].content == first.content
-
-    def test_without_being_asked_the_system_message_stays_as_it_is(self, memory, layers):
-        model = answers(AIMessage("a quince"))
-        agent = create_agent(model, system_prompt="Be kind.", middleware=[MemoryMiddleware(memory, "user-42")])
-        agent.invoke({"messages": [HumanMessage(QUESTION)]})
-        assert model.shown[0][0].content == "Be kind."
-        assert shown(model.shown[0]) == ["system", "core", "recalled", "human"]
+    def test_core_stands_in_the_system_message_when_asked(self, memory, layers):
+        for role in ("system", "user"):
+            for prompt in (None, "Be kind.", SystemMessage([{"type": "text", "text": "Be kind."}])):
+                model = ScriptedModel("a quince")
+                agent = create_agent(
+                    model, system_prompt=prompt, middleware=[MemoryMiddleware(memory, "user-42", role=role)]
+                )
+                for _ in range(2):
+                    agent.invoke({"messages": [HumanMessage(QUESTION)]})
+                first, *rest = model.asked[0]
+                assert model.asked[1][0].content == first.content
+                if role == "system":
+                    assert (first.type, "Be kind." in first.text) == ("system", prompt is not None)
+                    assert "**name**: Ada" in first.text
+                    assert shown(rest) == ["recalled", "human"]
+                elif prompt is not None:
+                    assert first.text == "Be kind."
+                    assert shown(rest) == ["core", "recalled", "human"]
 
     def test_options_are_those_of_the_injection(self, memory, layers):
-        model = answers(AIMessage("a quince"))
+        model = ScriptedModel("a quince")
         middleware = MemoryMiddleware(memory, layers, limit=0, budget=40, query=lambda messages: messages[-1].text)
         create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(QUESTION)]})
-        assert shown(model.shown[0]) == ["core", "human"]
-        for wrong in (
-            {"role": "tool"},
-            {"limit": -1},
-            {"tools": ["x"]},
-            {"tools": "mem_core_get"},
-        ):
+        assert shown(model.asked[0]) == ["core", "human"]
+        for wrong in ({"role": "tool"}, {"limit": -1}, {"tools": ["x"]}, {"tools": "mem_core_get"}):
             with pytest.raises(InvalidInput):
                 MemoryMiddleware(memory, "user-42", **wrong)
 
     def test_anthropic_is_told_where_a_prompt_can_be_kept_if_asked(self, memory, layers):
-        model = answers(calling("look", place="here"), AIMessage("a quince"))
+        model = ScriptedModel(calling("look", place="here"), AIMessage("a quince"))
         middleware = MemoryMiddleware(memory, "user-42", cache_control=True)
         agent = create_agent(model, [look], system_prompt="Be kind.", middleware=[middleware])
         agent.invoke({"messages": [HumanMessage(QUESTION, id="q")]})
         ends = [
-            [isinstance(each.content, list) and "cache_control" in each.content[-1] for each in m] for m in model.shown
+            [isinstance(each.content, list) and "cache_control" in each.content[-1] for each in m] for m in model.asked
         ]
         assert ends == [[True, True, True, False], [True, True, False, True, False, False]]
-        assert shown(model.shown[1]) == ["system", "core", "recalled", "human", "ai", "tool"]
-        assert all(is_injected(each) for each in model.shown[1][1:3])
-        assert_valid_for_providers(model.shown[1])
+        assert shown(model.asked[1]) == ["system", "core", "recalled", "human", "ai", "tool"]
+        assert all(is_injected(each) for each in model.asked[1][1:3])
+        assert_valid_for_providers(model.asked[1])
 
     @pytest.mark.parametrize("inside", ["", "extras", "metadata", "content"])
-    @pytest.mark.parametrize("own", [0, 1, 2, 3, 4])
-    def test_of_it_there_are_never_more_than_four_places(self, memory, layers, own, inside):
-        model = answers(AIMessage("a quince"))
+    def test_of_it_there_are_never_more_than_four_places(self, memory, layers, inside):
         mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
-        mark = (
-            {"content": [{"type": "text", "text": "x", **mark}]}
-            if inside == "content"
-            else {inside: mark}
-            if inside
-            else mark
-        )
-        asked = [{"type": "text", "text": str(n), **mark} for n in range(own)]
-        history = [HumanMessage([*asked, {"type": "text", "text": "Hello"}]), AIMessage("Hi"), HumanMessage(QUESTION)]
-        settings = {"cache_control": {"type": "ephemeral"}}  # as ChatAnthropic takes it: for the end of the prompt
+        if inside:
+            mark = {inside: [{"type": "text", "text": "x", **mark}] if inside == "content" else mark}
+        for own in range(5):
+            model = ScriptedModel("a quince")
+            asked = [{"type": "text", "text": str(n), **mark} for n in range(own)]
+            history = [
+                HumanMessage([*asked, {"type": "text", "text": "Hello"}]),
+                AIMessage("Hi"),
+                HumanMessage(QUESTION),
+            ]
+            # As ChatAnthropic takes it: for the end of the prompt.
+            settings = {"cache_control": {"type": "ephemeral"}} if own == 1 else {}
 
-        @wrap_model_call
-        def setting(request, handler):
-            return handler(request.override(model_settings=settings if own == 1 else {}))
+            @wrap_model_call
+            def setting(request, handler, settings=settings):
+                return handler(request.override(model_settings=settings))
 
-        middleware = [setting, MemoryMiddleware(memory, "user-42", cache_control=True)]
-        create_agent(model, system_prompt="Be kind.", middleware=middleware).invoke({"messages": history})
-        places = str([each.content for each in model.shown[0]]).count("cache_control")
-        assert places == {0: 3, 1: 3}.get(own, 4)
-        assert str(model.shown[0]).count("1h") == own
+            middleware = [setting, MemoryMiddleware(memory, "user-42", cache_control=True)]
+            create_agent(model, system_prompt="Be kind.", middleware=middleware).invoke({"messages": history})
+            places = str([each.content for each in model.asked[0]]).count("cache_control")
+            assert places == {0: 3, 1: 3}.get(own, 4), own
+            assert str(model.asked[0]).count("1h") == own
 
     def test_after_a_compaction_nothing_of_it_is_recorded(self, memory, layers):
-        model = answers(AIMessage("this many are in it " * 10))
+        model = ScriptedModel(summarizing)
         middleware = [CompactionMiddleware(memory, config=SMALL), MemoryMiddleware(memory, "user-42")]
         agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
         for turn in range(12):
             agent.invoke({"messages": [HumanMessage(f"{QUESTION} {turn} " + "how many are there " * 9)]}, at())
-        assert shown(model.shown[-1]).count("core") == 1
-        assert len(model.shown[-1]) < 20
-        assert_valid_for_providers(model.shown[-1])
+        assert shown(prompts(model)[-1]).count("core") == 1
+        assert len(prompts(model)[-1]) < 20
+        assert_valid_for_providers(prompts(model)[-1])
         said = memory.conversation("t").messages
         assert len(said) == 24
         assert not any("core_memory" in message.text for message in said)
@@ -174,7 +157,7 @@ class TestTheRequest:
 
 class TestTheThread:
     def test_an_agent_remembers_in_its_thread_and_is_shown_it(self, memory):
-        model = answers(
+        model = ScriptedModel(
             calling("mem_core_set", key="name", value="Ada"),
             AIMessage("Hello Ada"),
             AIMessage("You are Ada"),
@@ -185,43 +168,39 @@ class TestTheThread:
             checkpointer=memory.checkpointer,
         )
         agent.invoke({"messages": [HumanMessage("My name is Ada.")]}, at())
-        assert model.offered[0] == ["mem_core_set"]
+        assert model.tools[0] == ["mem_core_set"]
         agent.invoke({"messages": [HumanMessage("Who am I?")]}, at())
-        assert "**name**: Ada" in model.shown[-1][0].text
+        assert "**name**: Ada" in model.asked[-1][0].text
         agent.invoke({"messages": [HumanMessage("Who am I?")]}, at("another"))
-        assert shown(model.shown[-1]) == ["human"]
+        assert shown(model.asked[-1]) == ["human"]
 
     def test_the_small_set_of_tools_is_offered_beside_those_of_compaction_and_others_by_their_names(self, memory):
         compaction = CompactionMiddleware(memory, config=SMALL)
         for given, offered in ((True, SMALL_SET), (["fact_*", "mem_core_get"], [*FACTS, "mem_core_get"])):
-            model = answers(AIMessage("Hello"))
+            model = ScriptedModel(AIMessage("Hello"))
             middleware = [compaction, MemoryMiddleware(memory, tools=given)]
             agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
             agent.invoke({"messages": [HumanMessage("Hello")]}, at())
-            assert model.offered == [["recall_dropped", "expand", *offered]]
+            assert model.tools == [["recall_dropped", "expand", *offered]]
         with pytest.raises(InvalidInput, match=r"memory\.tools\(include"):
             MemoryMiddleware(memory, tools=["recall_dropped"])
 
     def test_what_tools_of_memory_answered_is_not_recalled_and_found_all_the_same(self, memory):
-        everyone = {each.name for each in memory.tools(include=["*"])}
-        assert everyone == OWN_TOOLS
+        assert {each.name for each in memory.tools(include=["*"])} == OWN_TOOLS
+        memory.conversation("old", ("bob",)).add(role="user", content="My quince tree died.")
         talk = memory.conversation("old", ("ada",))
         talk.add(role="user", content="I planted a quince tree.")
         for name in ("mem_core_set", "look"):
-            talk.add_message(AIMessage("", tool_calls=[{"name": name, "args": {}, "id": name}]))
+            talk.add_message(calling(name, name))
             talk.add_message(ToolMessage(f"The quince tree, says {name}.", name=name, tool_call_id=name))
-        model = answers(AIMessage("a quince"))
+        model = ScriptedModel("a quince")
         agent = create_agent(model, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
-        agent.invoke({"messages": [HumanMessage("Which quince tree did I plant?")]}, at(agentmem_namespace=("ada",)))
-        [recalled] = [message.text for message in model.shown[0] if is_injected(message)]
-        assert ("I planted" in recalled, "says look" in recalled, "says mem_core_set" in recalled) == (
-            True,
-            True,
-            False,
-        )
-        assert "The quince tree, says mem_core_set." in [
-            each.text for each in memory.search("quince", namespace=("ada",))
-        ]
+        agent.invoke({"messages": [HumanMessage("Which quince tree did I plant?")]}, at(namespace=("ada",)))
+        [recalled] = [message.text for message in model.asked[0] if is_injected(message)]
+        parts = ("I planted", "says look", "says mem_core_set", "died")
+        assert [part in recalled for part in parts] == [True, True, False, False]
+        found = [each.text for each in memory.search("quince", namespace=("ada",))]
+        assert "The quince tree, says mem_core_set." in found
 
     def test_what_was_edited_away_is_not_shown(self, memory):
         def reply(messages):
@@ -230,34 +209,23 @@ class TestTheThread:
                 return calling("mem_core_set", key="name", value=said.removeprefix("My name is "))
             return AIMessage("Hello")
 
-        model = Scripted(reply)
+        model = ScriptedModel(reply)
         agent = create_agent(model, middleware=[MemoryMiddleware(memory, tools=True)], checkpointer=memory.checkpointer)
         agent.invoke({"messages": [HumanMessage("My name is Ada", id="m")]}, at())
         [before] = [each for each in agent.get_state_history(at()) if each.next == ("__start__",)]
         agent.invoke({"messages": [HumanMessage("My name is Eve", id="m")]}, before.config)
         agent.invoke({"messages": [HumanMessage("Who am I?")]}, at())
-        told = "\n".join(message.text for message in model.shown[-1])
-        assert "**name**: Eve" in told
-        assert "Ada" not in told
+        assert "**name**: Eve" in model.texts[-1]
+        assert "Ada" not in model.texts[-1]
 
     def test_with_another_checkpointer_there_is_only_what_a_search_finds(self, memory, caplog):
         memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.")
-        model = answers(AIMessage("a quince"))
+        model = ScriptedModel(AIMessage("a quince"))
         agent = create_agent(model, middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
         for _ in range(2):
-            agent.invoke({"messages": [HumanMessage(QUESTION)]}, at(agentmem_namespace=("ada",)))
-        assert shown(model.shown[0]) == ["recalled", "human"]
+            agent.invoke({"messages": [HumanMessage(QUESTION)]}, at(namespace=("ada",)))
+        assert shown(model.asked[0]) == ["recalled", "human"]
         assert [record.levelname for record in caplog.records if "injection" in record.name] == ["WARNING"]
-
-    def test_in_a_namespace_the_rest_of_it_is_found_too(self, memory):
-        memory.conversation("old", ("ada",)).add(role="user", content="I planted a quince tree.")
-        memory.conversation("old", ("bob",)).add(role="user", content="My quince tree died.")
-        model = answers(AIMessage("a quince"))
-        agent = create_agent(model, middleware=[MemoryMiddleware(memory)], checkpointer=memory.checkpointer)
-        agent.invoke({"messages": [HumanMessage(QUESTION)]}, at(agentmem_namespace=("ada",)))
-        [recalled] = [message.text for message in model.shown[0] if is_injected(message)]
-        assert "I planted a quince tree." in recalled
-        assert "died" not in recalled
 
 
 class TestTheExtra:
@@ -277,7 +245,7 @@ class TestTheExtra:
     def test_a_path_will_do(self, tmp_path):
         with AgentMemory(tmp_path / "a.db") as memory:
             LayeredMemory(memory, "user-42").core.set("name", "Ada")
-        model = answers(AIMessage("hello"))
+        model = ScriptedModel(AIMessage("hello"))
         agent = create_agent(model, middleware=[MemoryMiddleware(str(tmp_path / "a.db"), "user-42")])
         agent.invoke({"messages": [HumanMessage("Hi")]})
-        assert "Ada" in model.shown[0][0].text
+        assert "Ada" in model.asked[0][0].text
