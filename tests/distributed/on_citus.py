@@ -32,11 +32,12 @@ SETTINGS = {"autovacuum": "off", "synchronous_commit": "off", "jit": "off"}
 ON_IT = ["--every-engine", "-k", "postgres and not ReadingLittle"]  # which looks at plans
 SAVER = ("conformance", "same_as_in_memory", "checkpointer_sync", "checkpointer_threads", "checkpointer_forks")
 STORES = ("stores/full/test_thread_items_contract.py", "stores/full/test_blobs.py", "stores/test_retriever.py")
+REWINDING = ("-m", "", "-k", "postgres and after")  # one run after the other
 SUITES = {
     "every test begins with nothing": ["tests/storage/full/test_emptying.py"],
     "stores": ["tests/contracts", *(f"tests/{name}" for name in STORES), *ON_IT],
     "checkpointer": [*(f"tests/checkpoints/test_{name}.py" for name in SAVER), *ON_IT],
-    "rewinding": ["tests/rewinding/test_any_run.py", "-k", "at_every_checkpoint and postgres", "-o", "timeout=0"],
+    "rewinding": ["tests/rewinding/full/test_any_run_at_length.py", *REWINDING, "-o", "timeout=0"],
     "searching": ["tests/search/full/test_search.py", "-k", "both_engines"],
 }
 """Arguments of pytest, by what they test."""

@@ -4,16 +4,73 @@ from __future__ import annotations
 
 import pytest
 
+from langchain_agentmem import AgentMemory
+
 from .minds import Mind
+from .test_care import at, fill, say
+
+FORMS = {
+    "durability": {"async": "async", "exit": "exit", "sync": "sync"},
+    "awaited": {"waiting": False, "awaiting": True},
+}
+QUICK = {"durability": 2, "awaited": 1}
+"""How many of them the quick ring runs."""
 
 
-@pytest.fixture(params=["sync", "async", "exit"])
-def durability(request):
-    return request.param
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the forms of a test, unless it names its own."""
+    own = {each.args[0] for each in metafunc.definition.iter_markers("parametrize")}
+    for name, forms in FORMS.items():
+        if name in metafunc.fixturenames and name not in own:
+            few = [*forms][: None if metafunc.config.option.full else QUICK[name]]
+            metafunc.parametrize(name, [forms[each] for each in few], ids=few)
 
 
-@pytest.fixture(params=[False, True], ids=["waiting", "awaiting"])
-def mind(request, url, durability):
-    mind = Mind(url, durability, awaited=request.param)
+@pytest.fixture
+def mind(url, durability, awaited):
+    mind = Mind(url, durability, awaited=awaited)
     yield mind
     mind.close()
+
+
+@pytest.fixture
+def filled(request, url, fill_once):
+    """A memory that was opened when all of this was there."""
+    fill_once(url, fill)
+    return request.getfixturevalue("memory")
+
+
+@pytest.fixture
+def another(request, new_database, url, clock):
+    """A memory on the other engine; in the quick ring, in another file."""
+    kind = "postgres" if request.config.option.full and not url.startswith("postgres") else "sqlite"
+    with AgentMemory(new_database(kind), clock=clock) as memory:
+        yield memory
+
+
+@pytest.fixture(scope="module")
+def exports():
+    """What a memory that was filled exports, by the kind of its database."""
+    return {}
+
+
+@pytest.fixture
+def exported(request, url, exports, tmp_path):
+    path, kind = tmp_path / "all.jsonl", url.partition(":")[0]
+    if kind not in exports:
+        request.getfixturevalue("filled").export(path)
+        exports[kind] = path.read_bytes()
+    path.write_bytes(exports[kind])
+    return path
+
+
+@pytest.fixture
+def older(memory):
+    """A thread of the root that has a fork and a conversation, beside another one."""
+    for said in ("one", "two, forget it"):
+        say(memory, said)
+    early = list(memory.checkpointer.list(at()))[9].config["configurable"]
+    say(memory, "on a fork", checkpoint_id=early["checkpoint_id"], checkpoint_ns="")
+    memory.conversation("t").add(role="user", content="somebody said one more thing", name="Ana")
+    say(memory, "three", "other")
+    return memory

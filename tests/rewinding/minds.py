@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
-from langgraph.types import RetryPolicy
+from langgraph.types import Command, RetryPolicy
 
 from .adapters import Real
 from .graphs import merged
@@ -113,3 +113,11 @@ def failing(times: int) -> Callable[[], int]:
         return number
 
     return attempt
+
+
+def at(thread: str, **more: Any) -> dict[str, Any]:
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def resumed(answer: str = "yes") -> Command[Any]:
+    return Command(resume=answer)

@@ -30,7 +30,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
 from .graphs import RUNNING, Broken, Flaky, Now, functions, graph_builder, merged
-from .worlds import printed, random_script, shortened
+from .worlds import printed, shortened
 
 
 class Adapter(Protocol):
@@ -659,9 +659,3 @@ def report(seed: int, script: dict[str, Any], make: Callable[[], World], seconds
     short = shortened(script, lambda each: bool(followed(each, make).differences), seconds)
     found = followed(short, make).differences or ["now and then; last seen with this script"]
     return f"seed {seed}\n{printed(short)}\n" + "\n".join(found[:3])
-
-
-def differences_of(seeds: Iterable[int], make: Callable[[], World]) -> dict[int, list[str]]:
-    """By seed: what differs, for those where something does."""
-    found = {seed: followed(random_script(seed), make).differences for seed in seeds}
-    return {seed: each for seed, each in found.items() if each}

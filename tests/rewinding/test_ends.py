@@ -81,7 +81,6 @@ def teach(memory):
 
 
 class TestDeleting:
-    @pytest.mark.slow
     @pytest.mark.parametrize("way", DELETIONS)
     def test_what_counted_is_kept_and_nobody_sees_a_difference(self, memory, way):
         teach(memory)
@@ -114,24 +113,19 @@ class TestDeleting:
         memory.checkpointer.delete_thread("t")
         assert seen(memory)[0][3] == [("Ada", "Lisbon")]
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("way", DELETIONS)
-    def test_everything_goes_where_it_is_to_be_forgotten(self, url, way):
-        with AgentMemory(url, namespace=("users", "{user_id}"), on_thread_delete="forget") as memory:
+    @pytest.mark.parametrize("scope", ["forgets", "none"])
+    def test_everything_goes_where_it_is_to_be_forgotten_or_nobody_shares_it(self, url, way, scope):
+        options = {} if scope == "none" else {"namespace": ("users", "{user_id}"), "on_thread_delete": "forget"}
+        with AgentMemory(url, **options) as memory:
             teach(memory)
             DELETIONS[way](memory.checkpointer, "t")
-            assert seen(memory, "other") == seen(memory)
-            assert seen(memory)[0] == ({"home": "Turin", "pet": "cat", "name": "Ada Lovelace"}, [], [], [])
-            assert memory.admin.verify().problems == ()
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("way", DELETIONS)
-    def test_everything_goes_of_a_thread_without_a_scope(self, url, way):
-        with AgentMemory(url) as memory:
-            run(memory, lambda layers, facts: layers.core.set("home", "Lisbon"))
-            DELETIONS[way](memory.checkpointer, "t")
-            assert memory.layers("main").core.get() == {}
-            assert memory.admin.stats()["memories"] == 0
+            if scope == "none":
+                memory.checkpointer.delete_thread("other")
+                assert memory.layers("main").core.get() == {}
+            else:
+                assert seen(memory, "other") == seen(memory)
+                assert seen(memory)[0] == ({"home": "Turin", "pet": "cat", "name": "Ada Lovelace"}, [], [], [])
             assert memory.admin.verify().problems == ()
 
 
@@ -143,7 +137,6 @@ class TestErasing:
         assert seen(memory, "other") == seen(memory)
         assert seen(memory)[0] == ({"name": "Ada Lovelace"}, [], [], [])
 
-    @pytest.mark.slow
     def test_on_a_copy_it_is_buried_and_what_it_hid_stays_hidden(self, memory):
         run(memory, lambda layers, facts: layers.core.set("home", "Turin"), "a")
         memory.checkpointer.copy_thread("a", "b")
@@ -157,7 +150,6 @@ class TestErasing:
         assert seen(memory)[0][0] == {"home": "Turin", "pet": "cat"}
         assert "Lisbon" not in {each.text for each in memory.search("Lisbon", namespace=ADA)}
 
-    @pytest.mark.slow
     def test_a_thread_begun_anew_is_another_and_erasing_by_id_means_both(self, memory):
         run(memory, lambda layers, facts: layers.core.set("home", "Turin"))
         memory.checkpointer.delete_thread("t")
@@ -168,7 +160,6 @@ class TestErasing:
         assert seen(memory)[0][0] == {}
         assert memory.admin.stats()["memories"] == 0
 
-    @pytest.mark.slow
     def test_others_keep_what_they_wrote(self, memory):
         teach(memory)
         memory.erase(thread_id="other")
@@ -176,7 +167,6 @@ class TestErasing:
 
 
 class TestPruning:
-    @pytest.mark.slow
     def test_keeping_the_latest_changes_nothing_for_anybody(self, memory):
         teach(memory)
         for number in range(3):
@@ -192,7 +182,6 @@ class TestPruning:
         memory.checkpointer.prune(["t"])
         assert "home" not in seen(memory, "other")[0][0]
 
-    @pytest.mark.slow
     def test_a_saver_that_keeps_its_last_checkpoint_alone_loses_nothing_that_counts(self, memory):
         memory.checkpointer.retention = Retention(keep_last=1)
         for number in range(12):

@@ -8,15 +8,12 @@ from __future__ import annotations
 import threading
 
 import pytest
-from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
-from langchain_core.language_models import FakeListChatModel
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import RunControl, get_runtime
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
-from .minds import AT, EMPTY, PATIENCE, State, failing
+from .minds import AT, EMPTY, PATIENCE, State, failing, resumed
 from .oracle import state_of
 
 
@@ -71,7 +68,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.slow
 class TestSubgraphsThatKeepTheirState:
     @pytest.mark.parametrize("depth", [1, 2])
     @pytest.mark.parametrize("change", CHANGES)
@@ -82,7 +78,7 @@ class TestSubgraphsThatKeepTheirState:
         graph = nested(mind, depth)
         mind.run(graph, None)
         while graph.get_state(AT).interrupts:
-            mind.run(graph, Command(resume="yes"))
+            mind.run(graph, resumed())
         held = agreed(mind)
         assert "learned 1" in held
         assert "answered 1" in held
@@ -101,7 +97,7 @@ class TestSubgraphsThatKeepTheirState:
         with pytest.raises(ConnectionError):
             mind.run(graph, EMPTY)
         mind.run(graph, EMPTY)
-        mind.run(graph, Command(resume="yes"))
+        mind.run(graph, resumed())
         held = agreed(mind)
         assert "tried 1" not in held
         assert {"tried 2", "answered 1"} <= {*held}
@@ -130,11 +126,11 @@ class TestSubgraphsThatKeepTheirState:
         builder = StateGraph(State).add_sequence([("before", before), ("inner", waiting(mind))])
         graph = builder.add_edge(START, "before").compile(checkpointer=mind.adapter.saver)
         mind.run(graph, EMPTY)
-        mind.run(graph, Command(resume="yes"))
+        mind.run(graph, resumed())
         first = [*mind.adapter.saver.list({"configurable": {**AT["configurable"], "checkpoint_ns": ""}})][-1]
         graph.update_state(first.config, EMPTY, START)
         mind.run(graph, None)
-        mind.run(graph, Command(resume="yes"))
+        mind.run(graph, resumed())
         assert agreed(mind) == sorted(mind.adapter.remembered(AT))
         assert {"before 1", "before 2", "learned 1", "learned 2"} <= {*mind.adapter.remembered(AT)}
 
@@ -149,7 +145,7 @@ class TestSubgraphsThatKeepTheirState:
         graph = mind.graph(calls)
         mind.run(graph, EMPTY)
         mind.run(graph, EMPTY)
-        mind.run(graph, Command(resume="yes"))
+        mind.run(graph, resumed())
         assert sorted(mind.held()) == ["answered 1", "calling 3", "learned 1", "learned 2"]
 
     def test_a_value_that_its_thread_has_set_since_its_last_turn_is_the_newer_one(self, mind):
@@ -193,34 +189,14 @@ class TestSubgraphsThatKeepTheirState:
         graph = around(mind, mind.graph(learn, ask, inner=True, saves=True))
         mind.run(graph, EMPTY)
         mind.run(graph, None, innermost(graph))
-        mind.run(graph, Command(resume="yes"))
+        mind.run(graph, resumed())
         memory = mind.adapter.memory
         assert memory.layers(AT).core.get() == {"city": "Lisbon"}
         assert [each.content for each in memory.layers(AT).archival.all()] == ["Ana lives in Lisbon."]
         assert [each.object for each in memory.facts(AT).latest()] == ["Lisbon"]
         assert memory.thread_store.at(AT).get(("notes",), "city").value == {"text": "Lisbon"}
 
-    @pytest.mark.parametrize("change", ["run from within", "given something new"])
-    def test_so_it_is_with_an_agent(self, mind, change):
-        class Waits(AgentMiddleware):
-            def before_model(self, state, runtime):
-                mind.note("learned")
 
-            def after_model(self, state, runtime):
-                interrupt("?")
-
-        agent = create_agent(FakeListChatModel(responses=["Yes."]), [], middleware=[Waits()], checkpointer=True)
-        builder = StateGraph(agent.builder.state_schema).add_node("agent", agent).add_edge(START, "agent")
-        graph = builder.compile(checkpointer=mind.adapter.saver)
-        given = {"messages": [("user", "Hello")]}
-        mind.run(graph, given)
-        mind.run(graph, *((None, innermost(graph)) if change == "run from within" else (given,)))
-        mind.run(graph, Command(resume="yes"))
-        learned = ["learned 1"] if change == "run from within" else ["learned 1", "learned 2"]
-        assert mind.adapter.remembered(AT) == learned
-
-
-@pytest.mark.slow
 class TestRunsThatShareAControl:
     def test_one_that_goes_on_from_an_earlier_checkpoint_shows_nothing_of_the_others(self, mind):
         graph, control = saying(mind), RunControl()
@@ -248,8 +224,8 @@ class TestRunsThatShareAControl:
         graph, control = saying(mind, waits=True), RunControl()
         mind.run(graph, EMPTY, control=control)
         waits = graph.get_state(AT).config
-        mind.run(graph, Command(resume="yes"), control=control)
-        mind.run(graph, Command(resume="no"), waits, control=control)
+        mind.run(graph, resumed(), control=control)
+        mind.run(graph, resumed("no"), waits, control=control)
         assert mind.ends() == [["said 3"], ["said 2"]]
         assert mind.held() == ["said 3"]
 

@@ -153,7 +153,6 @@ def test_the_past_of_a_thread_shows_what_main_had_said_last(threads):
     assert threads.memory.admin.verify().problems == ()
 
 
-@pytest.mark.slow
 def test_the_past_of_a_thread_shows_and_finds_records_and_facts_that_main_has_changed_since(threads):
     scope = ("users", "ada")
     main, facts = threads.memory.layers(namespace=scope), threads.memory.facts(namespace=scope)
@@ -271,7 +270,6 @@ def test_a_thread_that_is_begun_anew_teaches_nothing_of_before(threads):
     assert threads.memory.admin.verify().problems == ()
 
 
-@pytest.mark.slow
 def test_a_deleted_thread_leaves_what_counted_and_its_id_is_another_author(threads):
     ada = threads.memory.within(user_id="ada")
     threads.sets("a", city="Lisbon")
@@ -285,7 +283,6 @@ def test_a_deleted_thread_leaves_what_counted_and_its_id_is_another_author(threa
     assert threads.outside == threads.sees("c") == {}
 
 
-@pytest.mark.slow
 def test_a_thread_that_keeps_its_newest_checkpoint_only_changes_nothing(threads):
     for number in range(3):
         threads.sets("a", city=str(number))

@@ -65,96 +65,74 @@ def agent(url, clock):
         yield agent
 
 
-@pytest.fixture
-def small(new_database, clock):
-    agent = Agent(new_database("sqlite"), clock)
-    with agent.memory:
-        yield agent
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_run_that_begins_earlier_is_shown_once_under_its_caller(agent, asynchronous):
+    first, _, third = agent.tell("one", "two", "three")
+    again = {"messages": [HumanMessage("four")]}
+    if asynchronous:
+
+        async def turn(_):
+            return await agent.graph.ainvoke(again, agent.at(first))
+
+        asyncio.run(RunnableLambda(turn, name="turn").ainvoke(None, {"callbacks": [agent.collector]}))
+    else:
+        turn = RunnableLambda(lambda _: agent.graph.invoke(again, agent.at(first)), name="turn")
+        turn.invoke(None, {"callbacks": [agent.collector]})
+    [run] = agent.shown
+    assert (run.name, run.run_type, run.error) == (REWIND, "chain", None)
+    assert run.inputs == {"namespace": "ada", "thread_id": "t", "checkpoint_id": first}
+    # The events "two" and "three", and the value that is not "one".
+    assert run.outputs == {"checkpoint_id": first, "newest_checkpoint_id": third, "hidden": 3}
+    metadata = run.extra["metadata"]
+    assert (metadata["thread_id"], metadata["checkpoint_id"]) == ("t", first)
+    assert metadata["agentmem_namespace"] == "ada"
+    assert agent.memory.layers(agent.at(), namespace=("ada",)).core.get() == {"last": "four"}
 
 
-class TestARunThatBeginsEarlier:
-    @pytest.mark.slow
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    def test_is_shown_once_under_its_caller(self, agent, asynchronous):
-        first, _, third = agent.tell("one", "two", "three")
-        again = {"messages": [HumanMessage("four")]}
-        if asynchronous:
-
-            async def turn(_):
-                return await agent.graph.ainvoke(again, agent.at(first))
-
-            asyncio.run(RunnableLambda(turn, name="turn").ainvoke(None, {"callbacks": [agent.collector]}))
-        else:
-            turn = RunnableLambda(lambda _: agent.graph.invoke(again, agent.at(first)), name="turn")
-            turn.invoke(None, {"callbacks": [agent.collector]})
-        [run] = agent.shown
-        assert (run.name, run.run_type, run.error) == (REWIND, "chain", None)
-        assert run.inputs == {"namespace": "ada", "thread_id": "t", "checkpoint_id": first}
-        # The events "two" and "three", and the value that is not "one".
-        assert run.outputs == {"checkpoint_id": first, "newest_checkpoint_id": third, "hidden": 3}
-        metadata = run.extra["metadata"]
-        assert (metadata["thread_id"], metadata["checkpoint_id"]) == ("t", first)
-        assert metadata["agentmem_namespace"] == "ada"
-        assert agent.memory.layers(agent.at(), namespace=("ada",)).core.get() == {"last": "four"}
-
-    def test_at_the_newest_checkpoint_it_is_none(self, small):
-        *_, newest = small.tell("one", "two")
-        small.graph.invoke({"messages": [HumanMessage("three")]}, small.at(newest))
-        small.graph.invoke({"messages": [HumanMessage("four")]}, small.at())
-        assert small.shown == []
-
-    def test_that_hides_nothing_is_not_shown(self, small):
-        first, *_ = small.tell("one", "forget it", "forget it")
-        small.graph.invoke({"messages": [HumanMessage("two")]}, small.at(first))
-        assert small.shown == []
-
-    def test_is_shown_each_time(self, small):
-        first, *_ = small.tell("one", "two")
-        for said in ("three", "four"):
-            small.graph.invoke({"messages": [HumanMessage(said)]}, small.at(first))
-        assert [(run.name, run.outputs["hidden"]) for run in small.shown] == [(REWIND, 2), (REWIND, 2)]
-
-    def test_before_anything_was_remembered_all_of_it_is_hidden(self, small):
-        first, *_ = small.tell("forget it", "one")
-        small.graph.invoke({"messages": [HumanMessage("two")]}, small.at(first))
-        assert [run.outputs["hidden"] for run in small.shown] == [2]
-
-    def test_costs_no_query_while_nobody_looks(self, small, monkeypatch):
-        first, *_ = small.tell("one", "two")
-        asked = []
-        monkeypatch.setattr("langchain_agentmem.rewinding.sealing.hidden", lambda *_: asked.append(1))
-        small.graph.invoke({"messages": [HumanMessage("three")]}, {"configurable": {**AT, "checkpoint_id": first}})
-        assert asked == []
-
-    def test_goes_on_where_it_cannot_be_shown(self, small, monkeypatch):
-        first, *_ = small.tell("one", "two")
-        monkeypatch.setattr("langchain_agentmem.rewinding.sealing.hidden", lambda *_: 1 / 0)
-        small.graph.invoke({"messages": [HumanMessage("three")]}, small.at(first))
-        assert small.shown == []
-        assert small.memory.layers(small.at(), namespace=("ada",)).core.get() == {"last": "three"}
+@pytest.mark.parametrize(
+    ("told", "place", "then", "hidden"),
+    [
+        (["one", "two"], -1, ["three"], []),  # at the newest checkpoint
+        (["one", "forget it", "forget it"], 0, ["two"], []),
+        (["one", "two"], 0, ["three", "four"], [2, 2]),
+        (["forget it", "one"], 0, ["two"], [2]),  # before anything was remembered
+    ],
+)
+def test_how_much_is_hidden_is_shown_each_time_unless_nothing_is(agent, told, place, then, hidden):
+    there = agent.tell(*told)[place]
+    for said in then:
+        agent.graph.invoke({"messages": [HumanMessage(said)]}, agent.at(there))
+    assert [run.outputs["hidden"] for run in agent.shown] == hidden
 
 
-class TestAnUpdateOfAnEarlierState:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    def test_is_a_fork_and_the_run_that_follows_is_nothing_more(self, small, asynchronous):
-        first, second = small.tell("one", "two")
-        change = {"messages": [HumanMessage("changed")]}
-        graph, at = small.graph, small.at(first)
-        new = asyncio.run(graph.aupdate_state(at, change)) if asynchronous else graph.update_state(at, change)
-        made = new["configurable"]["checkpoint_id"]
-        graph.invoke({"messages": [HumanMessage("three")]}, small.at(made))
-        [run] = small.shown
-        assert (run.name, run.inputs["checkpoint_id"]) == (FORK, first)
-        assert run.outputs == {"checkpoint_id": made, "newest_checkpoint_id": second, "hidden": 2}
+@pytest.mark.parametrize("looked_at", [True, False])
+def test_a_run_costs_no_query_while_nobody_looks_and_goes_on_where_it_cannot_be_shown(agent, monkeypatch, looked_at):
+    first, *_ = agent.tell("one", "two")
+    asked = []
+    monkeypatch.setattr("langchain_agentmem.rewinding.sealing.hidden", lambda *_: asked.append(1) or 1 / 0)
+    config = agent.at(first) if looked_at else {"configurable": agent.at(first)["configurable"]}
+    agent.graph.invoke({"messages": [HumanMessage("three")]}, config)
+    assert bool(asked) == looked_at
+    assert agent.shown == []
+    assert agent.memory.layers(agent.at(), namespace=("ada",)).core.get() == {"last": "three"}
 
-    def test_a_copy_of_an_earlier_checkpoint_is_a_fork_too(self, small):
-        first, second = small.tell("one", "two")
-        # LangGraph hands on no callbacks of a config here; those of the run around it are heard.
-        copy = RunnableLambda(lambda _: small.graph.update_state(small.at(first), None, as_node="__copy__"))
-        copy.invoke(None, {"callbacks": [small.collector]})
-        assert [(run.name, run.outputs["newest_checkpoint_id"]) for run in small.shown] == [(FORK, second)]
 
-    def test_of_the_newest_state_is_none(self, small):
-        small.tell("one", "two")
-        small.graph.update_state(small.at(), {"messages": [HumanMessage("changed")]})
-        assert small.shown == []
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_update_of_an_earlier_state_is_a_fork_and_the_run_that_follows_is_nothing_more(agent, asynchronous):
+    first, _ = agent.tell("one", "two")
+    change = {"messages": [HumanMessage("changed")]}
+    graph, at = agent.graph, agent.at(first)
+    graph.update_state(agent.at(), change)  # of the newest state it is none
+    assert agent.shown == []
+    second = agent.newest()
+    new = asyncio.run(graph.aupdate_state(at, change)) if asynchronous else graph.update_state(at, change)
+    made = new["configurable"]["checkpoint_id"]
+    graph.invoke({"messages": [HumanMessage("three")]}, agent.at(made))
+    # LangGraph hands on no callbacks of a config here; those of the run around it are heard.
+    copy = RunnableLambda(lambda _: graph.update_state(agent.at(first), None, as_node="__copy__"))
+    newest = agent.newest()
+    copy.invoke(None, {"callbacks": [agent.collector]})
+    [run, copied] = agent.shown
+    assert (run.name, run.inputs["checkpoint_id"]) == (FORK, first)
+    assert run.outputs == {"checkpoint_id": made, "newest_checkpoint_id": second, "hidden": 2}
+    assert (copied.name, copied.outputs["newest_checkpoint_id"]) == (FORK, newest)

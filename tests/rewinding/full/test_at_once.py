@@ -1,0 +1,502 @@
+"""Runs, attempts and copies that go on at the same time, in threads and processes: each owns what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import itertools
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+from langgraph.config import get_config
+from langgraph.func import task
+from langgraph.types import interrupt
+
+from langchain_agentmem.errors import StepIsOver
+from langchain_agentmem.rewinding.sealing import group_for
+from tests.rewinding.graphs import attempt_of
+from tests.rewinding.minds import AT, EMPTY, PATIENCE, RETRY, Mind, at, resumed
+
+
+def test_a_call_of_a_task_that_looked_just_before_another_committed_goes_on():
+    task = SimpleNamespace(ns="", checkpoint="1", id="a")
+    execution = SimpleNamespace(there=False, task=task, owner=1)
+    runs = SimpleNamespace(group_of=lambda run, execution: 7)
+    late = group_for(runs, SimpleNamespace(at=None), execution, 0)
+    assert next(late).query == "hold_group"
+    other = group_for(runs, SimpleNamespace(at=None), execution, 0)
+    assert next(other).query == "hold_group"
+    with pytest.raises(StopIteration):
+        other.send([{"id": 7}])  # what a third had made is committed, and this one sees it
+    assert late.send([]).query == "is_sealed"
+
+
+class TestTwoRunsOfOneStep:
+    """A double click, or two workers that were given the same: LangGraph lets both go on, on branches of their own."""
+
+    @pytest.mark.parametrize("how", ["begun", "gone on", "answered", "answered in a subgraph"])
+    def test_each_keeps_what_it_remembers(self, mind, how):
+        barrier = threading.Barrier(2)
+
+        def work(state):
+            log = [mind.note("one")]
+            if "answered" in how:
+                interrupt("?")
+                log.append(mind.note("answer"))
+            barrier.wait(PATIENCE)
+            log += [mind.note(f"n{number}") for number in range(3)]
+            barrier.wait(PATIENCE)
+            return {"log": [*log, mind.note("last")]}
+
+        def around(state):
+            return {"log": [mind.note("around"), *inner.invoke(EMPTY)["log"]]}
+
+        def after(state):
+            return {"log": [mind.note("after")]}
+
+        inner = mind.graph(work, inner=True)
+        graph = mind.graph(around if "subgraph" in how else work, after)
+        if "answered" in how:
+            mind.run(graph, EMPTY)
+        elif how == "gone on":
+            graph.update_state(AT, EMPTY, as_node="__start__")
+        given = {"begun": EMPTY, "gone on": None}.get(how, resumed())
+        assert mind.at_once((graph, given), (graph, given)) == [None, None]
+        mind.held()
+        one, other = mind.ends()
+        assert not set(one) & set(other)
+        for end in (one, other):
+            names = [name.split()[0] for name in end if name[:6] not in ("around", "answer")]
+            assert names == ["one", "n0", "n1", "n2", "last", "after"]
+
+    def test_of_two_that_go_on_what_one_remembers_while_the_other_ends_is_its_own(self, mind):
+        """The other's checkpoint, with the same step, is put between what one has remembered and what it does then."""
+        begun, over, later = threading.Barrier(2), threading.Event(), threading.Lock()
+
+        def work(state):
+            log = [mind.note("one")]
+            begun.wait(PATIENCE)
+            if later.acquire(blocking=False):
+                assert over.wait(PATIENCE)
+            return {"log": [*log, mind.note("two")]}
+
+        def after(state):
+            log = [mind.note("after")]
+            over.set()
+            return {"log": log}
+
+        graph = mind.graph(work, after)
+        graph.update_state(AT, EMPTY, as_node="__start__")
+        assert mind.at_once((graph, None), (graph, None)) == [None, None]
+        mind.held()
+        one, other = mind.ends()
+        assert not set(one) & set(other)
+        assert len(one) == len(other) == 3
+
+    def test_a_finished_sibling_that_both_were_given_counts_for_both(self, mind):
+        finished, barrier = threading.Event(), threading.Barrier(2)
+
+        def left(state):
+            log = [mind.note("left")]
+            finished.set()
+            return {"log": log}
+
+        def right(state):
+            assert finished.wait(PATIENCE)
+            log = [mind.note("right")]
+            interrupt("?")
+            barrier.wait(PATIENCE)
+            return {"log": log}
+
+        graph = mind.beside(left, right)
+        mind.run(graph, EMPTY)
+        assert mind.at_once((graph, resumed()), (graph, resumed())) == [None, None]
+        mind.held()
+        assert mind.times == {"left": 1, "right": 3}
+        assert sorted(map(sorted, mind.ends())) == [["left 1", "right 2"], ["left 1", "right 3"]]
+
+    def test_where_both_stop_again_what_goes_on_has_the_first_that_finished(self, mind):
+        """What finished in both, LangGraph takes from the one that handed it in first."""
+        barrier = threading.Barrier(2)
+
+        @task
+        def piece():
+            log = mind.note("piece")
+            barrier.wait(PATIENCE)
+            return log
+
+        def work(state):
+            log = []
+            if interrupt("first") == "yes":
+                log.append(piece().result())
+            interrupt("second")
+            return {"log": [*log, mind.note("work")]}
+
+        graph = mind.graph(work)
+        mind.run(graph, EMPTY)
+        assert mind.at_once((graph, resumed()), (graph, resumed())) == [None, None]
+        assert mind.times == {"piece": 2}
+        mind.run(graph, resumed())
+        held = mind.held()
+        assert held in (["piece 1", "work 1"], ["piece 2", "work 1"])
+
+    @pytest.mark.parametrize("called", [False, True], ids=["it remembers", "its task remembers"])
+    @pytest.mark.parametrize("retried", [False, True], ids=["fails", "is retried"])
+    @pytest.mark.parametrize("threads", [("t", "t"), ("t", "copy")], ids=["one thread", "a copy"])
+    def test_what_fails_in_one_takes_nothing_from_the_other(self, mind, threads, retried, called):
+        """A copied thread has the checkpoints of the thread, and so its tasks have the same ids."""
+        noted, over, turns = threading.Barrier(2), threading.Event(), itertools.count()
+
+        @task
+        def piece():
+            return mind.note("work")
+
+        def work(state):
+            interrupt("?")
+            log = [piece().result() if called else mind.note("work")]
+            if attempt_of(get_config()) > 1:
+                over.set()
+            else:
+                noted.wait(PATIENCE)
+                if next(turns) == 0:
+                    if not retried:
+                        over.set()
+                    raise ConnectionError
+            assert over.wait(PATIENCE)
+            return {"log": [*log, mind.note("more")]}
+
+        graph = mind.graph(work, retry=RETRY if retried else None)
+        mind.run(graph, EMPTY)
+        mind.adapter.saver.copy_thread("t", "copy")
+        ends = mind.at_once(*((graph, resumed(), at(thread)) for thread in threads))
+        assert [type(end) for end in ends if end is not None] == [ConnectionError] * (not retried)
+        for thread in threads:
+            mind.held(at(thread))
+        kept = [end for thread in {*threads} for end in mind.ends(at(thread)) if end]
+        assert [len(end) for end in kept] == ([2, 2] if retried else [2])
+        assert len({*itertools.chain(*kept)}) == 2 * len(kept)
+
+    @pytest.mark.sqlite_suffices
+    def test_what_only_the_other_called_counts_there_alone_however_late_a_checkpoint_is_put(self, url, monkeypatch):
+        mind = Mind(url, "async")
+        begun, over, later = threading.Event(), threading.Event(), threading.Event()
+
+        @task
+        def piece():
+            return mind.note("piece")
+
+        def work(state):
+            if not begun.is_set():
+                begun.set()
+                assert over.wait(PATIENCE)
+                return EMPTY
+            piece().result()
+            return {"log": [interrupt("?")]}
+
+        def after(state):
+            later.set()
+            return EMPTY
+
+        def late(config, checkpoint, metadata, versions):
+            assert metadata["source"] != "loop" or later.wait(PATIENCE)
+            return put(config, checkpoint, metadata, versions)
+
+        graph = mind.graph(work, after)
+        graph.update_state(AT, EMPTY, as_node="__start__")
+        put = mind.adapter.saver.put
+        monkeypatch.setattr(mind.adapter.saver, "put", late)
+
+        def other():
+            assert begun.wait(PATIENCE)
+            mind.run(graph, None)
+            over.set()
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            ends = [pool.submit(mind.run, graph, None), pool.submit(other)]
+        assert [end.exception() for end in ends] == [None, None]
+        assert mind.times == {"piece": 1}
+        assert mind.held() == []
+        mind.close()
+
+
+WORKER = """
+import sys
+from tests.rewinding.minds import Mind
+from tests.rewinding.full.test_at_once import Meeting, worked
+
+url, durability, here, there = sys.argv[1:]
+mind = Mind(url, durability, who="worker's ")
+worked(mind, Meeting(there, here))
+mind.close()
+"""
+
+
+class Meeting:
+    """Two processes wait for each other, by two pipes that have names."""
+
+    def __init__(self, here, there):
+        self.here, self.there = (os.open(pipe, os.O_RDWR) for pipe in (here, there))  # neither waits for the other
+
+    def wait(self):
+        os.write(self.there, b".")
+        assert os.read(self.here, 1) == b"."
+
+
+def worked(mind, meeting):
+    """Answer an interrupt, beside another process that does the same."""
+
+    def work(state):
+        log = [mind.note("asked")]
+        interrupt("?")
+        meeting.wait()
+        log += [mind.note(f"n{number}") for number in range(3)]
+        meeting.wait()
+        return {"log": [*log, mind.note("last")]}
+
+    graph = mind.graph(work)
+    waiting = bool(graph.get_state(AT).next)
+    mind.run(graph, resumed() if waiting else EMPTY)
+
+
+class TestTwoProcesses:
+    def test_two_that_answer_one_interrupt_each_keep_what_they_remember(self, url, durability, forks, tmp_path):
+        here, there = (str(tmp_path / name) for name in ("here", "there"))
+        for pipe in (here, there):
+            os.mkfifo(pipe)
+        mind = Mind(url, durability)
+        worked(mind, None)
+        assert mind.times == {"asked": 1}
+        forks.start(WORKER, url, durability, here, there)
+        worked(mind, Meeting(here, there))
+        ended = forks.end()
+        assert (ended.returncode, ended.stderr) == (0, "")
+        mind.held()
+        ends = sorted(mind.ends())
+        own = ["asked 2", "n0 1", "n1 1", "n2 1", "last 1"]
+        assert ends == [own, [f"worker's {name}" for name in ["asked 1", *own[1:]]]]
+        mind.close()
+
+
+class Zombie:
+    """A node that waits, of a run that is cancelled: it remembers something late, and notes what became of that.
+
+    Args:
+        mind: Its memory.
+        before: Whether it remembers something before its run is cancelled.
+    """
+
+    def __init__(self, mind, *, before):
+        self.mind, self.before = mind, before
+        self.begun, self.let_go, self.over = threading.Event(), threading.Event(), threading.Event()
+        self.refused = []
+
+    def wait(self):
+        """To be called by its node, once."""
+        log = [self.mind.note("zombie")] if self.before else []
+        config = get_config()
+        self.begun.set()
+        assert self.let_go.wait(PATIENCE)
+        for _ in range(2):
+            try:
+                log.append(self.mind.note("late", config))
+            except StepIsOver as error:
+                self.refused.append(error)
+        self.over.set()
+        return {"log": log}
+
+    def goes_on(self):
+        self.let_go.set()
+        assert self.over.wait(PATIENCE)
+
+
+@pytest.mark.sqlite_suffices
+class TestZombies:
+    """A function that waits cannot be cancelled: its run ends, and it goes on in its thread."""
+
+    @pytest.fixture
+    def mind(self, url, durability):
+        mind = Mind(url, durability)
+        yield mind
+        mind.close()
+
+    @pytest.fixture(params=[True, False], ids=["remembered before", "remembers late only"])
+    def zombie(self, request, mind):
+        zombie = Zombie(mind, before=request.param)
+        yield zombie
+        zombie.let_go.set()
+
+    @pytest.fixture
+    async def again(self, mind, zombie):
+        """Cancels a run of a graph while the zombie waits in it, and gives what calls the graph again."""
+
+        async def cancelled(graph, given):
+            run = asyncio.create_task(graph.ainvoke(given, AT, durability=mind.durability))
+            assert await asyncio.to_thread(zombie.begun.wait, PATIENCE)
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+            begun = bool(list(mind.adapter.saver.list(AT)))
+            return lambda: graph.ainvoke(None if begun else given, AT, durability=mind.durability)
+
+        return cancelled
+
+    @pytest.mark.parametrize("when", ["before the next run", "before it remembers", "in its middle", "after it"])
+    async def test_what_one_remembers_is_refused(self, mind, zombie, again, when):
+        def work(state):
+            if not zombie.begun.is_set():
+                return zombie.wait()
+            if when == "before it remembers":
+                zombie.goes_on()
+            log = [mind.note("work")]
+            if when == "in its middle":
+                zombie.goes_on()
+                assert mind.adapter.remembered(get_config()) == ["work 1"]
+            return {"log": [*log, mind.note("more")]}
+
+        call = await again(mind.graph(work), EMPTY)
+        if when == "before the next run":
+            zombie.goes_on()
+        await call()
+        zombie.goes_on()
+        assert mind.held() == ["work 1", "more 1"]
+        assert len(zombie.refused) == 2
+
+    async def test_one_below_an_interrupt_adds_nothing_to_what_was_answered(self, mind, zombie, again):
+        def work(state):
+            log = [mind.note("asked")]
+            interrupt("?")
+            if not zombie.begun.is_set():
+                return zombie.wait()
+            zombie.goes_on()
+            return {"log": [*log, mind.note("answered")]}
+
+        graph = mind.graph(work)
+        await graph.ainvoke(EMPTY, AT, durability=mind.durability)
+        await again(graph, resumed())
+        await graph.ainvoke(resumed(), AT, durability=mind.durability)
+        assert mind.held() == ["asked 3", "answered 1"]
+        assert len(zombie.refused) == 2
+
+    async def test_one_in_a_subgraph_adds_nothing(self, mind, zombie, again):
+        def inside(state):
+            log = [mind.note("inside")]
+            if not zombie.begun.is_set():
+                return zombie.wait()
+            zombie.goes_on()
+            return {"log": [*log, mind.note("last")]}
+
+        inner = mind.graph(inside, inner=True)
+
+        async def around(state):
+            return {"log": (await inner.ainvoke(EMPTY))["log"]}
+
+        call = await again(mind.graph(around), EMPTY)
+        await call()
+        assert mind.held() == ["inside 2", "last 1"]
+        assert len(zombie.refused) == 2
+
+
+@pytest.mark.sqlite_suffices
+class TestLateTasks:
+    """A `@task` of an attempt that failed may still run when the next attempt has been through."""
+
+    @pytest.mark.parametrize("before", [True, False], ids=["remembered before", "remembers late only"])
+    def test_what_one_remembers_is_refused(self, mind, before):
+        begun, let_go, over, refused = threading.Event(), threading.Event(), threading.Event(), []
+
+        @task
+        def slow():
+            if begun.is_set():
+                return [mind.note("slow")]
+            log, config = [mind.note("early")] if before else [], get_config()
+            begun.set()
+            assert let_go.wait(PATIENCE)
+            try:
+                log.append(mind.note("late", config))
+            except StepIsOver as error:
+                refused.append(error)
+            over.set()
+            return log
+
+        def work(state):
+            found = slow()
+            if attempt_of(get_config()) == 1:
+                assert begun.wait(PATIENCE)
+                raise ConnectionError
+            log = found.result()
+            let_go.set()
+            assert over.wait(PATIENCE)
+            return {"log": [*log, mind.note("work")]}
+
+        mind.run(mind.graph(work, retry=RETRY), EMPTY)
+        assert mind.held() == ["slow 1", "work 1"]
+        assert len(refused) == 1
+
+    @pytest.mark.parametrize("late", [False, True])
+    def test_of_one_whose_result_a_resume_takes_that_stays_which_it_gives(self, mind, late):
+        """LangGraph keeps what it gives, though its caller had failed, and gives that to the caller that is resumed."""
+        begun, let_go, over = threading.Event(), threading.Event(), threading.Event()
+
+        @task
+        def slow():
+            if begun.is_set():
+                return [mind.note("slow")]
+            log = [mind.note("early")]
+            begun.set()
+            assert let_go.wait(PATIENCE)
+            try:
+                return [*log, mind.note("late")] if late else log
+            finally:
+                over.set()
+
+        def work(state):
+            found = slow()
+            if not let_go.is_set() and attempt_of(get_config()) == 1:
+                assert begun.wait(PATIENCE)
+                raise ConnectionError
+            log = found.result()
+            let_go.set()
+            assert over.wait(PATIENCE)
+            interrupt("?")
+            return {"log": log}
+
+        graph = mind.graph(work, retry=RETRY)
+        mind.run(graph, EMPTY)
+        mind.run(graph, resumed())
+        assert mind.held() == (["slow 2"] if late else ["early 1"])
+
+    @pytest.mark.parametrize("look", [True, False], ids=["it looks", "it remembers"])
+    def test_a_node_of_a_subgraph_that_a_former_attempt_called_sees_nothing_of_the_next(self, mind, look):
+        begun, let_go, over, refused = threading.Event(), threading.Event(), threading.Event(), []
+
+        def inside(state):
+            if begun.is_set():
+                return {"log": [mind.note("inside")]}
+            config = get_config()
+            begun.set()
+            assert let_go.wait(PATIENCE)
+            try:
+                refused.append(mind.adapter.remembered(config) if look else mind.note("late", config))
+            except StepIsOver as error:
+                refused.append(error)
+            over.set()
+            return EMPTY
+
+        inner = mind.graph(inside, inner=True)
+
+        def work(state):
+            if attempt_of(get_config()) == 1:
+                threading.Thread(target=contextvars.copy_context().run, args=(inner.invoke, EMPTY)).start()
+                assert begun.wait(PATIENCE)
+                raise ConnectionError
+            log = [mind.note("work")]
+            let_go.set()
+            assert over.wait(PATIENCE)
+            return {"log": [*log, *inner.invoke(EMPTY)["log"]]}
+
+        mind.run(mind.graph(work, retry=RETRY), EMPTY)
+        assert [type(each) for each in refused] == [StepIsOver]
+        assert mind.held() == ["work 1", "inside 1"]

@@ -1,0 +1,371 @@
+"""Damage is found, erased and not moved; and what moves on other ways than whole memories do."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+from langgraph.graph import START, StateGraph
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.layers.layer import LayersConfig
+from tests.rewinding.adapters import Real
+from tests.rewinding.oracle import World, followed
+from tests.rewinding.test_care import (
+    MEMORIES,
+    NS,
+    WORDS,
+    State,
+    at,
+    counted,
+    named,
+    say,
+    shown,
+    tell_secrets,
+    traces,
+)
+from tests.rewinding.worlds import random_script
+
+DAMAGE = {
+    "update branch set head = 0 where name = 'root'": "ends at 0, but something lies",
+    "update place set position = 99": "but a checkpoint stands at 99",
+    "update branch set parent_position = 99 where name = 'fork'": "but a branch begins at 99",
+    "update branch_base set base_position = 99": "but a subgraph stands at 99",
+    "update seal set position = 99": "but a group was sealed at 99",
+    "update memory set until = 99 where until < 99": "but something ends at 99",
+    "update branch set parent_id = id, parent_position = 0 where name = 'root'": "begins on a branch that is not older",
+    "update branch set parent_position = null where name = 'deep'": "or nowhere",
+    "update memory set until = 4611686018427387904 where kind = 'core'": "is seen beside a newer version",
+    "update memory set content_id = null where kind = 'event'": "lacks a place or a body",
+    "update memory set position = null where kind = 'event'": "lacks a place or a body",
+    "delete from seal": "where its group was not sealed",
+    "update memory set document_id = null where kind = 'event'": "nothing owns the document",
+    "update memory set document_id = 7 where kind = 'record'": "is not in the index",
+    "update memory set extra = '{' where kind = 'record'": "cannot be read",
+    "update memory set extra = '{\"told\":[7]}' where kind = 'record'": "rests on cannot be read",
+    "update finished_task set groups = '[true]'": "had written cannot be read",
+    "update branch_base set groups = '[[1]]'": "stands on cannot be read",
+    "update finished_task set groups = '[9223372036854775808]'": "had written cannot be read",
+    "update branch_base set groups = '[[1,-9223372036854775809]]'": "stands on cannot be read",
+    "update memory set branch_id = null, position = null, group_id = 5 where kind = 'core'": "refers to group 5",
+}
+"""What is done to a database, and what is said of it."""
+
+
+@pytest.mark.sqlite_suffices
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_found_and_goes_with_all_that_is_erased(filled, raw, damage):
+    raw(filled, damage)
+    problems = " | ".join(filled.admin.verify().problems)
+    assert DAMAGE[damage] in problems, problems
+    if "document_id = 7" not in damage:
+        filled.erase(namespace=())
+        assert counted(filled) | {"contents": 0} == dict.fromkeys(MEMORIES, 0)
+
+
+@pytest.mark.sqlite_suffices
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_is_found_after_whatever_graphs_do(url, seed):
+    with contextlib.closing(World(Real(url))) as world:
+        world.follow(random_script(seed))
+        assert world.adapter.memory.admin.verify().problems == ()
+
+
+class TestErasing:
+    def test_the_servers_statistics_sample_nothing_of_it(self, new_database, raw):
+        with AgentMemory(new_database("postgres")) as memory:
+            tell_secrets(memory)
+            raw(memory, "analyze")
+            samples = raw(
+                memory,
+                "select s.tablename || '.' || s.attname as sampled from pg_stats s "
+                "join information_schema.columns c on c.table_schema = s.schemaname "
+                "and c.table_name = s.tablename and c.column_name = s.attname "
+                "where s.schemaname = 'agentmem' and c.data_type not in ('bigint', 'integer') and s.tablename in "
+                "('memory', 'memory_group', 'seal', 'finished_task', 'place', 'branch_base', 'branch')",
+            )
+        assert {row["sampled"] for row in samples} <= {"branch.kind", "memory.kind"}
+
+    def test_nothing_is_left_of_a_single_thread(self, url):
+        with AgentMemory(url) as memory:
+            say(memory, WORDS["value"], WORDS["thread"])
+            say(memory, f"ask {WORDS['event']}", WORDS["thread"])
+            memory.conversation(WORDS["thread"]).add_user_message(WORDS["record"])
+            say(memory, "something else", "other")
+            assert len(traces(memory, url)) == 4
+            report = memory.erase(thread_id=WORDS["thread"])
+            assert (report.threads, report.conversations, report.branches) == (1, 1, 0)
+            assert report.memories > 4
+            assert traces(memory, url) == []
+            assert memory.admin.verify().problems == ()
+
+
+class TestAdopting:
+    def test_it_goes_on_rewinds_and_is_erased_there(self, older):
+        older.admin.adopt("t", NS)
+        say(older, "later", namespace=NS)
+        early = list(older.checkpointer.list(at(namespace=NS)))[-2].config["configurable"]
+        assert "about later" in older.layers("main", NS).core.get()
+        say(older, "again", namespace=NS, checkpoint_id=early["checkpoint_id"], checkpoint_ns="")
+        assert "about later" not in older.layers("main", NS).core.get()
+        older.erase(thread_id="t")
+        assert older.layers("main", NS).core.get() == {}
+        assert older.admin.verify().problems == ()
+
+
+DAMAGED = (
+    ("memory", {"body": "AAAA"}),
+    ("memory", {"checksum": None}),
+    ("memory", {"number": True}),
+    ("memory", {"key": 7}),
+    ("memory", {"key": "\0"}),
+    ("memory", {"position": None}),
+    ("memory", {"branch": None, "position": None, "group": None}),
+    ("memory", {"number": 10**9}),
+    ("memory", {"until": "soon"}),
+    ("memory", {"created_at": 2**63}),
+    ("memory", {"created_at": "7"}),
+    ("memory", {"extra": [1]}),
+    ("memory", {"found": {"namespace": [1], "series": "x"}}),
+    ("branch", {"kind": "conversation"}),
+    ("branch", {"name": "", "kind": "layers"}),
+    ("branch", {"parent": 10**9, "parent_position": 0}),
+    ("branch", {"head": -1}),
+    ("branch", {"seals": [[1]]}),
+    ("branch", {"base": {}}),
+    ("place", {"branch": 10**9}),
+    ("place", {"position": 99}),
+    ("finished", {"groups": "[]"}),
+    ("group", {"task": None}),
+    ("thread_memory", {"id": "nobody"}),
+)
+"""A record, and what is wrong with it."""
+
+
+class TestMoving:
+    def test_copies_of_a_thread_still_share_what_they_have_in_common(self, filled, another, tmp_path):
+        filled.erase(thread_id="asking")
+        filled.export(tmp_path / "all.jsonl")
+        another.import_(tmp_path / "all.jsonl")
+        mine, theirs = counted(filled), counted(another)
+        for name in ("branches", "forks", "core", "events", "records"):
+            assert theirs[name] == mine[name], name
+        assert theirs["memories"] < mine["memories"], "what a step replaced itself, nobody sees, and stays behind"
+
+    def test_a_search_finds_it_and_knows_who_remembered_it(self, filled, another, exported):
+        another.import_(exported)
+        for asked in ("quinces", "medlars", "somebody said three", "moved", "please do one", "thing"):
+            mine, theirs = (
+                [
+                    (each.kind, each.id, each.text, each.conversation_id, each.namespace)
+                    for each in memory.search(asked, everything=True)
+                ]
+                for memory in (filled, another)
+            )
+            assert sorted(mine) == sorted(theirs)
+            assert mine
+
+    def test_what_went_on_here_stays_as_it_is(self, filled, another, exported):
+        another.import_(exported)
+        another.layers("root", NS).write(core={"name": "Later"}, recall="later")
+        another.layers("deep", NS).core.delete("soon")
+        say(another, "later")
+        before = named(another), shown(another)
+        assert another.import_(exported).memories == 0
+        assert (named(another), shown(another)) == before
+
+    def test_a_checkpoint_that_came_back_goes_on_without_what_came_after_it(self, memory, another, tmp_path):
+        def node(state, config):
+            key, value = state["said"][-1].split("=")
+            memory_of[config["metadata"]["where"]].layers(config).core.set(key, value)
+            return {"said": []}
+
+        def tell(where, said, **more):
+            config = at() | {"metadata": {"where": where}}
+            config["configurable"].update(more)
+            graph = StateGraph(State).add_node("node", node).add_edge(START, "node")
+            graph.compile(checkpointer=memory_of[where].checkpointer).invoke({"said": [said]}, config)
+
+        memory_of = {"here": memory, "there": another}
+        for said in ("k=1", "k=2"):
+            tell("here", said)
+        early = list(memory.checkpointer.list(at()))[3].config
+        memory.export(tmp_path / "all.jsonl")
+        another.import_(tmp_path / "all.jsonl")
+        another.checkpointer.prune(["t"])
+        another.import_(tmp_path / "all.jsonl")
+        assert another.layers(early).core.get() == {"k": "1"}
+        tell("there", "j=1", checkpoint_id=early["configurable"]["checkpoint_id"], checkpoint_ns="")
+        assert another.layers(at()).core.get() == {"k": "1", "j": "1"}
+
+    def test_rounds_stand_where_they_stood_whatever_was_there_before(self, memory, another, tmp_path):
+        def node(state, config):
+            session = memory.session(config)
+            begun = session.create_round(state["said"][-1])
+            if state["said"][-1] == "finished":
+                session.finish_round(begun.id)
+            return {"said": []}
+
+        graph = StateGraph(State).add_node("node", node).add_edge(START, "node")
+        for said in ("open", "finished", "open too"):
+            graph.compile(checkpointer=memory.checkpointer).invoke({"said": [said]}, at())
+        another.layers("x", settings=LayersConfig(recall_max_events=1_000)).write(recall=["event"] * 50)
+        memory.export(tmp_path / "all.jsonl")
+        another.import_(tmp_path / "all.jsonl")
+        assert [each.user_query for each in another.session(at()).rounds] == ["open", "finished", "open too"]
+
+    def test_a_forks_own_version_counts_where_it_was_imported_whatever_the_clock_had_said(
+        self, memory, clock, tmp_path
+    ):
+        root = memory.layers("root")
+        root.core.set("name", "Ana")
+        clock.pass_time(hours=-1)
+        root.fork("fork").core.set("name", "Bea")
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert other.layers("fork").core.get() == {"name": "Bea"}
+            assert other.layers("root").core.get() == {"name": "Ana"}
+
+    def test_a_subgraph_comes_along_that_remembered_nothing_itself(self, memory, tmp_path):
+        inner = StateGraph(State).add_node("idle", lambda state: {"said": []}).add_edge(START, "idle").compile()
+
+        def caller(state, config):
+            memory.layers(config).core.set("before", "it")
+            inner.invoke(state)
+            memory.layers(config).core.set("after", "it")
+            return {"said": []}
+
+        graph = StateGraph(State).add_node("caller", caller).add_edge(START, "caller")
+        graph.compile(checkpointer=memory.checkpointer).invoke({"said": ["one"]}, at())
+        seen = [
+            (each.config, memory.layers(each.config).core.get())
+            for each in memory.checkpointer.list({"configurable": {"thread_id": "t"}})
+            if each.config["configurable"]["checkpoint_ns"]
+        ]
+        assert seen[-1][1] == seen[0][1] == {"before": "it"}
+        memory.export(tmp_path / "all.jsonl")
+        with AgentMemory(tmp_path / "other.db") as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert [(config, other.layers(config).core.get()) for config, _ in seen] == seen
+
+    def test_a_fork_whose_parent_has_gone_on_without_it_is_refused(self, memory, another, tmp_path):
+        root = memory.layers("root")
+        root.core.set("name", "Ana")
+        memory.export(tmp_path / "early.jsonl")
+        another.import_(tmp_path / "early.jsonl")
+        another.layers("root").core.set("name", "Bea")
+        root.fork("fork")
+        memory.export(tmp_path / "late.jsonl")
+        with pytest.raises(InvalidInput, match="has gone on here"):
+            another.import_(tmp_path / "late.jsonl")
+        assert another.admin.stats()["branches"] == 1
+
+    def test_texts_of_every_sort_come_through(self, memory, another, tmp_path):
+        layers = memory.layers("x")
+        for text in ("half of one \ud83d", "\ude00 the other", "NUL \0, line \u2028 \x85", " "):
+            layers.recall.append("note", text)
+            layers.archival.write(text, tags=["tag ünïcode"])
+        memory.export(tmp_path / "all.jsonl")
+        another.import_(tmp_path / "all.jsonl")
+        assert another.layers("x").read() == layers.read()
+
+    def test_many_versions_move_in_pages_and_keep_their_order(self, memory, another, tmp_path):
+        layers = memory.layers("x", settings=LayersConfig(recall_max_events=1_000))
+        layers.write(recall=[f"event {n}" for n in range(450)])
+        fork = layers.fork("y")
+        layers.write(recall=[f"later {n}" for n in range(250)])
+        fork.write(recall=[f"on the fork {n}" for n in range(3)], core={"k": "v"})
+        assert memory.export(tmp_path / "all.jsonl").memories == 704
+        heads = [json.loads(line).get("record") for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+        assert heads.count("memories") == 4, "or it is held as a whole"
+        another.import_(tmp_path / "all.jsonl")
+        for name in ("x", "y"):
+            assert another.layers(name).read() == memory.layers(name).read()
+
+    def test_a_branch_that_is_told_twice_is_refused(self, exported, another):
+        lines = [json.loads(line) for line in exported.read_text(encoding="utf-8").splitlines()]
+        branch = next(line for line in lines if line.get("record") == "branch" and line["kind"] == "layers")
+        lines.insert(lines.index(branch), {**branch, "number": 10**9})
+        exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        with pytest.raises(InvalidInput, match="twice"):
+            another.import_(exported)
+        assert another.admin.stats()["branches"] == 0
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            "update memory set extra = '{' where kind = 'record'",
+            "update finished_task set groups = '[true]'",
+            "update branch_base set groups = '[[1]]'",
+            "update memory set content_id = (select min(id) from content) where kind = 'event'",
+        ],
+    )
+    def test_what_is_damaged_is_not_exported(self, filled, raw, tmp_path, damage):
+        if "content" in damage:
+            raw(filled, "update content set body = :body where id = (select min(id) from content)", body=b"{}")
+        raw(filled, damage)
+        with pytest.raises(DatabaseUnreadable, match="verify"):
+            filled.export(tmp_path / "all.jsonl")
+        assert not (tmp_path / "all.jsonl").exists()
+
+    def test_a_time_to_live_comes_along(self, filled, another, clock, exported):
+        another.import_(exported)
+        assert another.layers("deep", NS).core.get("soon") == {"soon": "gone"}
+        clock.pass_time(hours=2)
+        assert another.layers("deep", NS).core.get("soon") == {}
+
+    def test_a_damaged_record_is_refused_and_nothing_is_written(self, exported, another):
+        before, good = another.admin.stats(), exported.read_text(encoding="utf-8")
+        for record, damage in DAMAGED:
+            lines = [json.loads(line) for line in good.splitlines()]
+            next(line for line in lines if line["record" if "record" in line else "format"] == record).update(damage)
+            exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            with pytest.raises(InvalidInput):
+                another.import_(exported)
+            after = another.admin.stats()
+            assert {name: after[name] for name in MEMORIES} == {name: before[name] for name in MEMORIES}, (
+                record,
+                damage,
+            )
+
+
+class Moving(Real):
+    """A memory that moves to another database, of the other engine, whenever it is opened again."""
+
+    def __init__(self, urls, folder):
+        super().__init__(next(urls))
+        self.urls, self.path, self.moved = urls, folder / "all.jsonl", 0
+
+    def reopen(self):
+        assert self.memory.admin.verify().problems == ()
+        written = self.memory.export(self.path)
+        self.memory.close()
+        self.url = next(self.urls)
+        self.memory = AgentMemory(self.url)
+        read = self.memory.import_(self.path)
+        assert replace(read, memories=0) == replace(written, memories=0)
+        assert read.memories <= written.memories, "what only copies were made of stays behind"
+        again = self.memory.import_(self.path)
+        assert (again.memories, again.branches, again.checkpoints) == (0, 0, 0)
+        assert self.memory.admin.verify().problems == ()
+        self.moved += written.memories
+
+
+def with_moves(script):
+    """A script that opens its database again after every third action, and at the end."""
+    reopen = {"do": "reopen", "thread": "graph 1", "awaited": False}
+    actions = [[each, reopen] if number % 3 == 2 else [each] for number, each in enumerate(script["actions"])]
+    return {"actions": [*itertools.chain(*actions), reopen]}
+
+
+@pytest.mark.slow("in every form")
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_graphs_do_memory_is_what_state_says_after_each_move(seed, new_database, tmp_path):
+    urls = (new_database(kind) for kind in itertools.cycle(["sqlite", "postgres"]))
+    world = followed(with_moves(random_script(seed)), lambda: World(Moving(urls, tmp_path)))
+    assert world.differences == []
