@@ -52,9 +52,7 @@ class ExpiringStoreContract(Contract):
         [got, found] = await calls.batch([GetOp(("a",), "short"), GetOp(("b",), "long")])
         assert (got is None, found is None) == (True, False), "batch() must not give an item whose time is over"
 
-    async def test_the_default_is_for_items_without_a_time_of_their_own(
-        self, calls_of: MakeCalls, pass_minutes: Pass
-    ) -> None:
+    async def test_the_default_is_for_items_without_a_time_of_their_own(self, calls_of, pass_minutes) -> None:
         """An item's own time goes before the default, and None means for ever."""
         calls = calls_of(default_ttl=10, refresh_on_read=False)
         await calls.put(("a",), "default", {"n": 1})

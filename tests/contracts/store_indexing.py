@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from langgraph.store.base import BaseStore, SearchItem
 
-from langchain_agentmem.base.safe_repr import safe_repr
 from tests.contracts.store_calling import Calls, Contract, Namespace, PutOp, Way
 from tests.word_embeddings import WordEmbeddings
 
@@ -99,9 +98,7 @@ class IndexedStoreContract(Contract):
         calls = calls_of(*([field] if field != "$" else []))  # the whole value, by default
         elsewhere = {"other": "apple"} if field != "$" else {"other": "sand"}
         await calls.put_all(("a",), {"elsewhere": elsewhere, "named": {**value, "more": "gravel"}})
-        assert (await calls.keys(("a",), query="fruit"))[:1] == ["named"], (
-            f"{safe_repr(field)} must name what is indexed"
-        )
+        assert (await calls.keys(("a",), query="fruit"))[:1] == ["named"], f"{field} must be indexed"
 
     async def test_a_put_may_name_its_own_fields(self, calls_of: MakeCalls) -> None:
         """`index=[…]` goes before the configuration."""
@@ -118,9 +115,7 @@ class IndexedStoreContract(Contract):
         assert embeddings.embedded == [], "index=False must embed nothing"
         await calls.put(("a",), "indexed", {"text": "apple pear tree"})
         assert (await calls.keys(("a",), query="fruit citrus"))[:1] == ["indexed"], "what is indexed must come first"
-        assert (await calls.existing(("a",), "not")).value == {"text": "apple pear"}, (
-            "the item must be there all the same"
-        )
+        assert (await calls.existing(("a",), "not")).value == {"text": "apple pear"}, "it must be there"
 
     async def test_one_text_may_come_twice_in_a_batch(self, calls_of: MakeCalls) -> None:
         """Both items are found, and rank the same."""
@@ -201,18 +196,14 @@ class IndexedStoreContract(Contract):
         await calls.put_all(("a",), {f"k{n}": {"text": "apple" + " gravel" * n} for n in range(9)})
         expected = [f"k{n}" for n in range(9)]
         pages = [await calls.keys(("a",), query="fruit", limit=4, offset=offset) for offset in (0, 4, 8)]
-        assert [key for page in pages for key in page] == expected, (
-            "pages must follow each other in the order of the scores"
-        )
+        assert [key for page in pages for key in page] == expected, "pages must follow each other"
 
     async def test_an_item_with_many_vectors_is_found_once(self, calls_of: MakeCalls) -> None:
         """By the nearest of them."""
         calls = calls_of("parts[*]")
         await calls.put(("a",), "many", {"parts": ["apple", "apple pear", "gravel", "apple sand"]})
         await calls.put(("a",), "one", {"parts": ["apple gravel"]})
-        assert await calls.keys(("a",), query="fruit") == ["many", "one"], (
-            "an item must be found once, by its nearest part"
-        )
+        assert await calls.keys(("a",), query="fruit") == ["many", "one"], "each must be found once"
         assert await calls.keys(("a",), query="fruit", limit=2) == ["many", "one"], "a limit must count items"
 
     async def test_a_function_may_embed(self, calls_of: MakeCalls, embeddings: WordEmbeddings) -> None:

@@ -85,9 +85,7 @@ class NamespaceContract(Contract):
         assert found == [(label, "below")], f"search() below {safe_repr(label)} must find that namespace and no other"
         if label != "*":
             listed = await calls.namespaces(prefix=(label,))
-            assert listed == [(label, "below")], (
-                f"list_namespaces(prefix=({safe_repr(label)},)) must give that one and no other"
-            )
+            assert listed == [(label, "below")], f"the prefix {safe_repr(label)} must give that one"
 
     async def test_every_namespace_with_items_is_listed_in_order(self, calls: Calls, names: list[Namespace]) -> None:
         """Sorted, each once, as tuples."""
@@ -115,9 +113,7 @@ class NamespaceContract(Contract):
         ],
         ids=lambda given: str(given) if isinstance(given, dict) else "",
     )
-    async def test_conditions_choose_namespaces(
-        self, calls: Calls, options: dict[str, Any], expected: list[Namespace]
-    ) -> None:
+    async def test_conditions_choose_namespaces(self, calls, options, expected) -> None:
         """`prefix` and `suffix` compare whole labels; "*" stands for exactly one."""
         await self._fill(calls)
         assert await calls.namespaces(**options) == expected, f"list_namespaces({options}) must give these"
@@ -144,9 +140,7 @@ class NamespaceContract(Contract):
         ],
         ids=lambda given: str(given) if isinstance(given, dict) else "",
     )
-    async def test_a_depth_cuts_what_the_conditions_chose(
-        self, calls: Calls, options: dict[str, Any], expected: list[Namespace]
-    ) -> None:
+    async def test_a_depth_cuts_what_the_conditions_chose(self, calls, options, expected) -> None:
         """Whole namespaces are compared, then cut, then counted: each once."""
         await self._fill(calls)
         assert await calls.namespaces(**options) == expected, f"list_namespaces({options}) must give these"

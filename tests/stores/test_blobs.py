@@ -14,37 +14,15 @@ from langchain_agentmem.stores.byte_store import HEAD_BYTES, KEYS_AT_ONCE
 
 LONG = "k" * HEAD_BYTES
 ODD_KEYS = [
-    "",
-    " ",
-    "plain",
-    "100%",
-    "under_score",
-    "back\\slash",
-    "quote'\"",
-    "NUL\0in the middle",
-    "\0",
-    "\x1f",
+    "", " ", "plain", "100%", "under_score", "back\\slash", "quote'\"", "NUL\0in the middle", "\0", "\x1f",
     "\ud800",  # a lone surrogate
     "\ud800\udc00",  # two of them, which are not "\U00010000"
-    "\U00010000",
-    "👩‍👩‍👧",
-    "e\u0301",  # not the same key as "é"
-    "é",
-    "ключ",
-    "\U0010ffff",
-    LONG,
-    LONG + "a",
-    LONG + "b",
-    LONG + "a" * 100_000,
-    LONG[:-1] + "é",  # cut in the middle of a character
-    LONG[:-1] + "è",
-]
+    "\U00010000", "👩‍👩‍👧", "e\u0301", "é", "ключ", "\U0010ffff", LONG, LONG + "a", LONG + "b", LONG + "a" * 100_000,
+    LONG[:-1] + "é", LONG[:-1] + "è",  # cut in the middle of a character
+]  # fmt: skip
 
 
-@pytest.mark.sqlite_suffices
-class TestStandardSync(BaseStoreSyncTests[bytes]):
-    """LangChain's own tests of a store."""
-
+class Standard:
     @pytest.fixture
     def kv_store(self, memory):
         return memory.byte_store()
@@ -55,16 +33,13 @@ class TestStandardSync(BaseStoreSyncTests[bytes]):
 
 
 @pytest.mark.sqlite_suffices
-class TestStandardAsync(BaseStoreAsyncTests[bytes]):
+class TestStandardSync(Standard, BaseStoreSyncTests[bytes]):
+    """LangChain's own tests of a store."""
+
+
+@pytest.mark.sqlite_suffices
+class TestStandardAsync(Standard, BaseStoreAsyncTests[bytes]):
     """LangChain's own tests of a store that is awaited."""
-
-    @pytest.fixture
-    async def kv_store(self, memory):
-        return memory.byte_store()
-
-    @pytest.fixture
-    def three_values(self):
-        return (b"one", b"", b"\x00\xff")
 
 
 @pytest.fixture
