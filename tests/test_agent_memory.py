@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
-from langchain_agentmem.errors import MemoryClosed, StorageError
+from langchain_agentmem.errors import MemoryClosed
 from langchain_agentmem.storage.database import InUse
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -56,20 +56,6 @@ class TestOpening:
     def test_it_takes_paths_and_names_itself(self, tmp_path: Path):
         with AgentMemory(tmp_path / "agent.db") as memory:
             assert "agent.db" in repr(memory)
-
-    @pytest.mark.parametrize(
-        "options",
-        [{"url": 5}, {"url": None}, {"url": b"agent.db"}, {"hooks": [5]}, {"synchronous": "OFF"}, {"retention": 5}],
-        ids=repr,
-    )
-    def test_wrong_options_are_refused(self, options, tmp_path: Path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(InvalidInput):
-            AgentMemory(**options)
-
-    def test_a_folder_that_is_missing_is_named(self, tmp_path: Path):
-        with pytest.raises(StorageError, match="missing"):
-            AgentMemory(tmp_path / "missing" / "agent.db")
 
 
 class TestParts:

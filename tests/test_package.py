@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from importlib import resources
 from types import ModuleType
@@ -82,47 +83,25 @@ class TestDocumentation:
         assert [name for name, thing in things if not inspect.getdoc(thing)] == []
 
 
+PARTS = ["AgentMemory", "AuditTrail", "ExperienceLibrary", "KGMemory"]
+PARTS += ["ConversationMemory", "ManagedConversationMemory", "SessionMemory"]
+WITHOUT_IO = re.findall(r"\w+", """
+    within conversation managed_conversation session create compaction tools layers inject facts
+    remember_facts studio experiences written_by byte_store retriever set_event_context get_messages
+    watch_rounds forget at selector handler entries aentries
+""")  # fmt: skip
+
+
 class TestTwins:
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "AgentMemory",
-            "AuditTrail",
-            "ConversationMemory",
-            "ExperienceLibrary",
-            "KGMemory",
-            "ManagedConversationMemory",
-            "SessionMemory",
-        ],
-    )
+    @pytest.mark.parametrize("name", PARTS)
     def test_what_does_io_has_an_async_twin_with_the_same_parameters(self, name):
         part = getattr(langchain_agentmem, name)
-        makers = {
-            *(
-                "within",
-                "conversation",
-                "managed_conversation",
-                "session",
-                "create",
-                "compaction",
-                "tools",
-                "layers",
-                "inject",
-                "facts",
-                "remember_facts",
-                "experiences",
-                "studio",
-                "written_by",
-            ),
-            *("byte_store", "retriever", "set_event_context", "get_messages"),
-            *("watch_rounds", "forget", "at", "selector", "handler", "entries", "aentries"),
-        }
         checked = 0
         own = [each for each in part.__mro__ if each.__module__.startswith("langchain_agentmem.")]
         for verb, member in [each for kind in own for each in vars(kind).items()]:
             if verb.startswith("_") or not inspect.isfunction(member) or inspect.iscoroutinefunction(member):
                 continue
-            if verb in makers:
+            if verb in WITHOUT_IO:
                 continue
             twin = getattr(part, f"a{verb}")
             assert inspect.iscoroutinefunction(twin), verb

@@ -86,50 +86,31 @@ class TestConfigs:
 
 
 class TestCheckpoints:
-    @pytest.mark.parametrize(
-        ("checkpoint", "metadata", "versions"),
-        [
-            ("x", {}, {}),
-            ({}, {}, {}),
-            ({**CHECKPOINT, "channel_values": "x"}, {}, {}),
-            (CHECKPOINT, "x", {}),
-            (CHECKPOINT, {}, 1),
-            (CHECKPOINT, {}, ["n"]),
-        ],
-    )
-    def test_what_is_no_checkpoint_is_not_put(self, memory, checkpoint, metadata, versions):
-        with pytest.raises(InvalidInput):
-            memory.checkpointer.put(THREAD, checkpoint, metadata, versions)
-        assert memory.checkpointer.get_tuple(THREAD) is None
+    def test_what_is_no_checkpoint_is_not_put(self, memory):
+        wrong = [("x", {}, {}), ({}, {}, {}), ({**CHECKPOINT, "channel_values": "x"}, {}, {}), (CHECKPOINT, "x", {})]
+        for given in (*wrong, (CHECKPOINT, {}, 1), (CHECKPOINT, {}, ["n"])):
+            with pytest.raises(InvalidInput):
+                memory.checkpointer.put(THREAD, *given)
+            assert memory.checkpointer.get_tuple(THREAD) is None
 
-    @pytest.mark.parametrize("writes", ["x", 1, [1], [("only",)], {"a": 1}])
-    def test_what_are_no_writes_are_not_put(self, memory, writes):
-        config = memory.checkpointer.put(THREAD, CHECKPOINT, {}, {})
-        with pytest.raises(InvalidInput, match="writes"):
-            memory.checkpointer.put_writes(config, writes, "task")
-
-    @pytest.mark.parametrize("channels", [datetime(2026, 1, 1, tzinfo=UTC), "m", [1], [[]]])
-    def test_what_names_no_channels_has_no_history(self, memory, channels):
-        with pytest.raises(InvalidInput, match="channel"):
-            memory.checkpointer.get_delta_channel_history(config=THREAD, channels=channels)
-
-    @pytest.mark.parametrize("current", [datetime(2026, 1, 1, tzinfo=UTC), [], float("nan"), float("inf"), {}])
-    def test_no_version_follows_what_is_none(self, memory, current):
-        with pytest.raises(InvalidInput, match="version"):
-            memory.checkpointer.get_next_version(current, None)
-
-    @pytest.mark.parametrize("strategy", [bytearray(b"x"), [], None, {}])
-    def test_there_is_no_strategy_that_is_no_text(self, memory, strategy):
-        with pytest.raises(InvalidInput, match="strategy"):
-            memory.checkpointer.prune(["t"], strategy=strategy)
-
-    async def test_threads_come_from_a_checkpointer(self, memory):
-        with pytest.raises(InvalidInput, match="checkpointer"):
-            memory.checkpointer.import_checkpoints("x")
-        with pytest.raises(InvalidInput, match="checkpointer"):
-            await memory.checkpointer.aimport_checkpoints(1)
-        with pytest.raises(InvalidInput, match="CheckpointTuple"):
-            memory.checkpointer.adopt("x")
+    def test_what_is_of_another_type_is_refused_by_name(self, memory):
+        saver, day, nan = memory.checkpointer, datetime(2026, 1, 1, tzinfo=UTC), float("nan")
+        config = saver.put(THREAD, CHECKPOINT, {}, {})
+        for told, attempt, wrong in (
+            ("writes", lambda writes: saver.put_writes(config, writes, "task"), ["x", 1, [1], [("only",)], {"a": 1}]),
+            (
+                "channel",
+                lambda names: saver.get_delta_channel_history(config=THREAD, channels=names),
+                [day, "m", [1], [[]]],
+            ),
+            ("version", lambda current: saver.get_next_version(current, None), [day, [], nan, float("inf"), {}]),
+            ("strategy", lambda strategy: saver.prune(["t"], strategy=strategy), [bytearray(b"x"), [], None, {}]),
+            ("checkpointer", saver.import_checkpoints, ["x", 1]),
+            ("CheckpointTuple", saver.adopt, ["x"]),
+        ):
+            for given in wrong:
+                with pytest.raises(InvalidInput, match=told):
+                    attempt(given)
 
 
 class TestOthers:
@@ -156,19 +137,25 @@ class TestOthers:
                 attempt()
         assert [each.name for each in tmp_path.iterdir() if not each.name.startswith("memory")] == []
 
-    @pytest.mark.parametrize("given", [[1], ["a", None], [object()]])
-    def test_what_is_no_message_is_not_compacted(self, memory, given):
-        with pytest.raises(InvalidInput, match="message"):
-            memory.compaction().invoke(given)
-
-    @pytest.mark.parametrize("given", ["a text", b"bytes"])
-    def test_no_letter_is_a_message(self, memory, given):
-        with pytest.raises(InvalidInput, match="no messages in this"):
-            memory.compaction().invoke(given)
-
-    def test_who_watches_rounds_is_a_function(self, memory):
-        with pytest.raises(InvalidInput, match="function"):
-            memory.session("s").watch_rounds("x")
+    def test_what_is_of_another_type_is_refused_by_name(self, memory):
+        session = memory.session("s")
+        for told, attempt in (
+            *(
+                ("message", lambda given=given: memory.compaction().invoke(given))
+                for given in ([1], ["a", None], [object()])
+            ),
+            *(("no messages in this", lambda given=given: memory.compaction().invoke(given)) for given in ("a", b"b")),
+            ("function", lambda: session.watch_rounds("x")),
+            ("archive_before", lambda: memory.admin.prune(archive_before="yesterday")),
+            ("tools", lambda: memory.conversation("c").count_tokens(tools=Path())),
+            (None, lambda: memory.conversation("c").count_tokens(Uncomparable())),
+            ("must be a text", lambda: session.messages_for(Uncomparable())),
+            ("must be a text", lambda: session.get_role_rounds(Uncomparable())),
+            ("must be a text", lambda: session.get_role_rounds_with_compaction(Uncomparable())),
+            ("ExperienceLibrary", lambda: ExperienceSelector("library", role="User")),
+        ):
+            with pytest.raises(InvalidInput, match=told):
+                attempt()
 
     def test_attachments_are_several(self, memory):
         session = memory.session("s")
@@ -199,30 +186,8 @@ class TestOthers:
         memory.store.start_ttl_sweeper(item_rows.LONGEST_TTL)
         assert waits == [threading.TIMEOUT_MAX]
 
-    def test_what_is_archived_was_written_before_a_time(self, memory):
-        with pytest.raises(InvalidInput, match="archive_before"):
-            memory.admin.prune(archive_before="yesterday")
-
-    def test_tools_that_are_counted_are_several(self, memory):
-        with pytest.raises(InvalidInput, match="tools"):
-            memory.conversation("c").count_tokens(tools=Path())
-
-    def test_a_role_is_a_text(self, memory):
-        session = memory.session("s")
-        for ask in (session.messages_for, session.get_role_rounds, session.get_role_rounds_with_compaction):
-            with pytest.raises(InvalidInput, match="must be a text"):
-                ask(Uncomparable())
-
-    def test_a_counter_is_asked_whether_it_is_a_name_only_if_it_may_be_one(self, memory):
-        with pytest.raises(InvalidInput):
-            memory.conversation("c").count_tokens(Uncomparable())
-
     def test_no_error_is_longer_than_anybody_reads(self, memory):
         with pytest.raises(InvalidInput) as refused:
             memory.conversation("c").load_from_file("é" * 300_000)
         assert len(str(refused.value)) <= LONGEST
         assert "File name too long" in str(refused.value)
-
-    def test_experiences_are_selected_from_a_library(self):
-        with pytest.raises(InvalidInput, match="ExperienceLibrary"):
-            ExperienceSelector("library", role="User")

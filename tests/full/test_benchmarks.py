@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
@@ -79,13 +78,6 @@ class TestRecall:
         report = benchmarks.recall.evaluate(lambda *asked: [], samples)
         assert list(report.parts(lambda each: each.question.category)) == ["1", "4", "5"]
 
-    def test_an_interval_holds_the_mean_and_is_the_same_each_time(self, benchmarks, locomo_file):
-        samples = benchmarks.recall.read_transcripts(locomo_file)
-        report = benchmarks.recall.evaluate(lambda *asked: ["D1:1"], samples)
-        [(low, high), *_] = report.intervals()
-        assert low < report.recall(5) < high
-        assert report.intervals() == report.intervals()
-
     def test_our_search_is_asked_in_the_namespace_of_the_sample(self, benchmarks, locomo_file, memory):
         samples = benchmarks.recall.read_transcripts(locomo_file)
         memory.conversation("session_1", namespace=("other",)).add_user_message("I sold my cello, my canoe and all.")
@@ -115,12 +107,6 @@ class TestRecall:
         assert printed[0] == printed[1]
         assert "BM25" in printed[0]
         assert "zh" in printed[0]
-
-    def test_a_file_that_is_not_here_is_said_to_be_left_out(self, benchmarks, monkeypatch, capsys):
-        monkeypatch.delenv("AGENTMEM_BEAM", raising=False)
-        monkeypatch.setattr(sys, "argv", ["recall.py", "--only", "BEAM"])
-        benchmarks.recall.main()
-        assert "AGENTMEM_BEAM): not measured" in capsys.readouterr().out
 
     def test_the_form_of_beam_is_read_with_its_dates(self, benchmarks, tmp_path):
         said = [{"id": 0, "role": "user", "content": "I keep bees.", "time_anchor": "March-15-2024"}]
@@ -157,11 +143,6 @@ class TestLongMemEval:
             "single-session-assistant",
         ]
 
-    def test_of_the_user_alone_only_what_the_user_said_counts(self, benchmarks):
-        tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
-        outcomes = benchmarks.longmemeval.evaluate(tasks, roles=("user",))
-        assert [each.kind for each in outcomes] == ["multi-session"]
-
     @pytest.mark.parametrize("find", ["ours", "plain"])
     def test_the_sample_is_found(self, benchmarks, find):
         tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
@@ -175,27 +156,6 @@ class TestChats:
         chats = benchmarks.recall.read_folder("chats")
         assert len({question.category for chat in chats for question in chat.questions}) >= 6
         assert all(chat.turns >= 25 and len(chat.questions) >= 10 for chat in chats)
-
-    def test_long_replies_are_a_few_hundred_messages_in_the_order_of_time(self, benchmarks):
-        chats = benchmarks.recall.read_folder("long_replies")
-        assert sum(chat.turns for chat in chats) >= 330
-        for chat in chats:
-            assert chat.turns >= 110
-            assert len(chat.questions) >= 100
-            assert len({question.text for question in chat.questions}) == len(chat.questions)
-            assert len({question.category for question in chat.questions}) == 10
-            times = [session.time for session in chat.sessions]
-            assert times == sorted(times)
-            assert times[-1] < benchmarks.recall.NOW
-
-    @pytest.mark.parametrize(
-        ("role", "words", "characters"), [("user", (10, 80), (30, 160)), ("assistant", (150, 450), (400, 900))]
-    )
-    def test_the_assistant_answers_at_length_in_them(self, benchmarks, role, words, characters):
-        for chat in benchmarks.recall.read_folder("long_replies"):
-            low, high = characters if chat.name == "zh-long" else words
-            texts = [turn.text for session in chat.sessions for turn in session.turns if turn.speaker == role]
-            assert all(low <= len(text if chat.name == "zh-long" else text.split()) <= high for text in texts)
 
     @pytest.mark.parametrize("folder", ["chats", "long_replies"])
     def test_their_evidence_exists(self, benchmarks, folder):
@@ -232,26 +192,6 @@ class TestSignals:
         with benchmarks.signals.weighed(memory, nothing):
             assert len(memory.search(question)) == 1
         assert [each.id for each in memory.search(question)] == usual
-
-
-class TestNaturalLanguage:
-    def test_rare_questions_hold_a_word_that_few_messages_have_and_common_ones_do_not(self, benchmarks):
-        language = benchmarks.natural.Language()
-        texts = [set(text.split()) for text in islice(language.messages(1), 5_000)]
-
-        def rarest(question: str) -> float:
-            words = benchmarks.search.wanted(question)
-            return min(sum(word in text for text in texts) / len(texts) for word in words)
-
-        assert all(rarest(question) < 0.01 for question in language.rare_questions(10))
-        assert all(rarest(question) > 0.005 for question in language.common_questions(10))
-
-    def test_a_namespace_holds_the_same_wherever_it_is(self, benchmarks):
-        language, made = benchmarks.natural.Language(), benchmarks.search.batches
-        alone = [each.texts for each in made(language, ["tenant-3"], 120)]
-        among = [each.texts for each in made(language, ["tenant-1", "tenant-3"], 120) if each.namespace == "tenant-3"]
-        assert alone == among
-        assert sum(map(len, alone)) == 120
 
 
 class TestPromptCache:
@@ -311,12 +251,6 @@ class TestStudio:
             stored = memory.admin.stats()
             assert (stored["threads"], stored["forks"], stored["messages"]) == (5, 2, 4 * 8 + 2 + 6)
             assert stored["checkpoints"] == 4 * 4 + 2 + 60
-
-    def test_what_takes_long_is_marked(self, benchmarks, capsys):
-        quick, slow = benchmarks.studio.Took(1.0, 1.0), benchmarks.studio.Took(101.0, 1.0)
-        benchmarks.studio.tell({"quick": [quick] * 95 + [slow] * 5, "slow": [quick] * 94 + [slow] * 6})
-        _, first, second = capsys.readouterr().out.splitlines()
-        assert ("above" in first, "above" in second) == (False, True)
 
 
 class TestSoak:
