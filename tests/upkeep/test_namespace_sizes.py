@@ -7,7 +7,6 @@ from datetime import date
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from psycopg_pool import ConnectionPool
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.audit.audit_trail import AuditTrail
@@ -99,7 +98,3 @@ class TestDiagnosis:
             names = {each.name for each in memory.admin.diagnose()}
         assert "python" in names
         assert "file" not in names
-
-    def test_through_a_pool_it_finds_the_same_server(self, new_database):
-        with ConnectionPool(new_database("postgres"), open=True) as pool, AgentMemory(pool) as memory:
-            assert {each.name: each.level for each in memory.admin.diagnose()}["schema"] == "ok"

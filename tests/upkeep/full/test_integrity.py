@@ -1,0 +1,133 @@
+"""Erasures on a server, copies while others write, and damaged exports."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.errors import DatabaseBusy, InvalidInput
+from tests.upkeep.test_integrity import fill, put_secrets, stored_bytes, tell_secrets, traces
+
+
+class TestErasing:
+    def test_the_servers_statistics_sample_nothing_that_was_said(self, new_database, raw):
+        """They outlive the rows, and may hold them compressed."""
+        with AgentMemory(new_database("postgres")) as memory:
+            tell_secrets(memory)
+            put_secrets(memory)
+            raw(memory, "analyze")
+            samples = raw(
+                memory,
+                "select s.tablename || '.' || s.attname as sampled from pg_stats s "
+                "join information_schema.columns c on c.table_schema = s.schemaname "
+                "and c.table_name = s.tablename and c.column_name = s.attname "
+                "where s.schemaname = 'agentmem' and c.data_type not in ('bigint', 'double precision')",
+            )
+        harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "entry.follows", "token_count.counter"}
+        assert {row["sampled"] for row in samples} <= harmless
+
+
+class TestOldTransactions:
+    """What the server keeps for a transaction that began before an erasure could still be read from its files."""
+
+    @pytest.fixture
+    def secrets(self, new_database):
+        url = new_database("postgres")
+        with AgentMemory(url) as memory:
+            tell_secrets(memory, 20)
+        return url
+
+    def erased_after(self, url, other):
+        """Erases everything, first while the other connection's transaction is open, then when it has ended."""
+        with AgentMemory(url, busy_timeout=0.2) as impatient:
+            with pytest.raises(DatabaseBusy, match="older transaction"):
+                impatient.erase(namespace=())
+            assert impatient.admin.stats()["messages"] == 0
+        other.rollback()
+        with AgentMemory(url) as memory:
+            memory.erase(namespace=())
+            return traces(stored_bytes(memory, url))
+
+    @pytest.mark.parametrize(
+        ("elsewhere", "does"),
+        [
+            (False, ("set transaction isolation level repeatable read", "select 1")),
+            (False, ("select pg_current_xact_id()",)),
+            (True, ("select pg_current_xact_id()",)),
+        ],
+        ids=["reads, or says that it lasts", "wrote", "writes in another database of the server"],
+    )
+    def test_an_erasure_waits_for_one_that(self, secrets, new_database, elsewhere, does):
+        with psycopg.connect(new_database("postgres") if elsewhere else secrets) as other:
+            for statement in does:
+                other.execute(statement)
+            assert self.erased_after(secrets, other) == []
+
+    def test_an_erasure_does_not_wait_for_one_that_reads_in_another_database(self, secrets, new_database):
+        with psycopg.connect(new_database("postgres")) as other, AgentMemory(secrets) as memory:
+            other.execute("set transaction isolation level repeatable read")
+            other.execute("select 1")
+            memory.erase(namespace=())
+            assert traces(stored_bytes(memory, secrets)) == []
+
+
+class TestBackup:
+    def test_a_copy_made_while_others_write_is_whole(self, url, tmp_path):
+        with AgentMemory(url) as memory:
+            chat, done = memory.conversation("c"), threading.Event()
+
+            def write():
+                while not done.is_set():
+                    chat.add_messages([HumanMessage("first of two"), HumanMessage("second of two")])
+
+            with ThreadPoolExecutor() as threads:
+                writing = threads.submit(write)
+                try:
+                    paths = [memory.admin.backup(tmp_path / f"copy{n}") for n in range(5)]
+                finally:
+                    done.set()
+            assert writing.exception() is None
+            if memory.database.engine.dialect == "sqlite":
+                for path in paths:
+                    with AgentMemory(path) as copy:
+                        assert copy.admin.verify().problems == ()
+                        assert len(copy.conversation("c")) % 2 == 0
+
+
+@pytest.mark.sqlite_suffices
+class TestTransfer:
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda lines: [*lines[:-1], lines[-1][: len(lines[-1]) // 2]],
+            lambda lines: lines[1:],
+            lambda lines: [lines[0].replace('"version": 1', '"version": 2'), *lines[1:]],
+            lambda lines: [lines[0].replace("agentmem", "other"), *lines[1:]],
+            lambda lines: ["not json", *lines],
+            lambda lines: [*lines[:-1], "[1, 2]", lines[-1]],
+            lambda lines: [*lines[:-1], '{"record": "surprise"}', lines[-1]],
+            lambda lines: [*lines[:-1], '{"record": "entry"}', lines[-1]],
+            lambda lines: [lines[0], lines[2]],
+            lambda lines: [*lines[:-1], '{"record": "conversation", "namespace": "text", "id": "c"}', lines[-1]],
+            lambda lines: [*lines[:-1], '{"record": "conversation", "namespace": [], "id": ""}', lines[-1]],
+            lambda lines: [line.replace('"kind": "message"', '"kind": "spell"') for line in lines],
+            lambda lines: [line.replace('"call": 2', '"call": "x"') for line in lines],
+            lambda lines: [],
+            lambda lines: ["\udc80"],
+            lambda lines: ["[" * 100_000],
+        ],
+    )
+    def test_a_damaged_file_is_refused_and_nothing_is_imported(self, url, tmp_path, damage):
+        path = tmp_path / "all.jsonl"
+        with AgentMemory() as memory:
+            fill(memory).export(path)
+        lines = damage(path.read_text(encoding="utf-8").splitlines())
+        path.write_text("\n".join(lines), encoding="utf-8", errors="surrogateescape")
+        with AgentMemory(url) as memory:
+            with pytest.raises(InvalidInput):
+                memory.import_(path)
+            stats = memory.admin.stats()
+            assert (stats["messages"], stats["contents"], stats["conversations"]) == (0, 0, 0)

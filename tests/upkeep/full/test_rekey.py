@@ -1,0 +1,230 @@
+"""Keys of databases that are in use, or whose change is killed; and the commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.encryption_key import EncryptionKey
+from langchain_agentmem.cli.app import command_line
+from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable
+from langchain_agentmem.storage.encrypted_database import connected
+from langchain_agentmem.storage.engine import Opening
+from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.upkeep.admin import Admin
+from tests.conftest import KEY
+from tests.forking import COMMAND
+from tests.storage.test_encryption import readable
+from tests.upkeep.test_rekey import digest
+
+with suppress(ImportError):
+    import fcntl
+    import pty
+    import termios  # Windows has none of them
+
+OTHER = bytes(32)
+
+
+KILLED = """
+import os, signal, sys
+from langchain_agentmem import Admin
+key, new_key = (None if each == "-" else bytes.fromhex(each) for each in sys.argv[2:4])
+left = int(sys.argv[4])
+def hook(event, arguments):
+    global left
+    if event in {"open", "os.rename", "os.remove", "os.chmod", "sqlite3.connect"}:
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+def look():
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 0
+from langchain_agentmem.storage import encrypted_database as rekeying
+connect = rekeying._connected
+def watched(*given):
+    connection = connect(*given)
+    connection.set_progress_handler(look, 2000)
+    return connection
+rekeying._connected = watched
+overwrite = os.pwrite
+def counted(*given):
+    look()
+    return overwrite(*given)
+os.pwrite = counted
+sys.addaudithook(hook)
+Admin.rekey(sys.argv[1], key=key, new_key=new_key)
+print("done")
+"""
+
+
+class TestRewriting:
+    async def test_awaited_and_what_a_crash_left_in_the_log_comes_along(self, path, forks):
+        program = (
+            "import os, signal, sys\nfrom langchain_agentmem import AgentMemory\nmemory = AgentMemory(sys.argv[1])\n"
+            "memory.conversation('late').add_user_message('the last heron')\nos.kill(os.getpid(), signal.SIGKILL)"
+        )
+        forks.run(program, str(path))
+        log = path.with_name("memory.db-wal")
+        with log.open("rb") as old:
+            size = log.stat().st_size
+            told = await Admin.arekey(path, new_key=KEY)
+            assert told.overwritten >= size
+            assert b"heron" not in old.read()
+        with AgentMemory(path, key=KEY) as memory:
+            assert memory.conversation("late").messages[-1].content == "the last heron"
+        assert readable(path.parent) == []
+
+
+class TestRefused:
+    def test_while_anybody_has_it_open(self, path, forks):
+        program = (
+            "import sys\nfrom langchain_agentmem import AgentMemory\nmemory = AgentMemory(sys.argv[1])\n"
+            "print('open', flush=True)\nsys.stdin.read()"
+        )
+        running = subprocess.Popen(
+            [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert running.stdout.readline() == "open\n"
+            with pytest.raises(DatabaseBusy, match="is open in another program"):
+                Admin.rekey(path, new_key=KEY)
+        finally:
+            running.communicate()
+        assert {each.name for each in path.parent.iterdir()} <= {"memory.db", "memory.db-wal", "memory.db-shm"}
+        Admin.rekey(path, new_key=KEY)
+
+
+class TestKilled:
+    @pytest.fixture
+    def path(self, tmp_path) -> Path:
+        (tmp_path / "folder").mkdir()
+        with AgentMemory(tmp_path / "folder" / "memory.db") as memory:
+            memory.conversation("c").add_messages([HumanMessage(f"heron {number}") for number in range(200)])
+        return tmp_path / "folder" / "memory.db"
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("key", "new_key"), [(None, KEY), (KEY, OTHER), (KEY, None)])
+    def test_at_any_point_there_is_one_whole_database_and_the_next_attempt_succeeds(self, path, forks, key, new_key):
+        if key is not None:
+            Admin.rekey(path, new_key=key)
+        held, original = digest(path, key), path.read_bytes()
+        given = ["-" if each is None else each.hex() for each in (key, new_key)]
+        point, ended, after = 1, False, set()
+        while not ended:
+            for each in path.parent.iterdir():
+                each.unlink()
+            path.write_bytes(original)
+            run = forks.run(KILLED, str(path), *given, str(point))
+            ended = run.returncode == 0
+            assert run.returncode in {0, -signal.SIGKILL}, run.stderr
+            now = opened_with(path, key, new_key)
+            after.add(now == new_key)
+            assert digest(path, now) == held
+            if now == key:
+                Admin.rekey(path, key=key, new_key=new_key)
+            assert digest(path, new_key) == held
+            assert [each.name for each in path.parent.iterdir()] == ["memory.db"]
+            point += max(1, point // 2)
+        assert after == {True, False}
+        assert point > 20
+
+
+def opened_with(path, *keys) -> bytes | None:
+    """The key that opens a database, which is in its usual mode afterwards."""
+    for key in keys:
+        try:
+            engine = SqliteEngine(str(path), Opening.of({"key": key}))
+        except DatabaseUnreadable:
+            continue
+        with closing(engine):
+            assert engine._writer.execute("pragma journal_mode").fetchone()[0] == "wal"
+            assert engine.problems() == []
+        return key
+    raise AssertionError("no key opens it")
+
+
+class TestCommands:
+    @pytest.fixture
+    def agentmem(self, forks):
+        return lambda *arguments, **environment: forks.run(COMMAND, *arguments, **environment)
+
+    @pytest.mark.slow
+    def test_encrypt_rekey_and_decrypt(self, path, agentmem, tmp_path):
+        (tmp_path / "key").write_text(f"x'{KEY.hex()}'\n")
+        file, raw = str(path), {"AGENTMEM_KEY": f"x'{KEY.hex()}'"}
+        run = agentmem("--key-file", str(tmp_path / "key"), "key", file, "encrypt")
+        assert (run.returncode, run.stderr) == (0, "")
+        assert "is encrypted" in run.stdout
+        assert "What is left of it elsewhere is not encrypted: backups" in run.stdout
+        run = agentmem("search", file, "herons", "--everything")
+        assert (run.returncode, "give its key" in run.stderr, "Traceback" in run.stderr) == (3, True, False)
+        for run in (
+            agentmem("search", file, "herons", "--everything", **raw),
+            agentmem("search", file, "herons", "--everything", "--key-file", str(tmp_path / "key")),
+            agentmem("--key-command", f"cat {tmp_path / 'key'}", "search", file, "herons", "--everything"),
+        ):
+            assert (run.returncode, "herons" in run.stdout) == (0, True), run.stderr
+        assert agentmem("doctor", file, **raw).returncode == 0
+        assert agentmem("export", file, str(tmp_path / "e"), "--encrypt", **raw).returncode == 0
+        assert (tmp_path / "e").read_bytes().startswith(b"agentmem encrypted")
+        new = str(tmp_path / "new.db")
+        assert agentmem("import", new, str(tmp_path / "e"), AGENTMEM_EXPORT_KEY=raw["AGENTMEM_KEY"]).returncode == 0
+        run = agentmem("key", file, "change", "--json", **raw, AGENTMEM_NEW_KEY=f"x'{OTHER.hex()}'")
+        assert (run.returncode, '"encrypted": true' in run.stdout) == (0, True), run.stderr
+        run = agentmem("key", file, "decrypt", **raw)
+        assert (run.returncode, "The key does not fit" in run.stderr) == (3, True)
+        run = agentmem("key", file, "decrypt", AGENTMEM_KEY=f"x'{OTHER.hex()}'")
+        assert (run.returncode, "is not encrypted any more" in run.stdout) == (0, True)
+        run = agentmem("key", file, "encrypt")
+        assert (run.returncode, run.stderr) == (2, run.stderr)
+        assert "Give it in AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND" in run.stderr
+
+    @pytest.mark.slow
+    def test_a_key_encrypts_the_backup_of_a_postgresql_database(self, agentmem, new_database, tmp_path):
+        url, key = new_database("postgres"), {"AGENTMEM_KEY": "the heron's"}
+        copy, restored = str(tmp_path / "backup"), str(tmp_path / "restored.db")
+        with AgentMemory(url) as memory:
+            memory.conversation("c").add_user_message("Herons nest in reeds.")
+        assert agentmem("backup", url, copy, **key).returncode == 0
+        assert Path(copy).read_bytes().startswith(b"agentmem encrypted")
+        assert agentmem("restore", restored, copy, **key).returncode == 0
+        with AgentMemory(restored, key=key["AGENTMEM_KEY"]) as memory:
+            assert memory.search("herons")
+
+    def test_no_option_takes_a_key(self):
+        options = {
+            option for command in command_line().commands.values() for each in command.params for option in each.opts
+        }
+        assert {each for each in options if "key" in each or "pass" in each} == {"--key-file", "--key-command"}
+
+    @pytest.mark.slow
+    def test_a_key_that_is_typed_in_is_not_shown(self, path):
+        parent, child = pty.openpty()
+        running = subprocess.Popen(
+            [sys.executable, "-m", "langchain_agentmem", "key", str(path), "encrypt"],
+            stdin=child, stdout=child, stderr=child, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - it is a terminal of its own
+        )  # fmt: skip
+        os.close(child)
+        seen = b""
+        with suppress(OSError):  # the end of a terminal
+            while part := os.read(parent, 1000):
+                seen += part
+                if seen.endswith(b": "):  # what is typed before the last blank is thrown away
+                    os.write(parent, b"hunter2\n")
+        os.close(parent)
+        assert running.wait() == 0, seen
+        assert b"hunter2" not in seen
+        with closing(connected(path, EncryptionKey.of("hunter2"))) as connection:
+            assert connection.execute("select count(*) from agentmem_migration").fetchone()[0]
