@@ -73,26 +73,20 @@ class TestTemplate:
         said(templated, run_of("monday", user_id="ada"), "Lisbon")
         assert core_in(templated, run_of("tuesday", langgraph_auth_user_id="ada")) == {"monday": "Lisbon"}
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("configurable", "named"),
-        [
+    def test_what_does_not_lead_to_one_namespace_is_an_error_that_names_it(self, templated):
+        said(templated, run_of("t", user_id="ada"))
+        for configurable, named in (
             ({}, "user_id"),
             ({"userid": "ada"}, "user_id"),
-            ({"user_id": None}, "user_id"),
-            ({"user_id": ""}, "user_id"),
-            ({"user_id": ["ada"]}, "user_id"),
+            *(({"user_id": wrong}, "user_id") for wrong in (None, "", ["ada"])),
             ({"user_id": "ada", "agentmem_namespace": ("users", "bob")}, "bob"),
             ({"user_id": "ada", "agentmem_namespace": "users"}, "users"),
             ({"agentmem_namespace": ADA}, "user_id"),
             ({"user_id": "ada", "agentmem_namspace": ADA}, "agentmem_namspace"),
             ({"user_id": "ada", "langgraph_auth_user_id": "bob"}, "user_id"),
-        ],
-    )
-    def test_what_does_not_lead_to_one_namespace_is_an_error_that_names_it(self, templated, configurable, named):
-        said(templated, run_of("t", user_id="ada"))
-        with pytest.raises(InvalidInput, match=named):
-            said(templated, run_of("t", **configurable))
+        ):
+            with pytest.raises(InvalidInput, match=named):
+                said(templated, run_of("t", **configurable))
         assert templated.admin.stats()["threads"] == 1
 
     def test_a_part_of_the_keys_leads_to_nobody_else(self, url):
@@ -137,20 +131,20 @@ class TestTemplate:
         templated.within(user_id="ada").checkpointer.delete_thread("monday")
         assert [each.namespace for each in templated.admin.threads().threads] == [("users", "bob")]
 
-    @pytest.mark.parametrize("ask", [lambda m: m.layers(), lambda m: m.facts(), lambda m: m.search("x")])
-    def test_outside_of_runs_a_call_that_names_nobody_is_told_of_within(self, templated, ask):
-        with pytest.raises(InvalidInput, match=r"within\(user_id"):
-            ask(templated)
+    def test_outside_of_runs_a_call_that_names_nobody_is_told_of_within(self, templated):
+        for ask in (templated.layers, templated.facts, lambda: templated.search("x")):
+            with pytest.raises(InvalidInput, match=r"within\(user_id"):
+                ask()
+        for ask in (lambda: templated.within(TEMPLATE), lambda: templated.search("x", namespace=TEMPLATE)):
+            with pytest.raises(InvalidInput, match=r"template itself.*within\(user_id=…\)"):
+                ask()
+        with pytest.raises(InvalidInput, match=r"needs user_id.*everything=True"):
+            templated.search("x", namespace=())
 
-    @pytest.mark.parametrize("ask", [lambda m: m.within(TEMPLATE), lambda m: m.search("x", namespace=TEMPLATE)])
-    def test_the_template_itself_is_nobody(self, templated, ask):
-        with pytest.raises(InvalidInput, match=r"template itself.*within\(user_id=…\)"):
-            ask(templated)
-
-    @pytest.mark.parametrize("label", ["{a}-{b}", "{a}{b}", "{", "{}", "{a b}", "a}", "{1}"])
-    def test_a_label_holds_one_key_at_most(self, url, label):
-        with pytest.raises(InvalidInput, match="label"):
-            AgentMemory(url, namespace=("users", label))
+    def test_a_label_holds_one_key_at_most(self, url):
+        for label in ("{a}-{b}", "{a}{b}", "{", "{}", "{a b}", "a}", "{1}"):
+            with pytest.raises(InvalidInput, match="label"):
+                AgentMemory(url, namespace=("users", label))
 
     def test_a_run_that_names_the_thread_alone_stays_in_its_namespace(self, url):
         with AgentMemory(url, namespace=TEMPLATE, bare_threads=True) as memory:
@@ -167,37 +161,29 @@ class TestTemplate:
             assert memory.layers(namespace=ADA).core.get() == {"t": "Lisbon", "more": "yes"}
             assert ("notes", ADA) in {(each.conversation_id, each.namespace) for each in memory.conversations(ADA)}
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("configurable", [{}, {"userid": "bob"}], ids=["nobody", "misspelt"])
-    @pytest.mark.parametrize(
-        "call",
-        [
-            lambda memory: memory.admin.threads(),
-            lambda memory: memory.conversations(),
-            lambda memory: memory.admin.branches(),
-            lambda memory: memory.admin.namespaces(),
-            lambda memory: memory.admin.growth(),
-            lambda memory: memory.admin.stats(),
-            lambda memory: memory.admin.prune(keep_checkpoints=1),
-            lambda memory: memory.export("all.jsonl"),
-            lambda memory: memory.erase(thread_id="monday"),
-            lambda memory: list(memory.checkpointer.list(None)),
-            lambda memory: memory.checkpointer.delete_thread("monday"),
-            lambda memory: memory.checkpointer.prune(["monday"]),
-            lambda memory: memory.checkpointer.copy_thread("monday", "copy"),
-        ],
-    )
-    def test_a_run_that_names_nobody_is_not_everybodys(self, templated, call, configurable, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
+    def test_a_run_that_names_nobody_is_not_everybodys(self, templated, configurable, tmp_path):
         said(templated, run_of("monday", user_id="ada"))
+        admin, saver, path = templated.admin, templated.checkpointer, tmp_path / "all.jsonl"
 
         def node(state):
-            call(templated)
+            for call in (
+                templated.conversations,
+                *(admin.threads, admin.branches, admin.namespaces, admin.growth, admin.stats),
+                lambda: admin.prune(keep_checkpoints=1),
+                lambda: templated.export(path),
+                lambda: templated.erase(thread_id="monday"),
+                lambda: list(saver.list(None)),
+                lambda: saver.delete_thread("monday"),
+                lambda: saver.prune(["monday"]),
+                lambda: saver.copy_thread("monday", "copy"),
+            ):
+                with pytest.raises(InvalidInput, match="user_id"):
+                    call()
 
         plain = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
-        with pytest.raises(InvalidInput, match="user_id"):
-            plain.invoke({"messages": []}, run_of("monday", **configurable))
-        assert not (tmp_path / "all.jsonl").exists()
+        plain.invoke({"messages": []}, run_of("monday", **configurable))
+        assert not path.exists()
         assert core_in(templated, run_of("tuesday", user_id="ada")) == {"monday": "hello"}
 
     def test_in_a_run_all_means_all_of_its_user(self, templated, tmp_path):
@@ -216,7 +202,6 @@ class TestTemplate:
         assert "hello from ada" in written
         assert "bob" not in written
 
-    @pytest.mark.slow
     def test_whose_thread_is_pruned_or_erased_is_told_where_several_have_it(self, templated):
         for user in ("ada", "bob"):
             said(templated, run_of("monday", user_id=user))
@@ -289,12 +274,13 @@ class TestWithin:
         assert templated.within(ADA).layers().core.get() == {"monday": "Lisbon"}
         with pytest.raises(InvalidInput, match="usr_id"):
             templated.within(usr_id="ada")
+        with pytest.raises(InvalidInput, match="agentmem_namspace"):
+            templated.search("x", namespace=ADA, config=run_of("t", user_id="ada", agentmem_namspace=ADA))
 
-    @pytest.mark.parametrize("given", [((), {}), ((ADA,), {"user_id": "ada"}), (("ada",), {}), ((5,), {})])
-    def test_one_namespace_is_named(self, templated, given):
-        arguments, keys = given
-        with pytest.raises(InvalidInput):
-            templated.within(*arguments, **keys)
+    def test_one_namespace_is_named(self, templated):
+        for arguments, keys in (((), {}), ((ADA,), {"user_id": "ada"}), (("ada",), {}), ((5,), {})):
+            with pytest.raises(InvalidInput):
+                templated.within(*arguments, **keys)
 
     def test_nothing_leads_out(self, memory):
         ada = memory.within(ADA)
@@ -361,10 +347,6 @@ class TestWithin:
         assert seen == [[], []]
         assert templated.within(user_id="bob").layers().core.get() == {"b": "Lisbon"}
 
-    def test_an_empty_namespace_names_nobody_and_the_error_says_how_to_mean_all(self, templated):
-        with pytest.raises(InvalidInput, match=r"needs user_id.*everything=True"):
-            templated.search("Lisbon", namespace=())
-
     def test_in_the_run_of_another_it_is_main_of_its_own(self, memory):
         ada = memory.within(ADA)
         seen = {}
@@ -412,18 +394,17 @@ LABELS = [
 
 
 class TestWalls:
-    @pytest.mark.parametrize("label", ["", "a\x1fb", "a\x00", "\ud800", "a" * 201, 5, None, ("a",)])
-    def test_what_can_be_no_label_is_an_error(self, memory, label):
-        for call in (
-            lambda: memory.within(("users", label)),
-            lambda: memory.search("x", namespace=("users", label)),
-            lambda: memory.layers(namespace=("users", label)),
-            lambda: said(memory, run_of("t", agentmem_namespace=("users", label))),
-        ):
-            with pytest.raises(InvalidInput):
-                call()
+    def test_what_can_be_no_label_is_an_error(self, memory):
+        for label in ("", "a\x1fb", "a\x00", "\ud800", "a" * 201, 5, None, ("a",)):
+            for call in (
+                lambda label=label: memory.within(("users", label)),
+                lambda label=label: memory.search("x", namespace=("users", label)),
+                lambda label=label: memory.layers(namespace=("users", label)),
+                lambda label=label: said(memory, run_of("t", agentmem_namespace=("users", label))),
+            ):
+                with pytest.raises(InvalidInput):
+                    call()
 
-    @pytest.mark.slow
     def test_nothing_is_seen_through_any_spelling_of_another(self, memory):
         for number, label in enumerate(LABELS):
             handle = memory.within(("users", label))
@@ -506,7 +487,6 @@ class TestWhatLangGraphHandsOut:
         assert templated.within(user_id="ada").store.get(("t",), "t").value == {"thread": "t", "all": ["t"]}
         assert templated.admin.verify().ok
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("thread", ["t", UUID(int=7), 7])
     def test_a_run_that_names_its_thread_alone_is_wholly_in_the_scope_of_that(self, url, thread):
         with AgentMemory(url) as memory:
@@ -544,21 +524,15 @@ class TestWhatLangGraphHandsOut:
         ada.checkpointer.import_checkpoints(other)
         assert [(each.namespace, each.thread_id) for each in templated.admin.threads().threads] == [(ADA, "t")]
         assert [hit.text for hit in ada.search("quinces")] == ["quinces"]
+        templated.checkpointer.import_checkpoints(other)  # into the root
+        templated.admin.adopt("t", ("users", "carol"))
+        assert [hit.text for hit in templated.within(user_id="carol").search("quinces")] == ["quinces"]
         with of_bob:
             run = run_of("t", agentmem_namespace=("users", "bob"))
             graph.compile(checkpointer=of_bob.checkpointer).invoke({"messages": []}, run)
             with pytest.raises(InvalidInput, match="bob"):
                 ada.checkpointer.import_checkpoints(of_bob.checkpointer)
 
-    def test_an_import_into_a_memory_with_a_template_is_the_roots(self, templated):
-        other = InMemorySaver()
-        graph = StateGraph(State).add_node("node", lambda state: None).add_edge(START, "node")
-        graph.compile(checkpointer=other).invoke({"messages": [HumanMessage("quinces")]}, run_of("t"))
-        templated.checkpointer.import_checkpoints(other)
-        templated.admin.adopt("t", ADA)
-        assert [hit.text for hit in templated.within(user_id="ada").search("quinces")] == ["quinces"]
-
-    @pytest.mark.slow
     @pytest.mark.parametrize("saver", [None, InMemorySaver()])
     def test_what_is_named_counts_in_the_run_of_another_or_of_another_graph(self, templated, saver):
         ada, bob = (run_of(user, user_id=user) for user in ("ada", "bob"))
@@ -589,18 +563,6 @@ class TestWhatLangGraphHandsOut:
         built.compile(checkpointer=saver).invoke({"messages": []}, run_of("job"))
         built.compile(checkpointer=templated.checkpointer).invoke({"messages": []}, run_of("job", user_id="bob"))
 
-    def test_a_misspelt_key_is_refused_also_where_the_namespace_is_named(self, templated):
-        with pytest.raises(InvalidInput, match="agentmem_namspace"):
-            templated.search("x", namespace=ADA, config=run_of("t", user_id="ada", agentmem_namspace=ADA))
-
-    def test_an_id_of_another_graph_may_be_none_here(self, memory):
-        def node(state):
-            memory.conversation("side").add_user_message("quinces")
-
-        built = StateGraph(State).add_node(node).add_edge(START, "node").compile(checkpointer=InMemorySaver())
-        built.invoke({"messages": []}, run_of("long" * 200))
-        assert [each.text for each in memory.conversation("side").messages] == ["quinces"]
-
     def test_a_search_on_behalf_of_a_thread_that_can_be_none_is_refused_also_where_a_namespace_is_named(self, memory):
         nobody, found = run_of("long" * 200), []
         for namespace in ((), ADA):
@@ -608,6 +570,7 @@ class TestWhatLangGraphHandsOut:
                 memory.search("quinces", namespace=namespace, config=nobody)
 
         def node(state):
+            memory.conversation("side").add_user_message("medlars")
             found.extend(memory.search("quinces", namespace=ADA))
             with pytest.raises(InvalidInput, match="thread"):
                 memory.search("quinces")
@@ -616,6 +579,7 @@ class TestWhatLangGraphHandsOut:
         built = StateGraph(State).add_node(node).add_edge(START, "node").compile(checkpointer=InMemorySaver())
         built.invoke({"messages": []}, nobody)
         assert [each.text for each in found] == ["quinces"]
+        assert [each.text for each in memory.conversation("side").messages] == ["medlars"]
 
     def test_a_thread_whose_own_namespace_is_named_is_the_thread(self, memory):
         seen = []
@@ -628,7 +592,6 @@ class TestWhatLangGraphHandsOut:
         graph_of(memory, node).invoke({"messages": []}, run_of("t", agentmem_namespace=ADA))
         assert seen == [{}, {"city": "Lisbon"}]
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     @pytest.mark.parametrize("resumed", [False, True])
     def test_a_subgraph_that_is_replayed_keeps_what_it_remembered(self, memory, durability, resumed):

@@ -373,7 +373,6 @@ def run(url: str, folder: Path, examples: int, steps: int) -> None:
 FEW = 10
 
 
-@pytest.mark.slow
 def test_some_sequences(url, tmp_path):
     """The same each time."""
     run(url, tmp_path, 3, 12)
