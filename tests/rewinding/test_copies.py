@@ -117,13 +117,6 @@ class TestSubgraphs:
         for limit in range(1, 7):
             assert [each.content for each in recall.recent(limit=limit)] == list("123456")[-limit:]
 
-    def test_all_its_steps_lie_on_one_branch(self, memory, note, raw):
-        inner = graph(note("1"), note("2"), note("3"))
-        outer = graph(note("0"), inner, checkpointer=memory.checkpointer)
-        outer.invoke(EMPTY, at("t"), durability="sync")
-        assert [each.content for each in memory.layers(inner_checkpoints(memory)[0]).recall.recent()] == list("0123")
-        assert raw(memory, "select count(*) as branches from branch") == [{"branches": 2}]
-
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_a_node_may_look_at_the_one_that_it_runs_in(self, memory, note, durability):
         def look(state, config):
@@ -169,17 +162,8 @@ class TestSubgraphs:
         memory.checkpointer.copy_thread("t", "copy")
         for thread in ("t", "copy"):
             memory.checkpointer.delete_thread(thread)
-        for table in (
-            "memory",
-            "memory_group",
-            "seal",
-            "finished_task",
-            "finished_group",
-            "place",
-            "branch_base",
-            "base_group",
-            "content",
-        ):
+        tables = "memory memory_group seal finished_task finished_group place branch_base base_group content"
+        for table in tables.split():
             assert raw(memory, f"select * from {table}") == [], table
 
     def test_what_a_caller_had_remembered_its_subgraphs_checkpoints_show_when_its_own_are_gone(self, memory, note):

@@ -136,6 +136,8 @@ class TestErasing:
         memory.erase(thread_id="t")
         assert seen(memory, "other") == seen(memory)
         assert seen(memory)[0] == ({"name": "Ada Lovelace"}, [], [], [])
+        memory.erase(thread_id="other")
+        assert seen(memory)[0][0] == {"name": "Ada"}
 
     def test_on_a_copy_it_is_buried_and_what_it_hid_stays_hidden(self, memory):
         run(memory, lambda layers, facts: layers.core.set("home", "Turin"), "a")
@@ -159,11 +161,6 @@ class TestErasing:
         memory.erase(thread_id="t")
         assert seen(memory)[0][0] == {}
         assert memory.admin.stats()["memories"] == 0
-
-    def test_others_keep_what_they_wrote(self, memory):
-        teach(memory)
-        memory.erase(thread_id="other")
-        assert seen(memory)[0][0] == {"home": "Lisbon", "name": "Ada"}
 
 
 class TestPruning:

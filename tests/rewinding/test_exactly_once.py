@@ -11,7 +11,6 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
-from .graphs import attempt_of
 from .minds import AT, EMPTY, PATIENCE, RETRY, State, failing, resumed
 from .oracle import state_of
 
@@ -96,36 +95,6 @@ class TestGoingOn:
         mind.run(mind.graph(work), resumed())
         assert mind.held() == ["asked 2", "answered 1"]
 
-    def test_a_resumed_execution_that_remembers_nothing_leaves_nothing_of_the_one_before(self, mind):
-        def work(state):
-            if "asked" not in mind.times:
-                mind.note("asked")
-            interrupt("?")
-            return EMPTY
-
-        graph = mind.graph(work)
-        mind.run(graph, EMPTY)
-        mind.run(graph, resumed())
-        assert mind.held() == []
-
-    def test_of_a_finished_task_nothing_stays_that_only_a_failed_attempt_used_again(self, mind):
-        @task
-        def piece():
-            return mind.note("piece")
-
-        def work(state):
-            log = [piece().result()]
-            if attempt_of(get_config()) == 1:
-                interrupt("?")
-                raise ConnectionError
-            return {"log": log}
-
-        graph = mind.graph(work, retry=RETRY)
-        mind.run(graph, EMPTY)
-        mind.reopen()
-        mind.run(mind.graph(work, retry=RETRY), resumed())
-        assert mind.held() == ["piece 2"]
-
     def test_a_subgraph_goes_on_from_what_another_had_remembered_before_an_interrupt(self, mind):
         def kept(state):
             return {"log": [mind.note("kept")]}
@@ -148,26 +117,6 @@ class TestGoingOn:
         for each in mind.adapter.saver.list(AT):  # those of subgraphs too
             assert mind.adapter.remembered(each.config) == state_of(each)
 
-    def test_after_an_interrupt_in_a_subgraph_both_remember_once(self, mind):
-        def inside(state):
-            log = [mind.note("asked")]
-            interrupt("?")
-            return {"log": log}
-
-        def first(state):
-            return {"log": [mind.note("first")]}
-
-        inner = mind.graph(first, inside, inner=True)
-
-        def work(state):
-            found = inner.invoke(EMPTY)["log"]
-            return {"log": [*found, mind.note("work")]}
-
-        mind.run(mind.graph(work), EMPTY)
-        mind.reopen()
-        mind.run(mind.graph(work), resumed())
-        assert mind.held() == ["first 1", "asked 2", "work 1"]
-
     def test_a_finished_sibling_is_not_run_again_and_keeps_its_memory(self, mind):
         attempt, finished = failing(1), threading.Event()
 
@@ -182,10 +131,7 @@ class TestGoingOn:
             attempt()
             return {"log": log}
 
-        builder = StateGraph(State)
-        for node in (left, right):
-            builder.add_node(node).add_edge(START, node.__name__)
-        graph = builder.compile(checkpointer=mind.adapter.saver)
+        graph = mind.beside(left, right)
         with pytest.raises(ConnectionError):
             mind.run(graph, EMPTY)
         assert mind.held() == []

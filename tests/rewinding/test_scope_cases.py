@@ -140,22 +140,10 @@ def test_the_past_of_a_thread_shows_what_others_had_said_last(threads):
     assert threads.memory.layers(past).core.get() == {"city": "3", "pet": "cat"}
 
 
-def test_the_past_of_a_thread_shows_what_main_had_said_last(threads):
-    main = threads.memory.layers(namespace=("users", "ada"))
-    main.write(core={"city": "Lisbon", "pet": "cat"})
-    threads.sets("b", name="Bea")
-    past = threads.config("b")
-    for city in ("Porto", "Faro"):
-        main.core.set("city", city)
-    main.core.delete("pet")
-    assert threads.memory.layers(past).core.get() == {"city": "Lisbon", "pet": "cat", "name": "Bea"}
-    assert threads.sees("b") == threads.outside == {"city": "Faro", "name": "Bea"}
-    assert threads.memory.admin.verify().problems == ()
-
-
-def test_the_past_of_a_thread_shows_and_finds_records_and_facts_that_main_has_changed_since(threads):
+def test_the_past_of_a_thread_shows_and_finds_what_main_has_changed_since(threads):
     scope = ("users", "ada")
     main, facts = threads.memory.layers(namespace=scope), threads.memory.facts(namespace=scope)
+    main.write(core={"city": "Lisbon", "pet": "cat"})
     kept, gone = main.archival.write("quinces are ripe"), main.archival.write("quinces are sour")
     told = facts.add_fact("user", "Ada", "lives in", "Lisbon")
     threads.sets("b", name="Bea")
@@ -163,6 +151,11 @@ def test_the_past_of_a_thread_shows_and_finds_records_and_facts_that_main_has_ch
     main.archival.update(kept, "medlars are ripe")
     main.archival.delete(gone)
     facts.remove_by_id(told)
+    for city in ("Porto", "Faro"):
+        main.core.set("city", city)
+    main.core.delete("pet")
+    assert threads.memory.layers(past).core.get() == {"city": "Lisbon", "pet": "cat", "name": "Bea"}
+    assert threads.sees("b") == threads.outside == {"city": "Faro", "name": "Bea"}
     then = threads.memory.layers(past).archival
     assert [each.content for each in then.all()] == ["quinces are ripe", "quinces are sour"]
     assert len(then.search("quinces")) == 2
@@ -193,12 +186,6 @@ def test_what_main_has_changed_goes_with_the_last_checkpoint_that_showed_it(url,
         assert "Porto" not in versions(memory, raw)
         assert threads.outside["city"] == "Braga"
         assert memory.admin.verify().problems == ()
-
-
-def test_what_main_overwrites_before_any_checkpoint_is_put_is_not_kept(threads, raw):
-    for city in ("Lisbon", "Porto"):
-        threads.memory.layers(namespace=("users", "ada")).core.set("city", city)
-    assert versions(threads.memory, raw) == ["Porto"]
 
 
 @pytest.mark.sqlite_suffices

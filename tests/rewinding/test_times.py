@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from langgraph.checkpoint.base.id import uuid6
 
 from langchain_agentmem.base.clock import micros
@@ -23,9 +22,6 @@ def test_the_time_is_told_to_the_microsecond():
     assert times == [micros(datetime(2022, 2, 22, 19, 22, 22, after, tzinfo=UTC)) for after in (0, 1)]
 
 
-@pytest.mark.parametrize(
-    "other",
-    ["5b2c1b0e-8f0e-4e63-9d5c-0c2a8a1f6f11", "c8a2f6d2-c74c-11f0-9b3e-0242ac120002", "a checkpoint", ""],
-)
-def test_of_an_id_that_somebody_else_made_nothing_is_read(other):
-    assert time_of(other) == 0
+def test_of_an_id_that_somebody_else_made_nothing_is_read():
+    for other in ("5b2c1b0e-8f0e-4e63-9d5c-0c2a8a1f6f11", "c8a2f6d2-c74c-11f0-9b3e-0242ac120002", "a checkpoint", ""):
+        assert time_of(other) == 0, other
