@@ -140,6 +140,17 @@ class TestSearching:
 
 @pytest.mark.sqlite_suffices
 class TestListingNamespaces:
+    def test_pages_join_without_a_gap(self, store):
+        store.batch([PutOp(("p", f"{i // 2:03}", str(i)), "k", {}) for i in range(230)])
+        for depth in (None, 2):
+            whole = store.list_namespaces(max_depth=depth, limit=1_000)
+            assert len(whole) == (115 if depth else 230)
+            pages = [store.list_namespaces(max_depth=depth, limit=20, offset=at) for at in range(0, 240, 20)]
+            assert list(chain(*pages)) == whole
+        for wrong in (0, -1, "1"):
+            with pytest.raises(InvalidInput, match="max_depth"):
+                store.list_namespaces(max_depth=wrong)
+
     def test_conversations_are_none_of_them(self, memory, store):
         memory.conversation("c", ("only", "talk")).add_user_message("Hello")
         assert store.list_namespaces() == []

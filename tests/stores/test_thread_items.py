@@ -339,6 +339,7 @@ class TestWhereItIsNot:
 
     def test_a_thread_that_never_ran_has_no_items(self, memory):
         store = memory.thread_store.at(thread("never"))
+        assert "AgentMemoryThreadStore" in repr(store)
         assert store.get(NS, "k") is None
         assert store.search((), query="anything") == store.search(()) == store.list_namespaces() == []
 

@@ -137,6 +137,15 @@ class TestWhatIsNoText:
             with pytest.raises(InvalidInput, match="A query is text"):
                 trail.search(wrong)
 
+    def test_what_is_no_option_of_a_handler(self, trail):
+        for wrong in ({"secret": True}, {"record": print}, {"redact": 7}, {"most_open": 0}):
+            with pytest.raises(InvalidInput):
+                trail.handler(**wrong)
+
+    def test_a_long_line_is_no_path(self, trail):
+        for length in (255, 300, 4_000, 5_000):
+            assert trail.add_reference("x" * length, f"{length}").reply == "x" * length
+
     @pytest.mark.parametrize("wrong", [None, b"guide.md", 7, "", "a\0b"])
     def test_what_is_no_path(self, trail, wrong):
         with pytest.raises(InvalidInput, match="named by a path"):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_store, model_call_capture
+from langchain_agentmem.audit import audit_rows, audit_store, model_call_capture
 from langchain_agentmem.audit.audit_todos import todos_in
 from langchain_agentmem.errors import InvalidInput
 from tests.audit.entries import BEGIN, add, call, entry, read, todo
@@ -67,6 +67,10 @@ class TestWhatVerifyFinds:
         found = filled.audit.verify().problems
         assert len(found) == counted["todos"] > 0
         assert all(each.endswith("is marked as no entry can be: status") for each in found)
+
+    def test_no_place_before_the_first(self):
+        with pytest.raises(ValueError, match="-1"):
+            audit_rows.number_at([(5, 9)], -1)
 
     def test_a_list_of_messages_without_an_end(self, filled, raw):
         raw(filled, f"update audit set messages = '[[1,{FARTHEST}]]' where sequence = 1")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.storage.queries import load
-from langchain_agentmem.stores.byte_store import HEAD_BYTES, KEYS_AT_ONCE
+from langchain_agentmem.stores.byte_store import BYTES_AT_ONCE, HEAD_BYTES, KEYS_AT_ONCE
 from tests.stores.test_blobs import LONG, ODD_KEYS, rows
 
 
@@ -170,6 +170,22 @@ class TestCare:
                 assert self.told(other) == self.told(memory)
                 assert other.import_(tmp_path / "all.jsonl").blobs == 0
                 assert other.admin.verify().problems == ()
+
+    def test_an_export_goes_through_memory_in_parts(self, memory, new_database, tmp_path):
+        large = [(f"large {number}", bytes((number,)) * (BYTES_AT_ONCE // 2 + 1)) for number in range(3)]
+        memory.byte_store().mset([*large, *((f"small {number:04}", b"x") for number in range(KEYS_AT_ONCE + 5))])
+        memory.export(tmp_path / "all.jsonl")
+        groups = []
+        for line in (tmp_path / "all.jsonl").read_text().splitlines()[1:]:
+            record = json.loads(line)
+            groups += [0] if record["record"] == "blobs" else []
+            groups[-1] += record["record"] == "blob"
+        assert sum(groups) == KEYS_AT_ONCE + 8
+        assert groups[:2] == [1, 1]
+        with AgentMemory(new_database("sqlite")) as other:
+            other.import_(tmp_path / "all.jsonl")
+            assert other.byte_store().mget([key for key, _ in large]) == [value for _, value in large]
+            assert len(list(other.byte_store().yield_keys())) == KEYS_AT_ONCE + 8
 
     @pytest.mark.parametrize("field", ["key", "value", "checksum", "updated_at"])
     def test_a_damaged_export_adds_nothing(self, memory, tmp_path, field):
