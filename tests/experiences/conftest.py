@@ -48,24 +48,31 @@ class Shelf:
             self.put(f"{below}handcrafted_exp_{each.exp_id}.yaml", each.to_yaml())
 
 
+def ids_in(messages: Any) -> list[str]:
+    """Return the ids of the experiences that a model is shown."""
+    return re.findall(r"--- Experience \d+ \(ID: (.*)\) ---", messages[0].text)
+
+
 class Picky(ScriptedModel):
     """A model that selects by a table from id to answer, or says what it is told to."""
 
     answers: Any = None
 
     def __init__(self, answers: Any = None, **fields: Any) -> None:
-        super().__init__(self._choose, answers=answers, **fields)
+        super().__init__(answers=answers, **fields)
 
     @property
     def shown(self) -> list[str]:
         """The ids that it was shown the last time."""
-        return re.findall(r"--- Experience \d+ \(ID: (.*)\) ---", self.asked[-1][0].text)
+        return ids_in(self.asked[-1])
 
-    def _choose(self, messages: Any) -> Any:
+    def reply(self, messages: Any) -> Any:
+        """Select."""
         said = self.answers(messages) if callable(self.answers) else self.answers
-        if isinstance(said, str | BaseException):
-            return said
-        return json.dumps({name: name in (said or ()) for name in self.shown})
+        if not isinstance(said, str | BaseException):
+            said = json.dumps({name: name in (said or ()) for name in ids_in(messages)})
+        self.replies = [said]
+        return super().reply(messages)
 
 
 @pytest.fixture

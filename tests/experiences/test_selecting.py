@@ -9,7 +9,6 @@ import threading
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import Experience, ExperienceSelector
 from langchain_agentmem.base.events import ExperienceSelectionFellBack
@@ -17,6 +16,8 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.lexical_choice import UNSURE
 from langchain_agentmem.experiences.model_choice import SelectionTemplate
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
+from tests.support.graphs import at, line
+from tests.support.models import calling
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, WEATHER, Picky
 
@@ -135,10 +136,12 @@ class TestWhatIsRemembered:
         selector.select(LOAD)
         selector.select(PLOT)
         selector.select(LOAD, context="User: Hello")
-        filled.write(Experience("files", FILES.who, "Use when it is about files.", FILES.what))
-        selector.select(LOAD)
-        filled.write(Experience("new", (), "Use when new.", "New."))
-        selector.select(LOAD)
+        for each in (
+            Experience("files", FILES.who, "Use when about files.", FILES.what),
+            Experience("new", (), "New.", "N."),
+        ):
+            filled.write(each)
+            selector.select(LOAD)
         (filled.path / "handcrafted_exp_charts.yaml").unlink()
         selector.select(LOAD)
         assert len(picky.asked) == 6
@@ -189,13 +192,6 @@ class TestAuto:
             selection = library.selector(model=picky, strategy="auto").select(both)
             assert set(selection.ids) == chosen
             assert (selection.asked, picky.shown) == (("charts",), ["charts"])
-
-    def test_a_model_may_choose_what_the_words_would_not(self, library, unsure):
-        unsure(0, 0.1)
-        picky = Picky(["refunds"])
-        selection = library.selector(model=picky, strategy="auto").select(PLOT)
-        assert set(selection.ids) == {"charts", "refunds"}
-        assert picky.shown == ["files", "refunds"]
 
     def test_one_that_fits_well_beside_a_better_one_is_asked_about(self, shelf, quick):
         """Of related ones the words choose the best; whether others are meant as well, a model knows better."""
@@ -312,15 +308,13 @@ class TestOptions:
             with pytest.raises(InvalidInput):
                 ExperienceSelector(library, **{"role": "Planner", name: value})
 
-    def test_the_strategy_follows_the_model(self, library):
+    def test_the_strategy_follows_the_model_that_need_not_be_asked(self, library, tmp_path):
         assert library.selector().strategy == "lexical"
         assert library.selector(model=Picky()).strategy == "model"
-        assert library.selector(model=Picky(), strategy="lexical").strategy == "lexical"
-
-    def test_a_model_that_need_not_be_asked_is_not(self, library):
         picky = Picky(["refunds"])
-        assert library.selector(model=picky, strategy="lexical").select(PLOT).ids == ("charts",)
-        assert picky.asked == []
+        selector = library.selector(model=picky, strategy="lexical", prompt_log=tmp_path / "logs")
+        assert (selector.strategy, selector.select(PLOT).ids, picky.asked) == ("lexical", ("charts",), [])
+        assert not (tmp_path / "logs").exists()
 
     @pytest.mark.parametrize("on", [True, False])
     async def test_a_role_may_go_without(self, library, on):
@@ -487,30 +481,20 @@ class TestTheSituationOfASession:
         async def aselect(state, config):
             seen.append(await selector.aselect("Go on: chart or plot", config=config))
 
-        builder = StateGraph(MessagesState).add_node("work", work)
-        builder.add_node("select", RunnableLambda(select, aselect)).add_edge(START, "work").add_edge("work", "select")
-        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph = line(memory.checkpointer, work, RunnableLambda(select, aselect))
         for thread, text in (("one", "load"), ("two", "dig")):
-            config = {"configurable": {"thread_id": thread}}
             given = {"messages": [HumanMessage(text)]}
-            await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
+            await graph.ainvoke(given, at(thread)) if asynchronous else graph.invoke(given, at(thread))
         assert [each.candidates for each in seen] == [("files", "refunds"), ("deep",)]
         assert seen[0].ids == ("files",)
 
 
 class TestTheSituationOfMessages:
     def test_failures_of_tools_are_told_and_what_went_well_is_not(self, library):
-        call = {"name": "load", "args": {}, "id": "c"}
         history = [
-            HumanMessage("zero"),
-            HumanMessage("one"),
-            AIMessage("answer"),
-            HumanMessage("two"),
-            AIMessage("", tool_calls=[call]),
-            ToolMessage("went well", tool_call_id="c"),
-            HumanMessage("Go on."),
-            AIMessage("", tool_calls=[{**call, "id": "d"}]),
-            ToolMessage(NO_FILE, tool_call_id="d", status="error"),
+            *(HumanMessage("zero"), HumanMessage("one"), AIMessage("answer"), HumanMessage("two")),
+            *(calling("load", "c"), ToolMessage("went well", tool_call_id="c"), HumanMessage("Go on.")),
+            *(calling("load", "d"), ToolMessage(NO_FILE, tool_call_id="d", status="error")),
         ]
         picky = Picky(["files"])
         assert library.selector(model=picky).select(history).query == "Go on."
@@ -563,10 +547,6 @@ class TestLogs:
         assert main.read_text() == "mine"
         with pytest.raises(InvalidInput, match="prompt_log"):
             selector.select("x", prompt_log_path=tmp_path / "other.json")
-
-    def test_where_no_model_is_asked_nothing_is_logged(self, library, tmp_path):
-        library.selector(prompt_log=tmp_path / "logs").invoke(PLOT)
-        assert not (tmp_path / "logs").exists()
 
     @pytest.mark.parametrize("where", ["file/logs", "file"])
     async def test_a_folder_that_cannot_be_written_does_not_fail_the_selection(self, library, tmp_path, caplog, where):

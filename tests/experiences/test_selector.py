@@ -37,7 +37,6 @@ from tests.support.graphs import at, line
 from .conftest import CHARTS, FILES, LOAD, PLOT, WEATHER
 
 BRIEF = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
-TAGS = ("experiences", "experience")
 
 
 def shown(messages):

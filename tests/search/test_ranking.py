@@ -136,19 +136,15 @@ class TestNeighbours:
             found = scores(Asked(["cat"]), field({"cat": [asks]}, documents | {asks: said()}), alone(context=1.0))
             assert found[answers] == pytest.approx(0.3 * found[asks])
 
-    def test_a_question_lends_no_more_than_others_to_what_stands_before_it_and_further_on(self):
-        documents = {ONE + n: said(10, 0, None, *["question"] * (n == 10)) for n in range(5, 16)}
-        found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
-        assert found[ONE + 9] == pytest.approx(0.3 * found[ONE + 10])
-        assert found[ONE + 12] == pytest.approx(0.3 / math.sqrt(2) * found[ONE + 10])
-
     def test_a_neighbour_lends_less_the_farther_it_is_and_nothing_beyond_the_reach(self):
-        documents = {ONE + n: said() for n in range(20)}
-        found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
-        assert set(found) == {ONE + n for n in range(10 - REACH, 11 + REACH)}
-        for distance in range(1, REACH + 1):
-            expected = pytest.approx(found[ONE + 10] * 0.3 / math.sqrt(distance))
-            assert found[ONE + 10 - distance] == found[ONE + 10 + distance] == expected
+        for features in ([], ["question"]):  # which lends more to what follows it alone
+            documents = {ONE + n: said(10, 0, None, *features * (n == 10)) for n in range(20)}
+            found = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
+            assert set(found) == {ONE + n for n in range(10 - REACH, 11 + REACH)}
+            for distance in range(1, REACH + 1):
+                expected = pytest.approx(found[ONE + 10] * 0.3 / math.sqrt(distance))
+                assert found[ONE + 10 - distance] == expected
+                assert found[ONE + 10 + distance] == expected or (features and distance == 1)
 
     def test_a_term_counts_once_the_best_of_where_it_stands(self):
         documents = {ONE + n: said() for n in range(20)}
@@ -336,12 +332,9 @@ class TestVectorsAndOptions:
         assert trust_in(knowing, holding) == 1
         assert trust_in({number: -near for number, near in knowing.items()}, holding) == 0
         assert 0 < trust_in({number: number % 7 / 7 for number in range(100)}, holding) < 1
-
-    def test_few_documents_say_little_of_vectors_and_none_that_holds_a_word_says_nothing(self):
-        assert 0.5 < trust_in({1: 0.2, 2: 0.4}, {1}) < 1
-        for holding in ((), (1, 2)):
-            assert trust_in({1: 0.2, 2: 0.4}, holding) == 1
-        assert trust_in({}, ()) == trust_in({1: 0.2}, {1}) == 1
+        few = {1: 0.2, 2: 0.4}  # which say little, and nothing where none or all hold a word
+        assert 0.5 < trust_in(few, {1}) < 1
+        assert {trust_in(*each) for each in ((few, ()), (few, (1, 2)), ({}, ()), ({1: 0.2}, {1}))} == {1}
 
     def test_weights_lie_between_those_without_vectors_and_those_with_them(self):
         ends = weights_with_vectors(0).where(100), weights_with_vectors(1).where(100)

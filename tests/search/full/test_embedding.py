@@ -175,11 +175,8 @@ class TestWaiting:
         said(memory, "My cat sleeps.")
         await memory.asearch("feline", everything=True)
         memory.close()
-        for search in (
-            memory.asearch("feline", everything=True),
-            memory.store.asearch(("a",), query="feline"),
-            memory.asettle(),
-        ):
+        searches = (memory.asearch("feline", everything=True), memory.store.asearch(("a",), query="feline"))
+        for search in (*searches, memory.asettle()):
             with pytest.raises(MemoryClosed):
                 await search
         for search in (memory.settle, lambda: memory.search("feline", everything=True)):
@@ -203,11 +200,11 @@ class TestWaiting:
         memory = opened(OnlyAwaited())
         said(memory, "My cat sleeps.")
         assert found(memory, "feline") == ["My cat sleeps."]
-        assert {thread.name for thread in set(threading.enumerate()) - before} >= {"agentmem-embed", "agentmem-await"}
+        more = set(threading.enumerate()) - before
+        assert {thread.name for thread in more} >= {"agentmem-embed", "agentmem-await"}
         memory.close()
-        deadline = time.monotonic() + 120
-        while set(threading.enumerate()) - before and time.monotonic() < deadline:
-            time.sleep(0.01)
+        for thread in more:
+            thread.join(120)
         assert set(threading.enumerate()) - before == set()
 
 
