@@ -404,17 +404,19 @@ class TestCalibration:
             assert cost <= (1_500 if len(model.asked) == asked else 600)
         assert len(model.asked) == 2
 
-    def test_tools_and_system_count(self, memory):
-        tools = [{"name": "look", "description": "look " * 300, "parameters": {"type": "object", "properties": {}}}]
-        model = Summarizer()
-        memory.compaction(model, SMALL).invoke(talk(6), at("one"))
-        assert not model.asked
-        memory.compaction(model, SMALL, tools=tools, system="You count.").invoke(talk(6), at("two"))
-        assert model.asked
-
-    @pytest.mark.parametrize(("spare", "compacted"), [(0, False), (-1, True)])
-    def test_what_is_sent_beside_the_messages_is_added_to_them(self, memory, spare, compacted):
+    def test_what_is_sent_beside_the_messages_is_added_to_them(self, memory):
         said, system = talk(6), "You count. " * 30
-        model = Summarizer()
-        memory.compaction(model, budget(COUNTER.count(said, system=system) + spare), system=system).invoke(said, at())
-        assert bool(model.asked) == compacted
+        description, schema = "look " * 300, {"type": "object", "properties": {}}
+        tools = [{"name": "look", "description": description, "parameters": schema}]
+        full = COUNTER.count(said, system=system)
+        for number, (tokens, options, compacted) in enumerate(
+            (
+                (full, {"system": system}, False),
+                (full - 1, {"system": system}, True),
+                (600, {}, False),
+                (600, {"tools": tools, "system": "You count."}, True),
+            )
+        ):
+            model = Summarizer()
+            memory.compaction(model, budget(tokens), **options).invoke(said, at(f"t{number}"))
+            assert bool(model.asked) == compacted, number

@@ -98,28 +98,21 @@ class TestWhatModelsWrite:
 
 
 class TestWhatIsWanted:
-    def test_a_list_or_an_object_that_holds_it(self):
-        assert read_json("Facts: ['a', 'b']", wanted=list) == ["a", "b"]
-        assert read_json('{"facts": [{"a": 1}]}', wanted=list) == [{"a": 1}]
-        assert read_json('{"facts": [1], "others": [2]}', wanted=list) is None
-
-    def test_an_object_or_a_list_of_one(self):
-        assert read_json('[{"a": 1}]') == {"a": 1}
-        assert read_json('[{"a": 1}, {"b": 1}]') is None
-
-    def test_an_empty_one_only_if_there_is_no_other(self):
-        assert read_json("{}") == {}
-        assert read_json("None: []", wanted=list) == []
-        assert read_json('First {} and then {"a": 1}') == {"a": 1}
-
-    @pytest.mark.parametrize(
-        "text", ["", "  ", "No.", "7", "true", '"{"', "{", "I like {x} and [y].", "}{", '{"a"', ":"]
-    )
-    def test_nothing_where_there_is_none(self, text):
-        assert not read_json(text)
-
-    def test_nothing_of_what_is_no_text(self):
-        assert read_json(None) is None
+    def test_a_list_or_an_object_and_an_empty_one_only_if_there_is_no_other(self):
+        for text, wanted, expected in (
+            ("Facts: ['a', 'b']", list, ["a", "b"]),
+            ('{"facts": [{"a": 1}]}', list, [{"a": 1}]),
+            ('{"facts": [1], "others": [2]}', list, None),
+            ('[{"a": 1}]', dict, {"a": 1}),
+            ('[{"a": 1}, {"b": 1}]', dict, None),
+            ("{}", dict, {}),
+            ("None: []", list, []),
+            ('First {} and then {"a": 1}', dict, {"a": 1}),
+            (None, dict, None),
+        ):
+            assert read_json(text, wanted=wanted) == expected, text
+        for text in ("", "  ", "No.", "7", "true", '"{"', "{", "I like {x} and [y].", "}{", '{"a"', ":"):
+            assert not read_json(text), text
 
 
 DRAFT = '{"draft": [2]}'

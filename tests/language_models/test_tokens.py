@@ -351,12 +351,16 @@ class TestCalibration:
         assert counter.factor("b") == counter.factor() == 1.0
         assert counter.count(self.messages) == raw
 
-    @pytest.mark.parametrize(("reported", "factor"), [(10**9, 2.0), (1, 0.5)])
-    def test_is_bounded(self, reported, factor):
+    def test_is_bounded_and_can_be_forgotten(self):
         counter = TokenCounter("estimate")
-        for _ in range(5):
-            counter.observe(self.messages, reported)
-        assert counter.factor() == factor
+        for model, reported in {"a": 10**9, "b": 1}.items():
+            for _ in range(5):
+                counter.observe(self.messages, reported, model=model)
+        assert (counter.factor("a"), counter.factor("b")) == (2.0, 0.5)
+        counter.reset("a")
+        assert (counter.factor("a"), counter.factor("b")) == (1.0, 0.5)
+        counter.reset()
+        assert counter.factor("b") == 1.0
 
     def test_learns_nothing_from_nonsense_or_a_tiny_context(self):
         counter = TokenCounter("estimate")
@@ -376,21 +380,8 @@ class TestCalibration:
             counter.observe(self.messages, raw * 2)
         assert counter.factor() == pytest.approx(2.0, rel=0.01)
 
-    def test_can_be_forgotten(self):
-        counter = TokenCounter("estimate")
-        for model in ("a", "b"):
-            counter.observe(self.messages, 10**6, model=model)
-        counter.reset("a")
-        assert (counter.factor("a"), counter.factor("b")) == (1.0, 2.0)
-        counter.reset()
-        assert counter.factor("b") == 1.0
-
 
 class TestCounters:
-    def test_any_callable_counts(self):
-        counter = TokenCounter(characters)
-        assert (counter.name, counter.count_text("four")) == ("custom:characters", 4)
-
     @pytest.mark.parametrize(
         "counter",
         [
@@ -407,10 +398,12 @@ class TestCounters:
         assert counter.count([HumanMessage("word " * 80), AIMessage("word " * 80)]) == 206
         assert counter.count_text("") == 0
 
-    def test_a_langchain_model_is_asked(self, monkeypatch):
+    def test_any_callable_or_model_of_langchain_counts(self, monkeypatch):
         monkeypatch.setattr(FakeListChatModel, "get_num_tokens", lambda self, text: 7)
-        counter = TokenCounter(FakeListChatModel(responses=[]))
-        assert (counter.name, counter.count_text("four")) == ("custom:FakeListChatModel", 7)
+        fake = FakeListChatModel(responses=[])
+        for one, name, count in ((characters, "characters", 4), (fake, "FakeListChatModel", 7)):
+            counter = TokenCounter(one)
+            assert (counter.name, counter.count_text("four")) == (f"custom:{name}", count)
 
     @pytest.mark.parametrize("answer", [None, "many", float("nan"), ZeroDivisionError()])
     def test_a_failing_counter_is_replaced_by_the_estimate_and_reported_once(self, answer, caplog):
@@ -471,22 +464,17 @@ class TestTiktoken:
         vocabulary.mkdir()
         assert tiktoken_file_present() is None
 
-    @pytest.mark.parametrize("package", ["litellm", "llama_index"])
-    def test_is_found_where_an_installed_package_carries_it(self, vocabulary, monkeypatch, package):
+    def test_is_found_in_the_folder_for_temporary_files_or_where_a_package_carries_it(self, vocabulary, monkeypatch):
         monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
         assert tiktoken_file_present() is None
-        place = vocabulary.parent.parent / package
-        carried = place.joinpath(*token_estimate._SHIPPED_IN[package], vocabulary.name)
-        carried.parent.mkdir(parents=True)
-        vocabulary.rename(carried)
-        spec = SimpleNamespace(submodule_search_locations=[str(place)])
-        monkeypatch.setattr(token_estimate.importlib.util, "find_spec", lambda name: spec if name == package else None)
-        assert tiktoken_file_present() == carried
-        assert package not in sys.modules
-
-    def test_is_found_in_the_folder_for_temporary_files(self, vocabulary, monkeypatch):
-        monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
-        kept = vocabulary.parent.parent / "tmp" / "data-gym-cache" / vocabulary.name
-        kept.parent.mkdir(parents=True)
-        vocabulary.rename(kept)
-        assert tiktoken_file_present() == kept
+        there, root = vocabulary, vocabulary.parent.parent
+        packages = {root / name: token_estimate._SHIPPED_IN[name] for name in ("litellm", "llama_index")}
+        places = {name.name: name.joinpath(*parts, there.name) for name, parts in packages.items()}
+        for package, place in {**places, "": root / "tmp" / "data-gym-cache" / there.name}.items():
+            spec = SimpleNamespace(submodule_search_locations=[str(root / package)])
+            found = {package: spec}.get
+            monkeypatch.setattr(token_estimate.importlib.util, "find_spec", found)
+            place.parent.mkdir(parents=True)
+            there = there.rename(place)
+            assert tiktoken_file_present() == place
+            assert package not in sys.modules

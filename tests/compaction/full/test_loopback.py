@@ -5,7 +5,7 @@ from __future__ import annotations
 import openai
 import pytest
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
@@ -65,13 +65,6 @@ def test_a_context_over_the_limit_is_refused():
         client(same).invoke(LONG)
 
 
-@pytest.mark.parametrize("messages", [[ASK, LOOK], [AIMessage("Hello."), ASK], [ASK, SystemMessage("Be brief.")]])
-def test_messages_that_some_provider_refuses_are_refused(messages):
-    with loopback() as server, pytest.raises(openai.BadRequestError):
-        client(server).invoke(messages)
-    assert not server.sizes
-
-
 class TestEachApi:
     @pytest.mark.slow
     @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
@@ -97,14 +90,11 @@ class TestEachApi:
         assert len(server.refusals) == 1
 
     @pytest.mark.parametrize("client", CLIENTS)
-    def test_refuses_a_call_without_its_result(self, client):
+    def test_refuses_a_call_without_its_result_and_calls_tools(self, client):
         with loopback() as server, pytest.raises(Exception) as failure:
             client(server).bind_tools([weather]).invoke([ASK, LOOK, ASK])
         assert refusal(failure.value) == "unclear"
         assert not server.sizes
-
-    @pytest.mark.parametrize("client", CLIENTS)
-    def test_calls_tools(self, client):
         with loopback(script=lambda request: calls(("call_1", "weather", {"city": "Oslo"}), content="So.")) as server:
             said = client(server).bind_tools([weather]).invoke([ASK])
         assert said.text == "So."

@@ -260,38 +260,19 @@ class TestOtherRefusals:
         assert len(pictures) == 15
 
 
-class TestAwaited:
-    @pytest.mark.slow
-    async def test_many_threads_at_once_on_one_agent(self, memory):
-        harbour = Harbour(longest=250)
-        turns = 12
+@pytest.mark.slow
+async def test_many_threads_at_once_on_one_agent(memory):
+    turns = 12
 
-        async def talk(thread):
-            for turn in range(turns):
-                state = await agent.ainvoke({"messages": [said(turn)]}, on(thread))
-                assert state["messages"][-1].text.startswith(f"Answer {turn}.")
+    async def talk(thread):
+        for turn in range(turns):
+            state = await agent.ainvoke({"messages": [said(turn)]}, on(thread))
+            assert state["messages"][-1].text.startswith(f"Answer {turn}.")
 
-        with loopback(limit_tokens=LIMIT, script=harbour) as server:
-            agent = agent_on(server, memory)
-            await asyncio.gather(*(talk(f"harbour-{n}") for n in range(4)))
-        assert server.refusals
-        check(server, 4 * turns)
-        for n in range(4):
-            check_state(agent, f"harbour-{n}", turns)
-
-    @pytest.mark.slow
-    async def test_a_stream_of_messages_holds_nothing_but_the_agents_own(self, memory):
-        harbour = Harbour()
-        with loopback(limit_tokens=LIMIT, script=harbour) as server:
-            agent = agent_on(server, memory, ManagedMemoryConfig(threshold_tokens=2_000, token_counter="estimate"))
-            for turn in range(12):
-                streamed: dict[str, str] = {}
-                async for message, _ in agent.astream(
-                    {"messages": [said(turn)]}, on("harbour"), stream_mode="messages"
-                ):
-                    streamed[message.id] = streamed.get(message.id, "") + message.text
-                state = (await agent.aget_state(on("harbour"))).values["messages"]
-                place = next(n for n, message in enumerate(state) if message.id == f"said-{turn}")
-                assert streamed == {message.id: message.text for message in state[place + 1 :]}
-        assert harbour.summaries
-        check(server, 12)
+    with loopback(limit_tokens=LIMIT, script=Harbour(longest=250)) as server:
+        agent = agent_on(server, memory)
+        await asyncio.gather(*(talk(f"harbour-{n}") for n in range(4)))
+    assert server.refusals
+    check(server, 4 * turns)
+    for n in range(4):
+        check_state(agent, f"harbour-{n}", turns)
