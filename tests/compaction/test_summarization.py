@@ -23,7 +23,6 @@ from langchain_agentmem.language_models.summarization import (
     extract,
     image_id,
     parts_of,
-    shared,
     turn_of,
 )
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, sections, summary_message
@@ -287,13 +286,11 @@ class TestTooLarge:
         assert all(f"result{n:03}x" in model.text for n in range(60))
         assert result.calls > len(model.seen)
 
-    def test_of_one_long_message(self):
+    def test_of_one_long_message_and_for_a_model_that_takes_nothing_it_ends(self):
         words = " ".join(f"word{n:05}x" for n in range(1_000))
         model = Counting(limit=1_200)
         assert summarized([HumanMessage(words)], model, room=100_000).failure is None
         assert {*re.findall(r"word\d{5}x", model.text)} == {*words.split()}
-
-    def test_for_a_model_that_takes_nothing_ends(self):
         result = summarized(tool_rounds(60), Counting(limit=0), room=100_000)
         assert isinstance(result.failure, ContextOverflowError)
         assert result.summary.provisional
@@ -423,18 +420,14 @@ class TestExtract:
         assert found.summary == 'assistant: I will. [Calls search, call c1] {"q": "x"}\ntool search: Two hotels.'
         assert found.provisional
 
-    def test_the_first_and_the_latest_request_come_before_those_between(self):
-        found = self.said([HumanMessage(f"Request {n}. {FILLER}") for n in range(100)])
-        assert found.user_request.startswith("Request 0.")
-        assert "Request 99." in found.user_request
-        assert "Request 98." in found.user_request
-        assert "Request 1." not in found.user_request
-        assert "messages of the user not listed" in found.user_request
-
-    def test_a_long_request_leaves_room_for_the_latest(self):
-        found = self.said([HumanMessage("Begin. " + FILLER * 500), HumanMessage("End. " + FILLER * 500)])
-        assert found.user_request.startswith("Begin.")
-        assert "End." in found.user_request
+    def test_the_first_and_the_latest_request_come_before_those_between_and_leave_room(self):
+        told = self.said([HumanMessage(f"Request {n}. {FILLER}") for n in range(100)]).user_request
+        assert told.startswith("Request 0.")
+        assert [text in told for text in ("Request 99.", "Request 98.", "Request 1.")] == [True, True, False]
+        assert "messages of the user not listed" in told
+        told = self.said([HumanMessage("Begin. " + FILLER * 500), HumanMessage("End. " + FILLER * 500)]).user_request
+        assert told.startswith("Begin.")
+        assert "End." in told
 
     def test_the_earlier_summary_stays(self):
         old = {"salient_facts": ("Fact",), "open_threads": ("Thread",)}
@@ -454,7 +447,3 @@ class TestExtract:
     def test_what_is_short_enough_is_not_clipped(self):
         summary = Summary(user_request="a", summary="b " * 50, salient_facts=("c",))
         assert clip(summary, 200, COUNTER) == summary
-
-    def test_room_that_one_does_not_need_the_others_have(self):
-        assert shared({"a": 10, "b": 500, "c": 500}, {"a": 2, "b": 1, "c": 1}, 410) == {"a": 10, "b": 200, "c": 200}
-        assert shared({"a": 1, "b": 2}, {"a": 1, "b": 1}, 100) == {"a": 1, "b": 2}

@@ -321,11 +321,9 @@ class TestChangesInLangChain:
     def test_what_langchain_shows_is_fit_for_a_model(self):
         shown = to_langchain(Message(role="tool", content='{"tool_call_id": "c", "output": "42"}'))
         assert (shown.content, shown.tool_call_id) == ("42", "c")
-        shown = to_langchain(Message(role="user", content="see", images=["https://x/y.png", "gone.png"]))
-        assert shown.content == [
-            {"type": "text", "text": "see"},
-            {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
-        ]
+        url = "https://x/y.png"
+        shown = to_langchain(Message(role="user", content="see", images=[url, "gone.png"]))
+        assert shown.content == [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": url}}]
 
 
 class TestRefusals:
@@ -461,31 +459,20 @@ class TestProviderFormat:
             )
 
     def test_the_strict_form_has_no_reasoning_and_no_call_blocks(self):
-        blocks = [
-            {"type": "thinking", "thinking": "hm"},
-            {"type": "output_text", "text": "yes"},
-            {"type": "tool_use", "id": "1", "name": "t", "input": {}},
-        ]
+        text, call = {"type": "output_text", "text": "yes"}, {"type": "tool_use", "id": "1", "name": "t", "input": {}}
+        blocks = [{"type": "thinking", "thinking": "hm"}, text, call]
         message = Message(role="assistant", content=blocks)
         assert message.to_llm_dict()["content"] == blocks
         assert message.to_api_format()["content"] == [{"type": "text", "text": "yes"}]
 
     def test_an_openai_response_becomes_a_message(self):
-        reply = {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}}],
-            "reasoning_details": [{"a": 1}],
-        }
-        expected = Message(
-            role="assistant",
-            message_id="m",
-            name="agent",
-            tool_calls=[ToolCallMsg(id="1", name="t", arguments="{}")],
-            reasoning_details=[{"a": 1}],
-        )
+        call = {"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+        reply = {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_details": [{"a": 1}]}
+        calls = [ToolCallMsg(id="1", name="t", arguments="{}")]
+        own = {"message_id": "m", "name": "agent", "tool_calls": calls, "reasoning_details": [{"a": 1}]}
         for given_reply in (reply, {"choices": [{"message": reply}]}):
-            assert Message.from_response_dict(given_reply, default_name="agent", message_id="m") == expected
+            found = Message.from_response_dict(given_reply, default_name="agent", message_id="m")
+            assert found == Message(role="assistant", **own)
         assert Message.from_response_dict({"content": "x"}, default_role="critic").role == "critic"
         for wrong in ("x", {"choices": []}, {"content": 5}):
             with pytest.raises(MessageError):
@@ -547,16 +534,13 @@ class TestImages:
         out = Message(role="user", images=urls).to_llm_dict()["content"]
         assert [part["image_url"]["url"] for part in out] == urls
 
-    def test_a_missing_file_is_named(self, tmp_path):
-        message = Message(role="user", images=[str(tmp_path / "gone.png")])
-        with pytest.raises(MessageError, match=r"gone\.png"):
+    def test_a_missing_file_is_named_and_a_changed_one_is_read_again(self, tmp_path):
+        path = tmp_path / "a.png"
+        message = Message(role="user", images=[str(path)])
+        with pytest.raises(MessageError, match=r"a\.png"):
             message.to_llm_dict()
         assert to_langchain(message).content == ""
-
-    def test_a_changed_file_is_read_again(self, tmp_path):
-        path = tmp_path / "a.png"
         path.write_bytes(PNG)
-        message = Message(role="user", images=[str(path)])
         before = message.to_llm_dict()
         path.write_bytes(PNG + b"more")
         assert message.to_llm_dict() != before
