@@ -82,11 +82,15 @@ class TestTwoViews:
         fill(chat, 30)
         assert [message.text for message in chat.messages][:2] == ["You count.", "How many?"], "they stay first"
 
-    def test_the_whole_log_is_saved_and_not_the_window(self, memory, tmp_path):
-        options = {"config": budget(300, mode="sliding_window"), "description": "You count."}
+    def test_a_window_shows_the_newest_without_a_model_and_the_whole_log_is_saved(self, memory, tmp_path):
+        options = {"config": budget(300, mode="sliding_window"), "description": "You count.", "model": Summarizer()}
         chat = memory.managed_conversation("c", **options)
         fill(chat, 20)
-        chat.get_messages()
+        shown = chat.get_messages()
+        assert_valid_for_providers(shown)
+        assert (shown[0]["role"], options["model"].asked) == ("system", [])
+        assert texts(shown)[-1].startswith("answer-019")
+        assert not any("question-000" in text for text in texts(shown))
         chat.save_to_file(tmp_path / "chat.json", {"step": 3})
         other = memory.managed_conversation("d", **options)
         assert other.load_from_file(tmp_path / "chat.json") == {"step": 3}
@@ -337,22 +341,6 @@ class TestPayloadErrors:
             chat.compact_for_payload_error(3)
         with pytest.raises(InvalidInput, match="cannot be asked"):
             chat.compact_if_needed({"compaction_model": 3})
-
-
-class TestSlidingWindow:
-    CONFIG = budget(600, mode="sliding_window")
-
-    def test_the_newest_are_shown_and_no_model_is_asked(self, memory):
-        model = Summarizer()
-        chat = memory.managed_conversation("c", config=self.CONFIG, model=model, description="You count.")
-        fill(chat, 40)
-        shown = chat.get_messages()
-        assert_valid_for_providers(shown)
-        assert not model.asked
-        assert shown[0]["role"] == "system"
-        assert texts(shown)[-1].startswith("answer-039")
-        assert not any("question-000" in text for text in texts(shown))
-        assert len(chat.get_raw_messages()) == 81
 
 
 class TestAsync:

@@ -206,14 +206,9 @@ class TestANestedGraph:
 
     def test_knows_its_user(self, memory):
         known = []
-
-        def look(_):
-            known.append(memory.layers().core.get("city"))
-
-        graph = caller(memory, node_graph(memory, then=look).invoke, memory.checkpointer)
-        user = on(namespace=("users", "ada"))
+        inner = node_graph(memory, then=lambda _: known.append(memory.layers().core.get("city")))
         memory.layers(namespace=("users", "ada")).core.set("city", "Lisbon")
-        tell(graph, "first", user)
+        tell(caller(memory, inner.invoke, memory.checkpointer), "first", on(namespace=("users", "ada")))
         assert known == [{"city": "Lisbon"}]
 
 

@@ -244,19 +244,6 @@ class TestAsAContextEdit:
 
 
 class TestAmongOthers:
-    def test_parallel_tools(self, memory):
-        def script(messages):
-            if messages[-1].type == "tool":
-                return "So many."
-            return calling("count", "count", "count", key=f"{messages[-1].text[:12]}-", basket="A")
-
-        model = Scripted(script)
-        agent = agent_of(memory, model, MIDDLING, tools=[count])
-        long_talk(agent, 20)
-        assert model.asked
-        assert all(not provider_problems(shown) for shown in model.shown)
-        assert len([each for each in agent.get_state(on()).values["messages"] if each.type == "tool"]) == 60
-
     @pytest.mark.parametrize("how", [ToolStrategy, ProviderStrategy])
     def test_structured_answers(self, memory, how):
         class Sum(BaseModel):
@@ -291,29 +278,6 @@ class TestAmongOthers:
             assert not provider_problems(model.shown[-1])
         assert model.asked
         assert len(questions(agent.get_state(on()).values["messages"])) == 8
-
-    def test_a_subagent_on_the_thread_of_its_caller(self, memory):
-        inner_model = Scripted()
-        inner = agent_of(memory, inner_model, checkpointer=None)
-
-        @tool
-        def helper(wish: str) -> str:
-            """Ask somebody else."""
-            return inner.invoke({"messages": [HumanMessage(f"{wish} {TALK * 6}")]})["messages"][-1].text
-
-        def script(messages):
-            if messages[-1].type == "tool":
-                return "He says so."
-            return calling("helper", key=f"{messages[-1].text[:12]}-", wish=messages[-1].text[:12])
-
-        model = Scripted(script)
-        agent = agent_of(memory, model, tools=[helper])
-        for turn in range(10):
-            assert ask(agent, turn)[-1].text == "He says so."
-            assert not provider_problems(model.shown[-1])
-            assert questions(model.shown[-1])[0] == "question-000"
-        assert model.asked
-        assert [len(shown) for shown in inner_model.shown] == [1] * 10, "it knows nothing of its caller"
 
     def test_what_others_do_beside_it_stays_theirs(self, memory):
         class Reminding(AgentMiddleware):

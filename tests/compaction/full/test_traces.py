@@ -211,15 +211,6 @@ class TestAnAgent:
         assert told["bytes_before"] > told["bytes_after"] > 0
         assert told["summary_id"] == next(each.id for each in shown if summary_in(each))
 
-    def test_shows_a_recovery_that_was_of_no_use(self, memory, collector, call):
-        agent = create_agent(Scripted(limit=1), middleware=[CompactionMiddleware(memory, config=CONFIG, tools=False)])
-        with pytest.raises(Exception, match="tokens are more than 1"):
-            call(agent, {"messages": [question(0)]}, **of_thread())
-        recoveries = collector.named("memory.compaction.recover")
-        assert [each.inputs["attempt"] for each in recoveries] == [1, 2]
-        assert {each.outputs["status"] for each in recoveries} == {"cannot be made smaller"}
-        assert all(each.outputs["bytes_before"] == each.outputs["bytes_after"] for each in recoveries)
-
     def test_shows_what_the_tools_looked_for_and_found(self, memory, collector, call):
         replies = iter(
             [calling("recall_dropped", query="basket", limit=1), calling("expand", id="q-1"), AIMessage("7")]
@@ -243,17 +234,6 @@ class TestAnAgent:
         assert expand.inputs == {**HERE, "id": "q-1", "page": 1}
         assert expand.outputs == {"status": "found", "count": 1, "ids": ["q-1"], "characters": len(question(1).text)}
         assert FOUND.items() <= metadata(expand).items()
-
-    def test_may_ask_in_plain_code_what_a_summary_stands_for(self, memory):
-        node = memory.compaction(Summarizer(), CONFIG)
-        summary = next(each for each in node.invoke(talk(20), {"configurable": of_thread()}) if summary_in(each))
-        with tracers.collect_runs() as heard:
-            said = messages_behind(memory, summary, conversation_id="t", namespace=("ada",))
-        [step] = heard.traced_runs
-        assert step.name == "memory.compaction.expand"
-        assert step.inputs == {**HERE, "id": summary.id}
-        assert step.outputs["ids"] == [each.message_id for each in said[:20]]
-        assert step.outputs["count"] == len(said)
 
 
 def test_a_conversation_in_plain_code_shows_what_was_done_and_why(memory):
