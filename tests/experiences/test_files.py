@@ -169,19 +169,6 @@ BAD: dict[str, str | bytes] = TEXTS["bad_files"] | {
 
 
 class TestBadFiles:
-    def test_each_is_reported_with_its_reason_and_the_others_load(self, shelf):
-        shelf.put("handcrafted_exp_0.yaml", GOOD)
-        for name, text in BAD.items():
-            shelf.put(f"handcrafted_exp_{name}.yaml", text)
-        shelf.put("handcrafted_exp_zz.yaml", b"\xef\xbb\xbf" + written("last").encode())  # with a mark of byte order
-        look = Folder(shelf.path).look()
-        assert [each.exp_id for each in look.experiences] == ["good", "last"]
-        assert {problem.path for problem in look.problems} == {f"handcrafted_exp_{name}.yaml" for name in BAD}
-        for problem in look.problems:
-            assert not problem.is_loaded
-            assert 10 < len(problem.reason) < 500, problem
-            assert "\n" not in problem.reason
-
     def test_the_reason_tells_what_it_is(self, shelf):
         for name, said in {
             "tab": r"YAML.*line 2", "twice": "'when' stands twice", "python": "could not determine a constructor",

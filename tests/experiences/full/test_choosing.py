@@ -1,4 +1,4 @@
-"""How well words choose, and what takes many experiences, processes or threads."""
+"""How well words choose, and what takes many experiences, bad files, processes or threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langchain_agentmem.experiences.experience import Folder
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, judged
 from langchain_agentmem.experiences.model_choice import selected
 from tests.experiences.test_answers import CASES, IDS
-from tests.experiences.test_files import written
+from tests.experiences.test_files import BAD, GOOD, written
 from tests.experiences.test_lexical import ALL, CHART, ERROR, chosen
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "experiences.py"
@@ -104,3 +104,17 @@ def test_takes_time_in_proportion_to_its_length():
     for piece in CASES["repeated"]:
         found = selected(piece * (15_000 // len(piece)), [*IDS, "1", "a"])
         assert found is None or set(found.chosen) <= {*IDS, "1", "a"}, piece
+
+
+def test_each_is_reported_with_its_reason_and_the_others_load(shelf):
+    shelf.put("handcrafted_exp_0.yaml", GOOD)
+    for name, text in BAD.items():
+        shelf.put(f"handcrafted_exp_{name}.yaml", text)
+    shelf.put("handcrafted_exp_zz.yaml", b"\xef\xbb\xbf" + written("last").encode())  # with a mark of byte order
+    look = Folder(shelf.path).look()
+    assert [each.exp_id for each in look.experiences] == ["good", "last"]
+    assert {problem.path for problem in look.problems} == {f"handcrafted_exp_{name}.yaml" for name in BAD}
+    for problem in look.problems:
+        assert not problem.is_loaded
+        assert 10 < len(problem.reason) < 500, problem
+        assert "\n" not in problem.reason
