@@ -58,8 +58,6 @@ class TestReport:
         assert lines[0].startswith("5 entries, ")
         assert "1 open todo:" in lines
         assert any("done, it seems: id-4 says: I fixed the gate." in line for line in lines)
-
-    def test_of_a_namespace_only_what_is_there_and_below(self, audit, database):
         for path in ("ada", "ada/private"):
             assert fine(audit("report", database, "--namespace", path)).startswith("1 entry, ")
 

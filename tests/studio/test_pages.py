@@ -6,9 +6,9 @@ import html
 import re
 
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, Experience
+from tests.support.graphs import line
 
 from .markup import HOSTILE, harmless
 
@@ -44,7 +44,7 @@ def fill(memory: AgentMemory, text: str = "") -> None:
         memory.layers(config).core.set("city", f"Lisbon{text}")
         return {"messages": [AIMessage(f"At the pond.{text}", id="a")]}
 
-    graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer").compile(memory.checkpointer)
+    graph = line(memory.checkpointer, answer)
     graph.invoke({"messages": [HumanMessage(f"Where is the heron?{text}", id="h")]}, THREAD)
     layers = memory.layers("main", ADA)
     layers.core.set("city", f"Lisbon{text}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import interrupt
 
@@ -21,6 +21,7 @@ from langchain_agentmem.compaction import (
     SummarizationConfig,
 )
 from tests.studio.markup import Page, harmless
+from tests.support.graphs import line
 
 WHOSE = ("users", "ada")
 HOSTILE = '<script>alert(1)</script>" onmouseover="alert(2) \u202egpj.exe \x1b[31m\' javascript:alert(3) {{ 7 * 7 }}'
@@ -56,10 +57,7 @@ def remembering(memory, text="{}"):
 
 
 def compiled(memory, answer, state=State):
-    builder = StateGraph(state)
-    builder.add_node("answer", answer)
-    builder.add_edge(START, "answer")
-    return builder.compile(checkpointer=memory.checkpointer)
+    return line(memory.checkpointer, answer, state=state)
 
 
 def ask(graph, text, key, **more):
@@ -248,14 +246,8 @@ class TestMessages:
             memory.layers(config).core.set("place", "underground")
             return {"messages": [AIMessage("from inside", id="i0")], "note": "kept inside"}
 
-        inner = StateGraph(State)
-        inner.add_node("inside", inside)
-        inner.add_edge(START, "inside")
-        sub = inner.compile(checkpointer=True)
-        builder = StateGraph(State)
-        builder.add_node("sub", lambda state: {"messages": sub.invoke(state)["messages"]})
-        builder.add_edge(START, "sub")
-        ask(builder.compile(checkpointer=memory.checkpointer), "one", "h0")
+        sub = line(True, inside, state=State)
+        ask(compiled(memory, lambda state: {"messages": sub.invoke(state)["messages"]}), "one", "h0")
         html = pages()
         assert "from inside" in html
         assert "kept inside" not in html
@@ -413,14 +405,12 @@ class TestCompactions:
             mode="compaction", processor_order=["summarization"], summarization=SummarizationConfig(timeout=None)
         )
         settings = ManagedMemoryConfig(threshold_tokens=2_000, token_counter=len_of_words, active_context=limits)
-        builder = StateGraph(CompactionState)
-        builder.add_node("compact", CompactionNode(memory, lambda _: "the gist of it all", settings))
-        builder.add_node(
-            "answer", lambda state: {"messages": [AIMessage("word " * 100, id=f"a{len(state['messages'])}")]}
+        graph = line(
+            memory.checkpointer,
+            CompactionNode(memory, lambda _: "the gist of it all", settings),
+            lambda state: {"messages": [AIMessage("word " * 100, id=f"a{len(state['messages'])}")]},
+            state=CompactionState,
         )
-        builder.add_edge(START, "compact")
-        builder.add_edge("compact", "answer")
-        graph = builder.compile(checkpointer=memory.checkpointer)
         for number in range(40):
             ask(graph, f"question {number}. " + "word " * 50, f"h{number}")
 

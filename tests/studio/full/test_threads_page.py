@@ -7,18 +7,17 @@ from html import unescape
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import START, MessagesState, StateGraph
+
+from tests.support.graphs import line
 
 HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
 ADA = ("users", "ada")
 
 
 def say(memory, text, thread_id, namespace=(), **at):
-    builder = StateGraph(MessagesState)
-    builder.add_node("answer", lambda _: {"messages": [AIMessage("Yes.")]})
-    builder.add_edge(START, "answer")
+    graph = line(memory.checkpointer, lambda _: {"messages": [AIMessage("Yes.")]})
     config = {"configurable": {"thread_id": thread_id, "agentmem_namespace": namespace, **at}}
-    builder.compile(checkpointer=memory.checkpointer).invoke({"messages": [HumanMessage(text)]}, config)
+    graph.invoke({"messages": [HumanMessage(text)]}, config)
     return config
 
 
