@@ -68,9 +68,6 @@ class TestTemplate:
         assert core_in(templated, run_of("tuesday", user_id="ada")) == {"monday": "Lisbon"}
         assert core_in(templated, run_of("tuesday", user_id="bob")) == {}
         assert core_in(templated, run_of("monday", user_id="bob")) == {}
-
-    def test_a_key_comes_from_the_context_too_and_from_the_server(self, templated):
-        said(templated, run_of("monday", user_id="ada"), "Lisbon")
         assert core_in(templated, run_of("tuesday", langgraph_auth_user_id="ada")) == {"monday": "Lisbon"}
 
     def test_what_does_not_lead_to_one_namespace_is_an_error_that_names_it(self, templated):
@@ -334,6 +331,7 @@ class TestWithin:
 
         def node(state, config):
             templated.layers().core.set("city", "Lisbon")
+            templated.conversation("side").add_user_message("quinces")
             seen.append([each.kind for each in templated.search("Lisbon", kinds=["message"])])
             with pytest.raises(InvalidInput, match="lead to"):
                 templated.layers(run_of("t", user_id="bob", agentmem_namespace=ADA))
@@ -344,6 +342,7 @@ class TestWithin:
         for ada in (templated.within(user_id="ada"), templated.within(ADA)):
             graph_of(ada, inner).invoke({"messages": []}, run_of("t"))
             assert ada.layers().core.get() == {"city": "Lisbon"}
+        assert {each.namespace for each in templated.search("quinces", everything=True)} == {ADA}
         assert seen == [[], []]
         assert templated.within(user_id="bob").layers().core.get() == {"b": "Lisbon"}
 
@@ -504,18 +503,6 @@ class TestWhatLangGraphHandsOut:
             told = {hit.text for hit in memory.within(ADA).search("quinces")}
             assert told == {"quinces in the garden", "quinces in the pot", "quinces?"}
             assert memory.search("quinces") == []
-
-    def test_a_graph_of_one_user_uses_the_whole_memory_as_that_user(self, memory):
-        ada = memory.within(ADA)
-
-        def node(state):
-            memory.conversation("side").add_user_message("quinces in the pot")
-            memory.layers().core.set("fruit", "quince")
-
-        graph_of(ada, node).invoke({"messages": []}, run_of("t"))
-        assert [hit.conversation_id for hit in ada.search("pot")] == ["side"]
-        assert ada.layers().core.get() == {"fruit": "quince"}
-        assert memory.search("pot") == []
 
     def test_an_import_stays_within(self, templated):
         ada, other, of_bob = templated.within(user_id="ada"), InMemorySaver(), AgentMemory(":memory:")

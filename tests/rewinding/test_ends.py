@@ -8,7 +8,7 @@ from typing import TypedDict
 import pytest
 from langgraph.graph import START, StateGraph
 
-from langchain_agentmem import AgentMemory, Message, Retention
+from langchain_agentmem import AgentMemory, Message
 
 ADA = ("users", "ada")
 DELETIONS = {
@@ -178,14 +178,3 @@ class TestPruning:
         assert "home" not in seen(memory, "other")[0][0]
         memory.checkpointer.prune(["t"])
         assert "home" not in seen(memory, "other")[0][0]
-
-    def test_a_saver_that_keeps_its_last_checkpoint_alone_loses_nothing_that_counts(self, memory):
-        memory.checkpointer.retention = Retention(keep_last=1)
-        for number in range(12):
-            run(memory, lambda layers, facts, number=number: layers.core.set(f"key {number % 5}", f"value {number}"))
-            run(memory, lambda layers, facts, number=number: layers.recall.append("did", f"{number:02}"), "other")
-        assert len(list(memory.checkpointer.list(at()))) == 1
-        expected = {f"key {number % 5}": f"value {number}" for number in range(12)}
-        [(core, events, _, _)] = seen(memory)
-        assert (core, events) == (expected, [f"{number:02}" for number in range(12)])
-        assert seen(memory, "t", "other", "new") == [seen(memory)[0]] * 3

@@ -288,16 +288,6 @@ class TestDeletingRuns:
         assert mind.times == {"first": 1, "left": 2, "middle": 2, "right": 2}
         assert sorted(mind.held()) == ["first 1", "left 2", "middle 2", "right 2"]
 
-    def test_what_another_run_left_finished_stays_with_its_memory(self, mind, run):
-        run("middle", "right")
-        stopped = run("right")
-        assert mind.times == {"first": 1, "left": 1, "middle": 2, "right": 2}
-        mind.adapter.saver.delete_for_runs([stopped])
-        assert mind.adapter.memory.admin.stats()["waiting_groups"] == 1
-        run()
-        assert mind.times == {"first": 1, "left": 1, "middle": 3, "right": 3}
-        assert sorted(mind.held()) == ["first 1", "left 1", "middle 3", "right 3"]
-
     @pytest.mark.parametrize("raises", [False, True], ids=["asking", "raising"])
     def test_what_another_run_left_finished_stays_when_the_run_that_sealed_it_is_deleted(self, mind, run):
         run("right")

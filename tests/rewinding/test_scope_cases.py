@@ -257,26 +257,6 @@ def test_a_thread_that_is_begun_anew_teaches_nothing_of_before(threads):
     assert threads.memory.admin.verify().problems == ()
 
 
-def test_a_deleted_thread_leaves_what_counted_and_its_id_is_another_author(threads):
-    ada = threads.memory.within(user_id="ada")
-    threads.sets("a", city="Lisbon")
-    ada.checkpointer.copy_thread("a", "c")
-    ada.checkpointer.delete_thread("a")
-    assert threads.outside == threads.sees("b") == threads.sees("c") == {"city": "Lisbon"}
-    threads.sets("a", pet="cat")
-    threads.back("a", -1)
-    assert threads.outside == {"city": "Lisbon"}
-    ada.erase(thread_id="a")
-    assert threads.outside == threads.sees("c") == {}
-
-
-def test_a_thread_that_keeps_its_newest_checkpoint_only_changes_nothing(threads):
-    for number in range(3):
-        threads.sets("a", city=str(number))
-    threads.memory.within(user_id="ada").checkpointer.prune(["a"], strategy="keep_latest")
-    assert threads.outside == threads.sees("b") == {"city": "2"}
-
-
 def test_what_expired_uncovers_nothing(url, clock):
     with AgentMemory(url, namespace=TEMPLATE, clock=clock) as memory:
         threads = Threads(memory)
