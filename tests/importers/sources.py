@@ -112,50 +112,29 @@ def ai_scientist(folder):
     return database(folder / "ai_scientist.db", AI_SCIENTIST)
 
 
+def _post(message, send_from, send_to, attachments, **more):
+    return {"message": message, "send_from": send_from, "send_to": send_to, "attachment_list": attachments, **more}
+
+
 SESSION = {
-    "id": "conv-20240909-060027-8372548e",
-    "plugins": [],
-    "roles": [],
-    "enabled": True,
+    "id": "conv-20240909-060027-8372548e", "plugins": [], "roles": [], "enabled": True,
     "rounds": [
         {
-            "id": "round-20240909-060037-05d0804a",
-            "user_query": "Plot the sales of May.",
-            "state": "finished",
+            "id": "round-20240909-060037-05d0804a", "user_query": "Plot the sales of May.", "state": "finished",
             "post_list": [
-                {
-                    "id": "post-20240909-060037-ea7129d1",
-                    "message": "Plot the sales of May.",
-                    "send_from": "User",
-                    "send_to": "Planner",
-                    "attachment_list": [],
-                },
-                {
-                    "id": "post-20240909-060046-8dbe93bf",
-                    "message": "Draw a bar chart.",
-                    "send_from": "Planner",
-                    "send_to": "CodeInterpreter",
-                    "attachment_list": [
-                        {"id": "atta-1", "type": "plan", "content": "1. Draw.", "extra": None},
-                        {"id": "atta-2", "type": "init_plan", "content": "1. Draw.", "extra": None},
-                    ],
-                },
+                _post("Plot the sales of May.", "User", "Planner", [], id="post-20240909-060037-ea7129d1"),
+                _post("Draw a bar chart.", "Planner", "CodeInterpreter", [
+                    {"id": "atta-1", "type": "plan", "content": "1. Draw.", "extra": None},
+                    {"id": "atta-2", "type": "init_plan", "content": "1. Draw.", "extra": None},
+                ], id="post-20240909-060046-8dbe93bf"),
             ],
         },
     ],
-}
+}  # fmt: skip
+_COUNTED = [_post("count the rows", *ends, None) for ends in (("User", "Planner"), ("Planner", "User"))]
 EXAMPLE = {
     "enabled": True,
-    "rounds": [
-        {
-            "user_query": "count the rows",
-            "state": "created",
-            "post_list": [
-                {"message": "count the rows", "send_from": "User", "send_to": "Planner", "attachment_list": None},
-                {"message": "count the rows", "send_from": "Planner", "send_to": "User", "attachment_list": None},
-            ],
-        }
-    ],
+    "rounds": [{"user_query": "count the rows", "state": "created", "post_list": _COUNTED}],
 }
 
 
@@ -172,17 +151,9 @@ def taskweaver(folder):
 
 def _letta_said(number, role, content, **more):
     content = content and [{"type": "text", "text": content if isinstance(content, str) else json.dumps(content)}]
-    return {
-        "id": f"message-{number}",
-        "role": role,
-        "content": content,
-        "name": None,
-        "tool_calls": None,
-        "tool_call_id": None,
-        "tool_returns": [],
-        "created_at": f"2025-08-28T00:57:{number:02}.890070+00:00",
-        **more,
-    }
+    usual = {"name": None, "tool_calls": None, "tool_call_id": None, "tool_returns": []}
+    at = f"2025-08-28T00:57:{number:02}.890070+00:00"
+    return {"id": f"message-{number}", "role": role, "content": content, **usual, "created_at": at, **more}
 
 
 def _letta_call(name, **arguments):
@@ -194,18 +165,13 @@ LETTA_SAID = [
     _letta_said(0, "system", "<base_instructions>\nYou are Letta."),
     _letta_said(1, "user", {"type": "login", "last_login": "Never", "time": _TIME}),
     _letta_said(2, "user", {"type": "user_message", "message": "Where are herons?", "time": _TIME}),
-    _letta_said(
-        3, "assistant", "I look into my memory.", tool_calls=_letta_call("archival_memory_search", query="heron")
-    ),
-    _letta_said(
-        4,
-        "tool",
-        {"status": "OK", "message": "Herons fish in the morning.", "time": _TIME},
-        tool_call_id="call-archival_memory_search",
-    ),
+    _letta_said(3, "assistant", "I look into my memory.",
+                tool_calls=_letta_call("archival_memory_search", query="heron")),
+    _letta_said(4, "tool", {"status": "OK", "message": "Herons fish in the morning.", "time": _TIME},
+                tool_call_id="call-archival_memory_search"),
     _letta_said(5, "assistant", "Now I know.", tool_calls=_letta_call("send_message", message="At the pond.")),
     _letta_said(6, "tool", {"status": "OK", "message": None, "time": _TIME}, tool_call_id="call-send_message"),
-]
+]  # fmt: skip
 LETTA_BLOCKS = [
     {"id": "block-0", "label": "human", "value": "Her name is Ada.", "limit": 20000, "read_only": False},
     {"id": "block-1", "label": "persona", "value": "I watch birds.", "limit": 20000, "read_only": False},
@@ -282,14 +248,10 @@ def marsys(folder):
 
 
 def opus(folder):
+    todo = {"prompt": "[TODO] look at the pond", "reply": "", "conversation_id": "todo-capture"}
     entries = [
         {"prompt": "Where are herons?", "reply": "At the pond.", "timestamp": 1_700_000_000, "conversation_id": "a"},
-        {
-            "prompt": "[TODO] look at the pond",
-            "reply": "",
-            "timestamp": 1_700_000_001,
-            "conversation_id": "todo-capture",
-        },
+        {**todo, "timestamp": 1_700_000_001},
         {"prompt": "ok", "reply": "fine", "timestamp": 1_700_000_002},
     ]
     path = folder / "agent_memory.json"

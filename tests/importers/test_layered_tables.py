@@ -42,12 +42,6 @@ class TestBranches:
         assert memory.layers("child").core.get() == {"name": "Ada", "plan": "look at the pond"}
         assert memory.layers().core.get() == {"name": "Ada", "goal": "find herons"}
 
-    def test_a_value_that_a_fork_changed_is_its_own(self, memory, tmp_path):
-        path = changed(tmp_path, "update core_memory set value = 'Ada L.' where branch_id = 'c' and key = 'name';")
-        memory.import_from("memgpt", path)
-        assert memory.layers("child").core.get("name") == {"name": "Ada L."}
-        assert memory.layers().core.get("name") == {"name": "Ada"}
-
     def test_what_was_added_there_since_comes(self, memory, tmp_path):
         memory.import_from("memgpt", memgpt(tmp_path))
         more = (

@@ -22,14 +22,11 @@ class TestTaskWeaver:
         memory.import_from("taskweaver", taskweaver(tmp_path) / "session.yaml")
         session = memory.session(SESSION["id"])
         assert session.to_conversation().rounds == Conversation.from_dict(SESSION).rounds
+        [listed] = memory.conversations()
+        assert listed.last_at == datetime(2024, 9, 9, 6, 0, 46, tzinfo=UTC)  # which its ids tell
         assert [post.message for post in session.get_role_rounds("CodeInterpreter")[0].post_list] == [
             "Draw a bar chart."
         ]
-
-    def test_ids_tell_the_times(self, memory, tmp_path):
-        memory.import_from("taskweaver", taskweaver(tmp_path) / "session.yaml")
-        [listed] = memory.conversations()
-        assert listed.last_at == datetime(2024, 9, 9, 6, 0, 46, tzinfo=UTC)
 
     def test_a_folder_brings_its_sessions_and_tells_of_the_rest(self, memory, tmp_path):
         report = memory.import_from("taskweaver", taskweaver(tmp_path))
@@ -65,10 +62,7 @@ class TestTaskWeaver:
         before = kept.read_bytes()
         assert "experiences" not in memory.import_from("taskweaver", project, experiences=kept.parent).added
         assert [each.read_bytes() for each in kept.parent.iterdir()] == [before]
-
-    def test_a_folder_for_experiences_that_cannot_be_is_told(self, memory, tmp_path):
-        (tmp_path / "file").write_text("")
-        report = memory.import_from("taskweaver", taskweaver(tmp_path), experiences=tmp_path / "file")
+        report = memory.import_from("taskweaver", project, experiences=project / "session.yaml")
         assert any("cannot be written" in each.why for each in report.left_out)
 
     def test_our_own_export_of_a_session_comes_back(self, memory, tmp_path):
@@ -79,32 +73,18 @@ class TestTaskWeaver:
         memory.import_from("taskweaver", tmp_path / "mine.yaml", namespace=("other",))
         assert memory.session("mine", ("other",)).rounds == session.rounds
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "- 1",
-            "{",
-            "rounds: 7",
-            "rounds: [7]",
-            "rounds: [{}]",
-            "!!python/object:os.system {}",
-            "a: &a [*a]\nrounds: []",
-        ],
-    )
-    def test_what_is_no_session_is_refused(self, memory, tmp_path, text):
-        path = tmp_path / "x.yaml"
-        path.write_text(text)
-        with pytest.raises(InvalidInput):
-            memory.import_from("taskweaver", path)
-        assert memory.conversations() == []
-
-    def test_a_file_that_stands_for_more_than_it_holds_is_refused(self, memory, tmp_path):
+    def test_what_is_no_session_or_stands_for_more_than_it_holds_is_refused(self, memory, tmp_path):
+        path, wrong = tmp_path / "x.yaml", ("- 1", "{", "rounds: 7", "rounds: [7]", "rounds: [{}]")
+        for text in (*wrong, "!!python/object:os.system {}", "a: &a [*a]\nrounds: []"):
+            path.write_text(text)
+            with pytest.raises(InvalidInput):
+                memory.import_from("taskweaver", path)
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-        path = tmp_path / "x.yaml"
         path.write_text("\n".join([*lines, "rounds: []"]))
         with pytest.raises(InvalidInput, match="again and again"):
             memory.import_from("taskweaver", path)
+        assert memory.conversations() == []
 
     def test_a_session_that_went_on_differently_is_left_out_whole(self, memory, tmp_path):
         path = taskweaver(tmp_path) / "session.yaml"
@@ -144,15 +124,12 @@ class TestMarsys:
         [record] = memory.layers().archival.all()
         assert (record.content, record.tags) == (fact["content"], ("fact", "role:user"))
 
-    @pytest.mark.parametrize("text", ["[]", "{}", '{"messages": 7}', '{"messages": [], "timestamp": "soon"}'])
-    def test_another_file_is_refused(self, memory, tmp_path, text):
+    def test_another_file_is_refused_and_a_malformed_message_leaves_out_the_conversation(self, memory, tmp_path):
         path = tmp_path / "x.json"
-        path.write_text(text)
-        with pytest.raises(InvalidInput):
-            memory.import_from("marsys", path)
-
-    def test_a_malformed_message_leaves_out_the_conversation(self, memory, tmp_path):
-        path = tmp_path / "x.json"
+        for text in ("[]", "{}", '{"messages": 7}', '{"messages": [], "timestamp": "soon"}'):
+            path.write_text(text)
+            with pytest.raises(InvalidInput):
+                memory.import_from("marsys", path)
         path.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"content": "Who?"}]}))
         report = memory.import_from("marsys", path)
         assert (report.added, report.left) == ({}, 2)

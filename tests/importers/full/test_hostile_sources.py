@@ -8,13 +8,12 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.importers.moving import KINDS
-
-from .sources import SOURCES
+from tests.importers.sources import SOURCES
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -70,7 +69,6 @@ def test_json_in_which_values_were_exchanged_does_no_harm(name, tmp_path_factory
     document = json.loads(files[0].read_text())
     target = tmp_path_factory.mktemp("hostile") / "source.json"
 
-    @settings(max_examples=40)
     @given(SMALL, st.integers(0, 10_000))
     def check(value, seed):
         target.write_text(json.dumps(exchanged(document, value, random.Random(seed))))
