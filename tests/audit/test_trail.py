@@ -126,6 +126,7 @@ class TestAddAndLast:
         assert any(each.microsecond for each in times)
 
     def test_none_is_an_empty_text_and_bytes_are_read_as_utf_8(self, trail):
+        assert said([trail.add(AIMessage("Why?").text, "So.")]) == [("Why?", "So.")]
         assert said([trail.add(None, b"caf\xc3\xa9 au lait")]) == [("", "caf\u00e9 au lait")]
         with pytest.raises(InvalidInput, match="int"):
             trail.add("Why?", 7)

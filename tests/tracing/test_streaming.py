@@ -106,16 +106,6 @@ class TestCustom:
         assert documents[-1] == "… (30 in all)"
         assert len(documents) == 21
 
-    def test_other_modes_get_what_is_theirs(self, tracing):
-        events = list(
-            graph_of(lambda state: remember(tracing) and {"text": "done"}).stream(
-                {"text": ""}, stream_mode=["custom", "updates", "values"]
-            )
-        )
-
-        assert [mode for mode, _ in events] == ["values", "custom", "custom", "updates", "values"]
-        assert events[-2:] == [("updates", {"node": {"text": "done"}}), ("values", {"text": "done"})]
-
     @pytest.mark.parametrize("mode", ["values", "updates", ["updates", "messages"]])
     async def test_where_nobody_reads_it_nothing_is_computed(self, tracing, mode):
         listening = []
