@@ -16,6 +16,7 @@ from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Attachment, AuditTrail, InvalidInput
 from tests.apart import check_apart
+from tests.support.graphs import line
 
 ADA = ("users", "ada")
 TEMPLATE = ("users", "{user_id}")
@@ -26,8 +27,7 @@ class State(TypedDict):
 
 
 def graph_of(memory, node):
-    built = StateGraph(State).add_node("node", node).add_edge(START, "node")
-    return built.compile(checkpointer=memory.checkpointer)
+    return line(memory.checkpointer, node, state=State)
 
 
 def run_of(thread, **configurable):
@@ -178,7 +178,7 @@ class TestTemplate:
                 with pytest.raises(InvalidInput, match="user_id"):
                     call()
 
-        plain = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+        plain = line(None, node, state=State)
         plain.invoke({"messages": []}, run_of("monday", **configurable))
         assert not path.exists()
         assert core_in(templated, run_of("tuesday", user_id="ada")) == {"monday": "hello"}
@@ -251,7 +251,7 @@ class TestUnscoped:
             return {"messages": []}
 
         graph_of(memory, node).invoke({"messages": []}, run_of("t"))
-        without = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+        without = line(None, node, state=State)
         without.invoke({"messages": []}, run_of("t"))
         assert found == []
         [outside] = memory.search("secret word abracadabra")
@@ -338,7 +338,7 @@ class TestWithin:
             return {"messages": []}
 
         said(templated, run_of("b", user_id="bob"), "Lisbon")
-        inner = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+        inner = line(None, node, state=State)
         for ada in (templated.within(user_id="ada"), templated.within(ADA)):
             graph_of(ada, inner).invoke({"messages": []}, run_of("t"))
             assert ada.layers().core.get() == {"city": "Lisbon"}
@@ -452,7 +452,7 @@ class TestWhatLangGraphHandsOut:
             interrupt("?")
 
         with AgentMemory(url, namespace=TEMPLATE if scoped else None) as memory:
-            inner = StateGraph(State).add_node("ask", ask).add_edge(START, "ask").compile()
+            inner = line(None, ask, state=State)
             graph = graph_of(memory, inner)
             name = (lambda user: {"user_id": user}) if scoped else lambda user: {"agentmem_namespace": ("users", user)}
             for user in ("ada", "bob"):
@@ -546,9 +546,8 @@ class TestWhatLangGraphHandsOut:
             assert [each for each in told if "of ada" not in str(told[each])] == ["facts"]
 
         looks()
-        built = StateGraph(State).add_node("looks", looks).add_edge(START, "looks")
-        built.compile(checkpointer=saver).invoke({"messages": []}, run_of("job"))
-        built.compile(checkpointer=templated.checkpointer).invoke({"messages": []}, run_of("job", user_id="bob"))
+        line(saver, looks, state=State).invoke({"messages": []}, run_of("job"))
+        graph_of(templated, looks).invoke({"messages": []}, run_of("job", user_id="bob"))
 
     def test_a_search_on_behalf_of_a_thread_that_can_be_none_is_refused_also_where_a_namespace_is_named(self, memory):
         nobody, found = run_of("long" * 200), []
@@ -563,7 +562,7 @@ class TestWhatLangGraphHandsOut:
                 memory.search("quinces")
 
         memory.conversation("side", ADA).add_user_message("quinces")
-        built = StateGraph(State).add_node(node).add_edge(START, "node").compile(checkpointer=InMemorySaver())
+        built = line(InMemorySaver(), node, state=State)
         built.invoke({"messages": []}, nobody)
         assert [each.text for each in found] == ["quinces"]
         assert [each.text for each in memory.conversation("side").messages] == ["medlars"]
@@ -589,8 +588,7 @@ class TestWhatLangGraphHandsOut:
         def ask(state):
             memory.layers().core.set("said", interrupt("?"))
 
-        inner = StateGraph(State).add_node(before).add_node(ask).add_edge(START, "before").add_edge("before", "ask")
-        graph = graph_of(memory, inner.compile())
+        graph = graph_of(memory, line(None, before, ask, state=State))
         config = run_of("t")
         graph.invoke({"messages": []}, config, durability=durability)
         [task] = graph.get_state(config).tasks

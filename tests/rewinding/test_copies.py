@@ -15,6 +15,7 @@ from langgraph.types import Command, interrupt
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search
+from tests.support.graphs import line
 
 from .graphs import merged
 
@@ -55,9 +56,7 @@ def note(memory):
 
 def graph(*nodes, checkpointer=None):
     """The nodes, one after the other."""
-    builder = StateGraph(State)
-    builder.add_sequence([(f"node{number}", node) for number, node in enumerate(nodes)])
-    return builder.add_edge(START, "node0").compile(checkpointer=checkpointer)
+    return line(checkpointer, *nodes, state=State)
 
 
 def texts(things):

@@ -6,10 +6,10 @@ import itertools
 import random
 
 import pytest
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.rewinding import memory_rows
+from tests.support.graphs import line
 
 WHOSE = ("users", "ada")
 THREADS = ("one", "two")
@@ -43,10 +43,7 @@ def remembering(memory, chance: random.Random):
                 memory.facts(config).add_fact("user", "Ana", "likes", f"thing {chance.randrange(2)}")
         return {"messages": [("ai", f"answer {number}")]}
 
-    builder = StateGraph(MessagesState)
-    builder.add_node("remember", remember)
-    builder.add_edge(START, "remember")
-    return builder.compile(checkpointer=memory.checkpointer)
+    return line(memory.checkpointer, remember)
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import asyncio
 from typing import TypedDict
 
 import pytest
-from langgraph.graph import START, StateGraph
 
 from langchain_agentmem import AgentMemory, Message
+from tests.support.graphs import line
 
 ADA = ("users", "ada")
 DELETIONS = {
@@ -34,10 +34,7 @@ def run(memory, work, thread="t", **more):
         work(memory.layers(config), memory.facts(config))
         return {"step": 1}
 
-    builder = StateGraph(State)
-    builder.add_node("node", node)
-    graph = builder.add_edge(START, "node").compile(checkpointer=memory.checkpointer)
-    graph.invoke({"step": 0}, at(thread, **more), durability="sync")
+    line(memory.checkpointer, node, state=State).invoke({"step": 0}, at(thread, **more), durability="sync")
 
 
 def seen(memory, *threads):

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
+from tests.support.graphs import line
 from tests.tracing.trees import Collector
 
 AT = {"thread_id": "t", "agentmem_namespace": ("ada",)}
@@ -22,10 +22,7 @@ class Agent:
     def __init__(self, url, clock, **options):
         self.memory = AgentMemory(url, clock=clock, **options)
         self.collector = Collector()
-        builder = StateGraph(MessagesState)
-        builder.add_node("note", self.note)
-        builder.add_edge(START, "note")
-        self.graph = builder.compile(checkpointer=self.memory.checkpointer)
+        self.graph = line(self.memory.checkpointer, self.note)
 
     def note(self, state, config):
         said = state["messages"][-1].text

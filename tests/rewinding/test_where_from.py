@@ -6,9 +6,9 @@ from typing import Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, layer_tools
+from tests.support.graphs import line
 
 NS = ("users", "ada")
 
@@ -26,8 +26,7 @@ def run(memory, thread, act: Any):
         act(config)
         return {"n": 1}
 
-    built = StateGraph(State).add_node("node", node).add_edge(START, "node")
-    built.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, at(thread))
+    line(memory.checkpointer, node, state=State).invoke({"n": 0}, at(thread))
 
 
 def told(thing):
@@ -64,8 +63,7 @@ async def test_so_is_what_it_wrote_awaited(memory):
         await tools["mem_archival_write"].ainvoke({"content": "a record"}, config)
         return {"n": 1}
 
-    built = StateGraph(State).add_node("node", node).add_edge(START, "node")
-    await built.compile(checkpointer=memory.checkpointer).ainvoke({"n": 0}, at("t"))
+    await line(memory.checkpointer, node, state=State).ainvoke({"n": 0}, at("t"))
     assert list(map(told, memory.layers(namespace=NS).archival.all())) == [("t", "model", "mem_archival_write")]
 
 
@@ -82,8 +80,7 @@ def test_a_fact_is_from_whoever_says_it(memory, role, source):
 
 
 def test_a_message_is_from_whoever_said_it(memory):
-    built = StateGraph(MessagesState).add_node("node", lambda _: {"messages": [AIMessage("a heron, I think")]})
-    graph = built.add_edge(START, "node").compile(checkpointer=memory.checkpointer)
+    graph = line(memory.checkpointer, lambda _: {"messages": [AIMessage("a heron, I think")]})
     graph.invoke({"messages": [HumanMessage("is that a heron?", name="Ada")]}, at("t"))
     found = {told(each) for each in memory.search("heron", namespace=NS)}
     assert found == {("t", "user", "Ada"), ("t", "model", None)}
