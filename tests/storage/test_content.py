@@ -35,11 +35,6 @@ class TestContentAddressing:
         assert memory.admin.stats()["contents"] == 0
         assert memory.admin.verify().problems == ()
 
-    def test_a_repeat_within_one_call_is_stored_once(self, memory):
-        memory.conversation("c").add_messages([HumanMessage("again") for _ in range(5)])
-        assert memory.admin.stats()["contents"] == 1
-        assert len(memory.conversation("c")) == 5
-
     def test_attachments_are_shared_and_freed_too(self, memory):
         session = memory.session("s")
         current = session.create_round("what is it")

@@ -240,8 +240,10 @@ class TestSchema:
         with AgentMemory(postgres, schema="one") as one, AgentMemory(postgres, schema="two") as two:
             say(one, "heron")
             say(two, "heron")
+            assert len(two.search("heron", everything=True)) == two.admin.stats()["messages"] == 1
             one.erase(namespace=())
             assert (said(one), said(two)) == ([], ["heron"])
+            assert one.admin.verify().problems == two.admin.verify().problems == ()
 
 
 @pytest.mark.bare

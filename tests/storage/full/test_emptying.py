@@ -101,31 +101,3 @@ class TestSqlite:
     def test_a_bare_one_is_not_there(self, new_database, tmp_path):
         assert new_database("sqlite").startswith(str(tmp_path))
         assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_what_was_filled_once_is_copied_with_its_clock_and_its_ids(url, clock, new_id, fill_once, new_database):
-    calls = []
-
-    def fill(memory):
-        calls.append(memory)
-        memory.conversation("c", ("a",)).add_messages([HumanMessage("said", id=new_id()) for _ in range(3)])
-        memory.store.put(("a",), "key", {"text": "kept"})
-
-    def shown(path):
-        with AgentMemory(path, clock=clock, new_id=new_id) as memory:
-            memory.conversation("c", ("a",)).add_user_message("more")
-            said = [(each.id, each.text) for each in memory.conversation("c", ("a",)).messages]
-            assert memory.admin.verify().problems == ()
-            told = memory.admin.stats().items()
-            counted = {name: count for name, count in told if "bytes" not in name and name != "pool"}
-            return said, counted, memory.store.search(("a",))
-
-    found, begun = [], clock.now
-    for path in (url, new_database("postgres" if url.startswith("postgresql") else "sqlite")):
-        clock.now, new_id.count = begun, 0
-        fill_once(path, fill)
-        rows = {name: sorted(each) for name, each in held(path).items()} if path.startswith("postgresql") else None
-        found.append((rows, shown(path), clock.now, new_id.count))
-    assert len(calls) == 1
-    assert found[0] == found[1]

@@ -24,23 +24,6 @@ from tests.storage.sessions import pool_of, said, say
 pytestmark = pytest.mark.bare
 
 
-class TestSchema:
-    @pytest.mark.slow
-    def test_two_schemas_of_a_database_know_nothing_of_each_other(self, postgres):
-        with AgentMemory(postgres, schema="one") as one, AgentMemory(postgres, schema="two") as two:
-            everything.fill(one)
-            say(two, "only here")
-            assert two.search("heron", everything=True) == []
-            assert [each.text for each in two.search("here", everything=True)] == ["only here"]
-            assert one.admin.verify().problems == two.admin.verify().problems == ()
-            assert two.admin.stats()["messages"] == 1
-            with psycopg.connect(postgres) as connection:
-                rows = connection.execute(
-                    "select nspname from pg_namespace where nspname in ('one', 'two', 'agentmem')"
-                )
-                assert sorted(rows.fetchall()) == [("one",), ("two",)]
-
-
 class TestPools:
     @pytest.mark.slow
     def test_a_pool_of_ones_own_is_used_and_never_closed(self, postgres):
