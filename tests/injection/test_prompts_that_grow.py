@@ -283,7 +283,8 @@ class TestWhatIsGone:
 
         memory.inject("user-42").invoke(said(0), at())
         clock.pass_time(days=30, minutes=1)
-        assert keys() == {"q0"}
+        assert memory.conversation("t").shown() == []  # after thirty days nobody is told of them,
+        assert keys() == {"q0"}  # and they are swept
         memory.admin.prune(keep_checkpoints=1, dry_run=True)
         assert keys() == {"q0"}
         SWEEPING[write](memory)

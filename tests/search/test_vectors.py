@@ -174,6 +174,13 @@ class TestWaiting:
             thread.join()
         assert sorted(embeddings.texts) == sorted(f"cat number{n}" for n in range(100))
 
+    def test_what_was_stored_without_embeddings_gets_its_vectors_later(self, url, opened):
+        with AgentMemory(url) as plain:
+            said(plain, "My cat sleeps.", "Rain falls.")
+        memory = opened()
+        memory.settle()
+        assert found(memory, "feline")[0] == "My cat sleeps."
+
 
 class TestFailing:
     def test_a_failing_model_leaves_the_search_to_the_words(self, opened, embeddings, caplog):

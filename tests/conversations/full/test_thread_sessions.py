@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
@@ -217,6 +218,17 @@ class TestFiles:
         assert ([each.user_query for each in rounds], summary) == (["b"], None)
         rounds, _ = await do(session, "get_role_rounds_with_compaction", "Planner", include_failure_rounds=True)
         assert [each.user_query for each in rounds] == ["a", "b"]
+
+    def test_a_conversation_that_was_saved_enters_a_thread_whole(self, memory, session, tmp_path):
+        chat = memory.session("plain")
+        memory.conversation("plain").add_messages([HumanMessage("one", id="1"), AIMessage("two", id="2")])
+        memory.conversation("plain").update("2", content="two and a half")
+        begun = chat.create_round("q")
+        chat.finish_round(begun.id)
+        chat.save_to_file(tmp_path / "plain.json")
+        session.load_from_file(tmp_path / "plain.json")
+        assert session.rounds == chat.rounds
+        assert session.messages_for("Assistant") == chat.messages_for("Assistant")
 
 
 class TestWhatMakesNoSense:

@@ -118,6 +118,14 @@ class TestPlaces:
         assert texts(memory, "cat") == ["cat first", "cat last"]
         assert texts(memory, "cat", conversation_id="c") == ["cat first", "cat last"]
 
+    def test_a_batch_that_has_no_room_left_is_placed_all_the_same(self, memory, raw):
+        say(memory, "c", ["cat first"])
+        raw(memory, "update search_series set next = :next", next=(1 << PLACE_BITS) - 2)
+        say(memory, "c", [f"cat {n}" for n in range(70)])
+        assert len(set(places(memory, raw))) == 71
+        assert len(texts(memory, "cat", conversation_id="c", namespace=("a",))) == 71
+        assert memory.admin.verify().problems == ()
+
 
 @pytest.mark.sqlite_suffices
 class TestLeavingNothing:
@@ -308,3 +316,9 @@ class TestCommonTerms:
         said[75] = "a zebra and nothing else of what was asked but words and words and words"
         say(memory, "c", said)
         assert memory.search("cat zebra", everything=True)[0].text == said[75]
+
+    def test_both_kinds_of_rows_waiting_and_indexed_are_counted(self, memory):
+        for n in range(100):
+            memory.conversation("c", ("a",)).add(role="user", content=f"cat {n}")
+        found = [each.text for each in memory.search("cat", limit=50, everything=True)]
+        assert found[:3] == ["cat 99", "cat 98", "cat 97"]
