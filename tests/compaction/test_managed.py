@@ -107,6 +107,17 @@ class TestTwoViews:
         assert message.reasoning_details == [{"type": "x"}]
         assert chat.retrieve_by_role("tool", n=0) == []
 
+    def test_images_by_address_are_shown(self, memory):
+        images = ["https://example.org/a.png", "data:image/png;base64,AAAA"]
+        chat = memory.managed_conversation("c")
+        key = chat.add(role="user", content="Look.", images=images)
+        for _ in range(2):
+            chat.compact_if_needed()
+            shown = [part["image_url"]["url"] for part in chat.get_messages()[0]["content"][1:]]
+            assert shown == images
+            chat.add(role="assistant", content="I see.")
+        assert chat.history_of(key)[-1].message.images == images
+
 
 class TestTriggers:
     def test_without_events_only_a_call_compacts(self, memory):

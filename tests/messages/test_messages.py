@@ -253,6 +253,15 @@ class TestRoundTrips:
         assert [call["id"] for call in message.tool_calls] == ["2"]
         assert [(call["id"], call["args"]) for call in message.invalid_tool_calls] == [("1", "[1")]
 
+    def test_arguments_that_json_cannot_hold_survive(self):
+        for args in ({"a": b"x"}, {"a": {1, 2}}, {"a": float("inf")}, {"a": object}):
+            message = AIMessage("", id="1", tool_calls=[{"name": "t", "args": args, "id": "c", "type": "tool_call"}])
+            assert to_langchain(from_langchain(message)).tool_calls == message.tool_calls, args
+        call = ToolCallMsg(id="1", name="t", arguments='{"a": NaN}')
+        message = to_langchain(Message(role="assistant", tool_calls=[call]))
+        assert [each["args"] for each in message.invalid_tool_calls] == ['{"a": NaN}']
+        assert from_langchain(message).tool_calls == [call]
+
     def test_calls_hidden_in_additional_kwargs_stay_there(self):
         """LangChain's constructor would parse them; a message that has been emptied must stay empty."""
         raw = [{"id": "1", "function": {"name": "t", "arguments": "{}"}}]
