@@ -15,10 +15,10 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-import psycopg
 from checkpoints import postgres_server
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from search import settle
 
 from langchain_agentmem import AgentMemory
 
@@ -90,12 +90,6 @@ def tell(what: str, given: dict[str, dict[str, Act]]) -> None:
         told = "   ".join(f"{name} {each:6.2f} ms x{each / first[name]:4.2f}" for name, each in medians.items())
         last = sorted(took["search"])[int(ROUNDS * 0.95)]
         print(f"  {who:24} {told}   (search p95 {last:.1f})", flush=True)
-
-
-def settle(url: str) -> None:
-    """Let the server look at what is there, as it does by itself after a while."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("vacuum analyze")
 
 
 def run(url: str, tenants: int, messages: int) -> None:

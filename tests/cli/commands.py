@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from langchain_agentmem import AgentMemory
@@ -33,3 +36,10 @@ def refused(run: subprocess.CompletedProcess[str], code: int = 2) -> str:
 def messages(path: str, namespace: tuple[str, ...] = ("ada", "private")) -> list[str]:
     with AgentMemory(path) as memory:
         return [message.text for message in memory.conversation("one", namespace).messages]
+
+
+def execute(path: str | Path, sql: str) -> None:
+    """Run a statement on a file behind the memory's back, as an accident or another program would."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(sql)
+        connection.commit()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
 
-from .commands import fine, refused, told
+from .commands import execute, fine, refused, told
 
 
 @pytest.fixture
@@ -113,9 +112,7 @@ class TestCare:
         assert fine(audit("verify", database, "--since", head)).startswith(
             "All is well: checked 5 entries, of which 0 are erased."
         )
-        with sqlite3.connect(database) as raw:
-            raw.execute("update audit set created_at = created_at + 1 where sequence = 2")
-        raw.close()
+        execute(database, "update audit set created_at = created_at + 1 where sequence = 2")
         run = audit("verify", database)
         assert (run.returncode, run.stderr) == (1, "")
         assert "1 problem" in run.stdout
@@ -134,9 +131,7 @@ class TestCare:
             assert memory.audit.search("ladder")[0].id == "id-1"
 
     def test_all_is_judged_anew(self, audit, database):
-        with sqlite3.connect(database) as raw:
-            raw.execute("update audit set hidden = 0, junk = null")
-        raw.close()
+        execute(database, "update audit set hidden = 0, junk = null")
         assert fine(audit("filter-junk", database)) == "1 entry judged otherwise than before.\n"
         assert fine(audit("filter-junk", database)) == "0 entries judged otherwise than before.\n"
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from langchain_agentmem import AgentMemory, __version__
 from langchain_agentmem.cli.app import command_line
 from langchain_agentmem.cli.console import Screen
 
-from .commands import fine, refused, told
+from .commands import execute, fine, refused, told
 
 
 @pytest.fixture
@@ -79,9 +77,7 @@ def test_stats_count_what_is_stored_and_looking_changes_nothing(agentmem, databa
 
 def test_problems_that_verify_finds_are_printed_and_the_exit_code_is_one(agentmem, database):
     assert fine(agentmem("verify", database)).startswith("All is well: checked 2 contents")
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("update content set body = x'7b7d'")
-        connection.commit()
+    execute(database, "update content set body = x'7b7d'")
     run = agentmem("verify", database)
     assert (run.returncode, run.stderr) == (1, "")
     assert "is not what was stored" in run.stdout

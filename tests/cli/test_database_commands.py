@@ -16,7 +16,7 @@ from langchain_agentmem.upkeep import database_copy
 from langchain_agentmem.upkeep.admin import Admin
 from tests.checkpoints.graphs import at
 
-from .commands import fine, messages, refused, told
+from .commands import execute, fine, messages, refused, told
 
 with contextlib.suppress(ImportError):
     pass  # Windows has none
@@ -62,9 +62,7 @@ class TestBackupAndRestore:
     def test_a_damaged_backup_never_takes_the_place(self, agentmem, database, tmp_path):
         copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
         fine(agentmem("backup", database, copy))
-        with closing(sqlite3.connect(copy)) as connection:
-            connection.execute("update content set body = x'7b7d' where id = 3")
-            connection.commit()
+        execute(copy, "update content set body = x'7b7d' where id = 3")
         with AgentMemory(target) as memory:
             memory.conversation("precious").add(role="user", content="a pearl")
         assert "is damaged, and was not restored" in refused(agentmem("restore", target, copy, "--force"), 3)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -16,6 +15,8 @@ from langchain_agentmem.storage import engine, storage_health
 from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import diagnose
 from tests.word_embeddings import WordEmbeddings
+
+from .commands import execute
 
 
 @pytest.fixture
@@ -96,9 +97,7 @@ class TestFiles:
         assert Path(database).read_bytes() == before
 
     def test_damage(self, database):
-        with closing(sqlite3.connect(database)) as connection:
-            connection.execute("update content set body = x'7b7d'")
-            connection.commit()
+        execute(database, "update content set body = x'7b7d'")
         assert "is not what was stored" in problem(database, "verify", deep=True).text
 
     def test_broken_pages(self, database):
@@ -115,26 +114,19 @@ class TestFiles:
 
     def test_another_programs_database(self, tmp_path):
         path = str(tmp_path / "theirs.db")
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("create table t (x)")
+        execute(path, "create table t (x)")
         assert "another program" in problem(path, "file").text
 
     def test_a_newer_schema_and_an_older_one(self, database, monkeypatch):
-        with closing(sqlite3.connect(database)) as connection:
-            connection.execute("insert into agentmem_migration values ('9999_from_the_future', 1)")
-            connection.commit()
+        execute(database, "insert into agentmem_migration values ('9999_from_the_future', 1)")
         assert "9999_from_the_future" in problem(database, "schema", deep=True).text
-        with closing(sqlite3.connect(database)) as connection:
-            connection.execute("delete from agentmem_migration where name like '9999%'")
-            connection.commit()
+        execute(database, "delete from agentmem_migration where name like '9999%'")
         every, later = engine.migrations, engine.Migration("0999_later", "create table later (id integer);")
         with monkeypatch.context() as patch:
             patch.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
             schema = found(database)["schema"]
         assert (schema.level, "0999_later" in schema.text) == ("note", True)
-        with closing(sqlite3.connect(database)) as connection:
-            connection.execute("update agentmem_migration set name = '0001_log'")
-            connection.commit()
+        execute(database, "update agentmem_migration set name = '0001_log'")
         assert "development version" in problem(database, "schema").text
 
     def test_what_may_only_be_read(self, database, monkeypatch):

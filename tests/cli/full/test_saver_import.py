@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints import saver_import
 from tests.checkpoints.graphs import Line, at, id_in
-from tests.cli.commands import fine, refused, told
+from tests.cli.commands import execute, fine, refused, told
 from tests.emptying import direct
 from tests.threads.filled import THREADS, everything, fill, go_on
 
@@ -33,12 +31,6 @@ def stock(path, make=fill):
     with SqliteSaver.from_conn_string(str(path)) as saver:
         make(saver)
         return str(path), sum(len(everything(saver, thread)) for thread in THREADS)
-
-
-def execute(path, sql):
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(sql)
-        connection.commit()
 
 
 @pytest.fixture
