@@ -6,24 +6,18 @@ from datetime import date
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.base.namespaces import nested_conversation
+from tests.support.graphs import at, line
 
 ADA, NOTES, BEN = ("users", "ada"), ("users", "ada", "notes"), ("users", "ben")
 
 
 def say(memory, text, thread_id, namespace):
-    builder = StateGraph(MessagesState)
-    builder.add_node("answer", lambda _: {"messages": [AIMessage("Yes.")]})
-    builder.add_edge(START, "answer")
-    graph = builder.compile(checkpointer=memory.checkpointer)
-    graph.invoke(
-        {"messages": [HumanMessage(text)]},
-        {"configurable": {"thread_id": thread_id, "agentmem_namespace": namespace}},
-    )
+    graph = line(memory.checkpointer, lambda _: {"messages": [AIMessage("Yes.")]})
+    graph.invoke({"messages": [HumanMessage(text)]}, at(thread_id, namespace=namespace))
 
 
 @pytest.fixture

@@ -6,23 +6,16 @@ from dataclasses import replace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, InvalidInput
 from langchain_agentmem.errors import CheckpointUnreadable
 from langchain_agentmem.messages.role_rounds import Post
+from tests.support.graphs import at, line
 
 
 def talking(memory):
-    builder = StateGraph(MessagesState)
-    builder.add_node("answer", lambda state: {"messages": [AIMessage(f"answer {len(state['messages'])}")]})
-    builder.add_edge(START, "answer")
-    return builder.compile(checkpointer=memory.checkpointer)
-
-
-def at(name="t", **more):
-    return {"configurable": {"thread_id": name, **more}}
+    return line(memory.checkpointer, lambda state: {"messages": [AIMessage(f"answer {len(state['messages'])}")]})
 
 
 def say(graph, text, config):

@@ -64,17 +64,12 @@ def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
         assert restored.admin.verify().ok
 
 
-def test_within_a_namespace_it_tells_nothing_of_others(filled, tmp_path):
+async def test_within_a_namespace_and_awaited_it_tells_nothing_of_others(filled, tmp_path):
     watching = Watching()
-    filled.within(("ben",)).export(tmp_path / "export.jsonl", progress=watching)
+    await filled.within(("ben",)).aexport(tmp_path / "export.jsonl", progress=watching)
+    assert watching.told["writing"]
     assert 20 <= watching.last.total < 30
     assert watching.ended
-
-
-async def test_awaited_too(filled, tmp_path):
-    watching = Watching()
-    await filled.aexport(tmp_path / "export.jsonl", progress=watching)
-    assert watching.told["writing"]
 
 
 def test_a_backup_is_as_of_one_moment_whoever_writes_meanwhile(filled, tmp_path):
