@@ -236,24 +236,17 @@ class TestBatches:
 
 CUT, REFUSED, EMPTY, PROSE = "It is cut off.", "It is a refusal.", "It is empty.", "It is prose, and no JSON object."
 NEITHER = "It is neither an object with facts nor a list of them."
-NONSENSE = [
-    ("I cannot help with that.", REFUSED),
-    (AIMessage("", additional_kwargs={"refusal": "No."}), REFUSED),
-    (AIMessage([{"type": "refusal", "refusal": "Not this."}]), REFUSED),
-    ("", EMPTY),
-    (" \n", EMPTY),
-    (None, EMPTY),
-    (AIMessage(""), EMPTY),
-    ("Maya seems to like tea.", PROSE),
-    ("```json\n{", CUT),
-    ("{" * 2_000, CUT),
-    ('{"facts": [{"subject": "Maya", "pred', CUT),
-    ({}, NEITHER),
-    ("{}", NEITHER),
-    ({"facts": "none"}, NEITHER),
-    (42, PROSE),
-    ([["Maya", "likes"]], "Fact 1: it is no object"),
-]
+NONSENSE = {
+    REFUSED: [
+        "I cannot help with that.", AIMessage("", additional_kwargs={"refusal": "No."}),
+        AIMessage([{"type": "refusal", "refusal": "Not this."}]),
+    ],
+    EMPTY: ["", " \n", None, AIMessage("")],
+    PROSE: ["Maya seems to like tea.", 42],
+    CUT: ["```json\n{", "{" * 2_000, '{"facts": [{"subject": "Maya", "pred'],
+    NEITHER: [{}, "{}", {"facts": "none"}],
+    "Fact 1: it is no object": [[["Maya", "likes"]]],
+}  # fmt: skip
 
 
 def failing(memory, model, *texts, **settings):
@@ -267,17 +260,16 @@ def failing(memory, model, *texts, **settings):
 
 @pytest.mark.usefixtures("alone")
 class TestFailing:
-    @pytest.mark.parametrize(("answer", "what"), NONSENSE, ids=range(len(NONSENSE)))
-    def test_what_cannot_be_used_is_told_as_what_it_is_and_the_message_parked(self, here, answer, what):
-        model = Scripted(lambda _: answer)
-        facts = failing(here, model, *likes("tea"))
-        assert (len(model.calls), known(facts)) == (3, {})
-        failures = facts.failures()
-        assert len(failures) == 3
-        assert {failure.message_ids for failure in failures} == {("m0",)}
-        assert all(failure.error.startswith(f"The answer cannot be used: {what}") for failure in failures)
-        if isinstance(answer, str):
-            assert failures[0].answer == answer[:LONGEST_ANSWER]
+    def test_what_cannot_be_used_is_told_as_what_it_is_and_the_message_parked(self):
+        for what, answer in ((what, each) for what, answers in NONSENSE.items() for each in answers):
+            model = Scripted(lambda _, answer=answer: answer)
+            with AgentMemory(":memory:") as memory:
+                facts = failing(memory, model, *likes("tea"))
+                assert (len(model.calls), known(facts)) == (3, {}), answer
+                failures = facts.failures()
+            assert [failure.message_ids for failure in failures] == [("m0",)] * 3, answer
+            assert all(each.error.startswith(f"The answer cannot be used: {what}") for each in failures), answer
+            assert not isinstance(answer, str) or failures[0].answer == answer[:LONGEST_ANSWER], answer
 
     @pytest.mark.parametrize("error", [ConnectionError("no route"), KeyError("x"), RecursionError(), MemoryError()])
     def test_a_model_that_raises_is_recorded(self, memory, error):

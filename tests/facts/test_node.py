@@ -127,7 +127,6 @@ class TestTurns:
 
 
 class TestFailing:
-    @pytest.mark.slow
     @pytest.mark.parametrize("answer", [ConnectionError("no line"), "What a nice day!", "", '{"facts": [{"subject": 1'])
     @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
     async def test_the_turn_goes_on_and_the_messages_are_tried_again_in_the_next(self, light, answer, awaited):
@@ -329,7 +328,6 @@ class TestElsewhere:
         }
         assert facts.waiting() == 0
 
-    @pytest.mark.slow
     def test_erasing_a_thread_takes_what_it_alone_told_a_branch(self, memory):
         graph = chat(memory, memory.remember_facts(Reader(), branch="user-42"), answer="")
         graph.invoke(says("Maya lives in Porto. Tom likes tea", id="t0"), at("t"))

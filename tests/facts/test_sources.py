@@ -339,7 +339,6 @@ def waiting_graph(memory):
 
 
 class TestThreads:
-    @pytest.mark.slow
     def test_a_removed_message_is_taken_out_of_what_past_checkpoints_and_forks_show(self, memory):
         graph = remembering(memory)
         for said in ("Maya lives in Oslo", "Maya lives in Rome", "Ben likes figs indeed"):
@@ -399,7 +398,6 @@ class TestThreads:
         say(memory, "t", "a").remove_by_id("a")
         assert [[fact.object for fact in each.history("Maya")] for each in views] == [["Rome"], ["Rome"]]
 
-    @pytest.mark.slow
     def test_erasing_a_thread_takes_what_its_copies_did_not_read_themselves(self, memory):
         """A copy has the messages too; until it has read them, it knows of them what it knows from the original."""
         graph = remembering(memory)
@@ -525,7 +523,6 @@ def traces_in_rows(memory):
     return [text for text in told if "zyxquorvex" in text]
 
 
-@pytest.mark.slow
 def test_a_removal_that_fails_half_way_changes_nothing(memory, monkeypatch):
     chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
     moved(facts)

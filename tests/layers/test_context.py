@@ -67,6 +67,10 @@ class TestTheForm:
         text = text_of(Material(events=[event(number) for number in range(1, 13)]))
         assert text.splitlines()[1:] == [f"- [note] event {number}" for number in (8, 9, 10, 11, 12)]
 
+    def test_d4_only_an_event_of_more_than_200_characters_is_cut(self):
+        for length, shown in ((200, "x" * 200), (201, "x" * 200 + "...")):
+            assert text_of(Material(events=[event(1, "x" * length)])).endswith(f"] {shown}"), length
+
     def test_what_was_found_tells_who_said_it(self):
         found = FoundPassage("m1", "I planted a quince.", START, "Maya, 2026-01-01")
         assert text_of(Material(records=[found])) == "## Retrieved Context\n- [Maya, 2026-01-01] I planted a quince."

@@ -106,6 +106,11 @@ class TestEviction:
         self.ids = [layers.recall.append("ab"[number % 2], f"event {number}") for number in range(6)]
         return layers
 
+    def test_the_oldest_and_a_kind(self, layers):
+        assert layers.recall.evict(oldest=2) == 2
+        assert layers.recall.evict(kind="a") == 2
+        assert contents(layers.recall.recent()) == ["event 3", "event 5"]
+
     def test_some_by_their_ids(self, layers):
         assert layers.recall.evict(ids=[self.ids[1], self.ids[4], "nobody", self.ids[1]]) == 2
         assert layers.recall.get(self.ids[1]) is layers.recall.get(self.ids[4]) is None

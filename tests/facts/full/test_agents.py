@@ -6,22 +6,15 @@ import json
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import fact_tools
+from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
 
 AT = {"configurable": {"thread_id": "t"}}
-
-
-class Scripted(FakeMessagesListChatModel):
-    """A model that says what it is told to."""
-
-    def bind_tools(self, tools, **_):
-        return self
 
 
 def calls(*wanted):
@@ -36,7 +29,7 @@ def lives_in(place, **more):
 
 
 def agent(memory, *script, **options):
-    model = Scripted(responses=[*script])
+    model = ScriptedModel(*script)
     return create_agent(model, tools=fact_tools(memory, **options), checkpointer=memory.checkpointer)
 
 

@@ -120,7 +120,6 @@ class TestVerifying:
         filled.erase(thread_id="t")
         assert filled.admin.verify().problems == ()
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("damage", DAMAGE)
     def test_damage_is_found_and_can_be_erased(self, url, raw, damage):
         sql, says = DAMAGE[damage]
@@ -146,7 +145,6 @@ class TestMoving:
         ]
         assert found[0] == found[1] != []
 
-    @pytest.mark.slow
     def test_what_was_imported_goes_on(self, filled, another, exported):
         another.import_(exported)
         known = []

@@ -118,7 +118,6 @@ class TestAWholeRun:
 
 
 class TestAtTheSameTime:
-    @pytest.mark.slow
     def test_in_threads_and_in_the_background(self, url):
         """Each with its own memory, as processes have it."""
         with AgentMemory(url) as one, AgentMemory(url) as other:

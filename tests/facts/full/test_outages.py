@@ -73,7 +73,6 @@ class TestAnOutage:
         facts._look()
         assert lived(facts) == ["Oslo"]
 
-    @pytest.mark.slow
     def test_holds_for_what_is_said_in_it_and_for_other_processes(self, url, clock):
         provider, other = Provider(), Provider()
         with AgentMemory(url, clock=clock) as one, AgentMemory(url, clock=clock) as two:
@@ -137,7 +136,6 @@ class TestSettling:
 
 @pytest.mark.usefixtures("alone")
 class TestWhoHearsOfIt:
-    @pytest.mark.slow
     @pytest.mark.parametrize("model", [Provider(), Scripted(lambda _: "Nice!"), Scripted(lambda _: "")])
     def test_the_log_says_it_once(self, memory, caplog, model):
         caplog.set_level(logging.INFO, "langchain_agentmem.facts")
@@ -163,7 +161,6 @@ class TestWhoHearsOfIt:
         assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
         assert [each["failed_facts"] for each in counted] == [3, 3, 0]
 
-    @pytest.mark.slow
     def test_the_doctor_tells_of_it(self, url):
         with AgentMemory(url) as memory:
             facts = memory.facts("b", model=Provider())

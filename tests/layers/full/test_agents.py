@@ -6,22 +6,15 @@ import json
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem.layers.layer_tools import layer_tools
+from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
 
 CONFIG = {"configurable": {"thread_id": "t"}}
-
-
-class Scripted(FakeMessagesListChatModel):
-    """A model that says what it is told to."""
-
-    def bind_tools(self, tools, **_):
-        return self
 
 
 def calls(*wanted):
@@ -38,8 +31,8 @@ def results(state):
 class TestInAGraph:
     @pytest.mark.parametrize("awaited", [False, True])
     async def test_langchains_agent_uses_them(self, memory, awaited):
-        model = Scripted(
-            responses=[
+        model = ScriptedModel(
+            *[
                 calls(("mem_core_set", {"key": "user_name", "value": "Ada"}), ("mem_core_set", {"key": 1, "wrong": 2})),
                 calls(("mem_core_get", {"keys": "user_name"})),
                 AIMessage("You are Ada."),

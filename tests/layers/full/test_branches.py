@@ -163,7 +163,6 @@ def act(random: Random, branches: dict[str, Model], at: Callable[[str], LayeredM
                 del model.records[record_id]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory, seed, raw):
     random = Random(seed)
