@@ -21,7 +21,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 
 from .brute import TICK, Branch, Shown
 
-EXAMPLES = {"sqlite": 300, "postgres": 40}
+EXAMPLES = {"sqlite": 300, "postgres": 15}
 QUICK = 20
 """Seeds of the quick ring."""
 
