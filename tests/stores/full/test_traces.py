@@ -9,7 +9,8 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 from langgraph.store.base import GetOp, PutOp, SearchOp
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, InvalidInput
+from tests.support.graphs import line
 from tests.tracing.trees import Collector, names
 
 NS = ("users", "ana")
@@ -132,3 +133,57 @@ class TestStores:
         assert len(tracer.ours()) == 13
         for run in tracer.ours():
             assert MARK not in repr([run.inputs, run.outputs, run.error, run.extra.get("metadata")])
+
+
+class TestSearchAndCare:
+    async def test_a_search_says_what_it_was_asked_and_what_it_found(self, open_memory, do):
+        memory = open_memory()
+        memory.conversation("c", ("ada",)).add(role="user", content="Ana lives in Lisbon.")
+
+        async def act(_: str) -> None:
+            await do(memory, "search", "Lisbon", namespace=("ada",), limit=3, roles=["user"])
+            with pytest.raises(InvalidInput):
+                await do(memory, "search", "Lisbon", limit=-1)
+
+        right, wrong = (await traced(act)).ours()
+        assert (right.name, right.run_type, right.inputs) == (
+            "memory.retrieval.search",
+            "retriever",
+            {"query": "Lisbon"},
+        )
+        metadata = right.extra["metadata"]
+        assert (metadata["limit"], metadata["roles"], metadata["agentmem_namespace"]) == (3, ["user"], "ada")
+        assert "kinds" not in metadata
+        assert [each.page_content for each in right.outputs["documents"]] == ["Ana lives in Lisbon."]
+        assert "limit" in wrong.error
+
+    async def test_care_is_one_step_each(self, open_memory, do, tmp_path):
+        memory = open_memory()
+        memory.conversation("c", ("ada",)).add(role="user", content="a")
+
+        async def act(_: str) -> None:
+            await do(memory, "export", tmp_path / "export.jsonl")
+            await do(memory.admin, "backup", tmp_path / "copy.db")
+            await do(memory.admin, "verify")
+            await do(memory, "erase", conversation_id="c", namespace=("ada",))
+            await do(memory, "import_", tmp_path / "export.jsonl")
+
+        export, backup, verify, erase, imported = told(await traced(act))
+        assert [each[0] for each in (export, backup, verify, erase, imported)] == [
+            f"care.{verb}" for verb in ("export", "backup", "verify", "erase", "import")
+        ]
+        assert export[2] == imported[2] == {"path": str(tmp_path / "export.jsonl")}
+        for report in (export[3], imported[3], erase[3]):
+            assert (report["conversations"], report["entries"], report["threads"]) == (1, 1, 0)
+        assert backup[3] == {"type": "database"}
+        assert (verify[3]["ok"], verify[3]["problems"], verify[3]["checked"]["messages"]) == (True, [], 1)
+        assert erase[2] == {"namespace": ["ada"], "conversation_id": "c"}
+
+
+async def test_the_checkpointers_calls_are_no_steps(open_memory, do):
+    memory, tracer = open_memory(), Collector()
+    inner = line(True, RunnableLambda(lambda _: {}))
+    graph = line(memory.checkpointer, RunnableLambda(lambda _: {"messages": [("ai", MARK)]}), inner)
+    config = {"configurable": {"thread_id": "t"}, "callbacks": [tracer]}
+    await do(graph, "invoke", {"messages": [("human", "hello")]}, config)
+    assert tracer.ours() == []
