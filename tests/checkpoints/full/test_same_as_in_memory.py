@@ -20,10 +20,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_agentmem import AgentMemorySaver
+from tests.checkpoints.scripted_graph import take_over
+from tests.checkpoints.scripted_sides import Different, both_follow
 from tests.stores.scripts import printed, random_script, shortened
-
-from .scripted_graph import take_over
-from .scripted_sides import Different, both_follow
 
 EXAMPLES = {"sqlite": 40, "postgres": 12}
 PARTS = 2

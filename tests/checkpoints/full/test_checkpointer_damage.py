@@ -21,8 +21,7 @@ from langchain_agentmem.checkpoints.checkpoint_codec import value_of
 from langchain_agentmem.errors import CheckpointUnreadable, DatabaseReadOnly, InvalidInput, MemoryClosed, StorageError
 from langchain_agentmem.threads.checkpoint_head import short, unfold
 from langchain_agentmem.threads.value_recipe import guarded
-
-from .graphs import (
+from tests.checkpoints.graphs import (
     NOTHING,
     Line,
     asking_graph,

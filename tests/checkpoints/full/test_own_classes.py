@@ -30,10 +30,9 @@ from pydantic import BaseModel
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints import checkpoint_codec
 from langchain_agentmem.errors import InvalidInput
-
-from . import own_classes
-from .graphs import Line, at, run_script
-from .own_classes import (
+from tests.checkpoints import own_classes
+from tests.checkpoints.graphs import Line, at, run_script
+from tests.checkpoints.own_classes import (
     CLASSES,
     LISBON,
     OWN,
@@ -368,7 +367,7 @@ class TestStrict:
                 assert type(values["trip"]).__name__ == "Trip"
         """
         done = run_script(
-            script, url, Path(__file__).parents[2], environment=os.environ | {"LANGGRAPH_STRICT_MSGPACK": "true"}
+            script, url, Path(__file__).parents[3], environment=os.environ | {"LANGGRAPH_STRICT_MSGPACK": "true"}
         )
         assert done.returncode == 0, done.stderr
 

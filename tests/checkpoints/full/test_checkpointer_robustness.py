@@ -20,8 +20,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.checkpoints import checkpoint_codec
 from langchain_agentmem.threads.thread_lines import ThreadAt
-
-from .graphs import (
+from tests.checkpoints.graphs import (
     Line,
     at,
     everything,
@@ -440,7 +439,7 @@ class TestKilledAtAnyPoint:
         url, pauses, did = new_database(kind), random.Random(5), {}
         forker = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(FORKS)],
-            cwd=Path(__file__).parent,
+            cwd=Path(__file__).parent.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -26,8 +26,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.threads.value_codec import CHUNK, FEW, SMALL
 from langchain_agentmem.threads.value_recipe import LIST, Damaged, pack
 from langchain_agentmem.threads.value_store import MOST_RANGES
-
-from .own_shelf import OwnShelf, aes, ranges, round_trip, told
+from tests.threads.own_shelf import OwnShelf, aes, ranges, round_trip, told
 
 TEXT = st.text(max_size=12) | st.text(st.characters(codec="utf-8"), min_size=SMALL, max_size=SMALL + 9)
 NUMBER = st.integers(-(2**63), 2**64 - 1) | st.floats() | st.booleans()
