@@ -56,7 +56,6 @@ def test_a_long_message_in_any_script_is_stored_and_found(memory):
         assert chat.retrieve_by_id(message_id)["content"] == text
 
 
-@pytest.mark.slow
 def test_both_engines_find_the_same_to_the_last_id_and_score(new_database):
     answers = []
     for kind in ("sqlite", "postgres"):
