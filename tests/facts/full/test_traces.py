@@ -147,6 +147,20 @@ class TestWriting:
         [refused] = seen.run("memory.facts.learn").outputs["refused"]
         assert refused == facts.failures()[0].error
 
+    def test_what_a_fact_adds_is_told(self, facts, seen):
+        facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1")
+        porto = under(seen, lambda: facts.add_fact("user", "Maya", "lives in", "Porto", source="m2"))
+        run = only(seen)
+        assert run.name == "memory.facts.add_fact"
+        what = {"subject": "Maya", "predicate": "lives in", "object": "Porto"}
+        assert run.inputs == {**HERE, "role": "user", **what, "message_ids": ["m2"]}
+        assert run.outputs == {
+            "fact_id": porto,
+            "added": [{"id": porto, "text": "Maya lives in Porto"}],
+            "changed": [],
+            "refused": [],
+        }
+
 
 class TestReading:
     def test_a_search_is_one_retriever_with_facts_as_documents(self, facts, seen):
