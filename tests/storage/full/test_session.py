@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import CheckpointUnreadable, DatabaseTimeout, StorageError
-from langchain_agentmem.storage import postgres, postgres_session
+from langchain_agentmem.storage import postgres, postgres_session, query
 from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine
 from langchain_agentmem.storage.postgres_session import Connection, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
@@ -53,6 +53,19 @@ class TestPlans:
             ).fetchall()
             session.enter()
         assert (anew, kept >= 10) == (0, True)
+
+
+class TestLargeOperations:
+    def test_more_than_the_pipe_holds(self, engine):
+        bodies = {bytes([n % 256, n // 256]) * 10: bytes([n % 256]) * 3_000 for n in range(3_000)}
+
+        def steps():
+            yield query.store_content.many([{"hash": key, "body": body} for key, body in bodies.items()])
+            yield from adding(1)()
+
+        engine.write(steps)
+        with psycopg.connect(engine._url) as connection:
+            assert connection.execute("select count(*) from agentmem.content").fetchone() == (3_000,)
 
 
 class TestFailing:
