@@ -22,10 +22,11 @@ from langgraph.types import Command, Send, interrupt
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints.saver_import import ImportReport
 from langchain_agentmem.errors import InvalidInput
-from tests.checkpoints.graphs import Line, asking_graph, at, chat_graph, id_in, logging_graph, parallel_graph
 from tests.emptying import direct
 from tests.threads.filled import GRAPHS, THREADS, Delta, delta_graph, everything, fill, go_on, seen
 from tests.threads.own_shelf import aes, strict
+
+from .graphs import Line, asking_graph, at, chat_graph, id_in, logging_graph, parallel_graph
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -31,7 +31,8 @@ from tests.checkpoints.graphs import (
     logging_graph,
     parallel_graph,
 )
-from tests.threads.filled import delta_graph, fill, go_on, outer_graph, seen
+
+from .filled import delta_graph, fill, go_on, outer_graph, seen
 
 TABLES = ("checkpoint", "channel_value", "pending_write", "part", "checkpoint_line", "content")
 
