@@ -43,14 +43,14 @@ class Facts(Real):
             self.memory.facts(config).add_fact("user", "Maya", "saw", name)
         else:
             said = HumanMessage(f"Maya saw {name}", id=f"m{name}")
-            self.memory.remember_facts(reading).invoke([said], config)
+            self.memory.remember_facts(reading, share_conversation=True).invoke([said], config)
 
     async def aremember(self, config: RunnableConfig, name: str) -> None:
         if zlib.crc32(name.encode()) % 3 == 0:
             await self.memory.facts(config).aadd_fact("user", "Maya", "saw", name)
         else:
             said = HumanMessage(f"Maya saw {name}", id=f"m{name}")
-            await self.memory.remember_facts(reading).ainvoke([said], config)
+            await self.memory.remember_facts(reading, share_conversation=True).ainvoke([said], config)
 
     def remembered(self, config: RunnableConfig) -> list[str]:
         return [fact.object for fact in self.memory.facts(config).history("Maya")]
