@@ -17,6 +17,8 @@ from tests.rewinding.worlds import random_script
 SEEDS = {"one after the other": ((100, 320), (10, 40)), "two run a thread at once": ((8, 100), (2, 40))}
 """How many seeds the full ring follows, and how many are followed in all, on SQLite and on PostgreSQL."""
 OTHERS = (8, 400), (2, 60)
+OF_SCOPES = ("heads of a scope", "the newest commit")
+"""How the names of oracles begin that are slow on PostgreSQL."""
 TOGETHER = 20
 """Seeds that are followed by one test."""
 
@@ -28,7 +30,8 @@ def portions():
             deep = range(few, int(os.environ.get("AGENTMEM_EXAMPLES", every)), TOGETHER)
             for first in (*range(0, few, TOGETHER), *deep):
                 seeds = range(first, min(first + TOGETHER, few if first < few else first + TOGETHER))
-                marks = [pytest.mark.deep] if first >= few else []
+                slow = [pytest.mark.slow("in every form")] if kind == "postgres" and name.startswith(OF_SCOPES) else []
+                marks = [pytest.mark.deep] if first >= few else slow
                 yield pytest.param(kind, name, seeds, marks=marks, id=f"{kind}, {name}, from {first}")
 
 
