@@ -107,6 +107,7 @@ class TestWhatARunIsCalled:
 
 
 class TestTodos:
+    @pytest.mark.slow("in every form")
     def test_what_asks_for_nothing_is_left_out_of_a_long_text(self):
         story = "We looked at the tree, and it was green as far as anybody could tell.\n"
         assert todos_in(f"{story * 4_000}Please fix the fence.\n{story * 4_000}") == ["Please fix the fence."]

@@ -165,7 +165,7 @@ class TestTwoProcesses:
                 line.put({"a": [sys.argv[2], turn]})
     """
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     def test_they_use_one_database_and_one_thread(self, url):
         with AgentMemory(url) as memory:
             saver = memory.checkpointer
@@ -433,7 +433,7 @@ FORKS = """
 
 
 class TestKilledAtAnyPoint:
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("kind", "kills"), [("sqlite", 30), ("postgres", 8)])
     def test_every_acknowledged_turn_is_there_and_every_thread_goes_on(self, kind, kills, new_database):
         url, pauses, did = new_database(kind), random.Random(5), {}

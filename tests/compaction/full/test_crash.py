@@ -103,7 +103,7 @@ def test_a_summary_of_rounds_is_made_by_the_next_process(url, forks):
         assert memory.database.engine.read(jobs.waiting) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow("in every form")
 def test_killed_again_and_again_it_goes_on(url, tmp_path, forks):
     luck = random.Random(7)
     asked = tmp_path / "asked.txt"

@@ -136,6 +136,7 @@ def spoil(value: Any, dice: random.Random) -> None:
         return
 
 
+@pytest.mark.slow("in every form")
 @pytest.mark.sqlite_suffices
 def test_a_damaged_file_is_refused_or_readable_never_a_trap(memory, tmp_path: Path):
     chat = fill(memory)

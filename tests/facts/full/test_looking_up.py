@@ -208,6 +208,7 @@ def test_forks_cost_little_that_hold_little(tmp_path, monkeypatch, each):
     assert steps[1] <= 4 * steps[0]
 
 
+@pytest.mark.slow("in every form")
 def test_forks_cost_no_more_that_hold_very_much(tmp_path, monkeypatch):
     """Of what else lies on a branch no more is read than tells that it is much."""
     steps = []

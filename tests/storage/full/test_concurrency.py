@@ -101,6 +101,7 @@ class TestManyWriters:
             assert memory.admin.stats()["contents"] == 30
             assert memory.admin.stats()["messages"] == 9 * 20
 
+    @pytest.mark.slow("in every form")
     def test_writers_and_those_who_delete_everything_do_not_disturb_each_other(self, url):
         with AgentMemory(url) as memory:
 

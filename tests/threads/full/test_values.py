@@ -382,6 +382,7 @@ class TestGrowing:
             assert added.recipe <= 2 * SHORTEST
         growing.check()
 
+    @pytest.mark.slow("in every form")
     def test_one_more_encrypted_message_costs_one_part(self):
         value = [message(n) for n in range(200)]
         growing = Growing(value, aes())

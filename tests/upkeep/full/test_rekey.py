@@ -113,7 +113,7 @@ class TestKilled:
             memory.conversation("c").add_messages([HumanMessage(f"heron {number}") for number in range(200)])
         return tmp_path / "folder" / "memory.db"
 
-    @pytest.mark.slow
+    @pytest.mark.slow("in every form")
     @pytest.mark.parametrize(("key", "new_key"), [(None, KEY), (KEY, OTHER), (KEY, None)])
     def test_at_any_point_there_is_one_whole_database_and_the_next_attempt_succeeds(self, path, forks, key, new_key):
         if key is not None:
