@@ -10,6 +10,8 @@ from langgraph.store.sqlite import SqliteStore
 
 from tests.contracts.store_contract import ExpiringStoreContract, IndexedStoreContract, StoreContract
 
+pytestmark = pytest.mark.slow("in every form")
+
 
 class TestInMemoryStore(StoreContract):
     """LangGraph's store in memory."""

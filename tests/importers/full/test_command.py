@@ -82,6 +82,7 @@ class TestTheCommand:
         assert "langgraph-saver" in kind.stderr
         assert "There is no file at" in source.stderr
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", get_args(SourceKind))
     def test_a_wrong_source_or_option_makes_no_database(self, kind, agentmem, tmp_path):
         (tmp_path / "text.txt").write_text("no source of any kind")
