@@ -65,7 +65,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="the full ring: also the folders `full`, and PostgreSQL")
-    parser.addoption("--rest", action="store_true", help="of --full, what the quick ring leaves out")
+    parser.addoption("--rest", action="store_true", help="of --full, what the quick ring leaves out, and nothing slow")
     parser.addoption(
         "--every-engine", action="store_true", help="run on PostgreSQL, too, what is marked as `sqlite_suffices`"
     )
@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         test = item.nodeid.partition("[")[0]
         mark = item.get_closest_marker("slow")
-        again = mark is not None and (not full or bool(mark.args) or test in seen or test == item.nodeid)
+        again = mark is not None and (not full or rest or bool(mark.args) or test in seen or test == item.nodeid)
         quick = mark is None and "full" not in item.path.parts and not _is_of_another_engine(item)
         leave_out = (again and "slow" not in config.option.markexpr) or (quick and rest)
         (left_out if leave_out else kept).append(item)

@@ -33,7 +33,7 @@ def pytest_addoption(parser):
 
 @pytest.mark.parametrize(
     ("asked", "passed"),
-    [([], 3), (["--full", "-n", "1"], 5), (["--full", "-m", "slow"], 4), (["--full", "--rest"], 3)],
+    [([], 3), (["--full", "-n", "1"], 5), (["--full", "-m", "slow"], 4), (["--full", "--rest"], 2)],
     ids=str,
 )
 def test_options_select_a_ring(tmp_path, request, asked, passed):

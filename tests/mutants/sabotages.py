@@ -200,8 +200,7 @@ def noticed(sabotage: Sabotage, options: list[str]) -> str:
         text = path.read_text("utf-8")
         if text.count(sabotage.old) != 1:
             return f"NOT MADE: {text.count(sabotage.old)} places in {sabotage.module}"
-        more = DOWNLOAD if "_downloaded" in sabotage.new else ""
-        path.write_text(text.replace(sabotage.old, sabotage.new) + more, "utf-8")
+        path.write_text(text.replace(sabotage.old, sabotage.new) + DOWNLOAD, "utf-8")
         command = [sys.executable, "-m", "pytest", "-n", "2", "-q", "-x", "--no-header", "-p", "no:cacheprovider"]
         environment = {**os.environ, "PYTHONPATH": str(copy)}
         for where in (["tests/" + sabotage.where], []):
