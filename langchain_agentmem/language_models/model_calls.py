@@ -527,7 +527,7 @@ class Ahead:
             except MemoryClosed:
                 pass
             except Exception:  # the turn that needs it will compact itself
-                logger.warning("A context could not be compacted ahead of need.", exc_info=True)
+                logger.warning("Work in the background failed; the turn that needs it does it again.", exc_info=True)
             finally:
                 with self._news:
                     self._begun.discard(at)

@@ -248,7 +248,7 @@ class Maintenance(Upkeep):
         return replace(report, elsewhere=tuple(reached)[:MOST_ELSEWHERE])
 
     def settle(self) -> None:
-        """Do now what is otherwise done in the background: vectors of documents, summaries made ahead of need, facts.
+        """Do now what is otherwise done in the background: the vectors of documents and the facts of messages.
 
         Facts are extracted for every `memory.facts(…, model=…)` that is in use; what their model fails at goes on
         waiting, as their `failures()` tell.
