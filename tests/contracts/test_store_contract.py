@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_agentmem.stores.agent_store import AgentMemoryStore
-from tests.contracts.store_contract import ExpiringStoreContract, IndexedStoreContract, StoreContract
+pytest.register_assert_rewrite(*(f"tests.contracts.store_{name}" for name in ("contract", "expiring", "indexing")))
+
+from langchain_agentmem.stores.agent_store import AgentMemoryStore  # noqa: E402
+from tests.contracts.store_contract import StoreContract  # noqa: E402
+from tests.contracts.store_expiring import ExpiringStoreContract  # noqa: E402
+from tests.contracts.store_indexing import IndexedStoreContract  # noqa: E402
 
 
 @pytest.mark.encrypted_too

@@ -12,7 +12,9 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.stores.agent_store import AgentMemoryThreadStore
 from tests.conftest import ENGINES, SteppingClock
-from tests.contracts.store_contract import ExpiringStoreContract, IndexedStoreContract, StoreContract
+from tests.contracts.store_contract import StoreContract
+from tests.contracts.store_expiring import ExpiringStoreContract
+from tests.contracts.store_indexing import IndexedStoreContract
 from tests.living import InRuns, InTask, live_task, stop_time, thread
 
 THREADS = map("thread {}".format, itertools.count())
@@ -41,7 +43,9 @@ def memories(request, sqlite_databases, tmp_path_factory):
 
 
 class TestInOneTask(StoreContract):
-    """A task goes on as long as the test."""
+    """A task goes on as long as the test, and writes all of its items when it ends."""
+
+    large = 300
 
     @pytest.fixture
     def store(self, memories, monkeypatch):
