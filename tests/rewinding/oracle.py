@@ -150,15 +150,17 @@ class World:
         self.replaced.update(each.partition("#")[0] for each in others)
         return [each for each in names if each not in gone]
 
-    def begins(self, name: str) -> None:
+    def moment(self) -> int:
+        """Return the next moment."""
         with self.lock:
             self.moments += 1
-            self.times[name] = [self.moments, NEVER]
+            return self.moments
+
+    def begins(self, name: str) -> None:
+        self.times[name] = [self.moment(), NEVER]
 
     def ended(self, name: str) -> None:
-        with self.lock:
-            self.moments += 1
-            self.times[name][1] = self.moments
+        self.times[name][1] = self.moment()
 
     def looked(self, config: Any, moment: str, expected: list[str], got: list[str]) -> None:
         """A task looked into its memory.

@@ -182,51 +182,55 @@ class SharedCore(Shared):
 class CoreScope(Scope):
     """What is seen of values that many write under one key: the newest by when it was first committed.
 
-    A write is committed by the put that first shows it on the own line of a thread. Of two that were committed at once
-    either may be the newer.
+    A write is committed by the put that first shows it on the own line of a thread. Of two whose puts overlapped either
+    may be the newer: neither of them waited for the other.
     """
 
     adapter: SharedCore
+    AT_LAST = NEVER, NEVER
+    """When that is committed which is not yet."""
 
     def __init__(self, adapter: SharedCore, label: str = "") -> None:
-        self.stamps: dict[str, int] = {}
+        self.stamps: dict[str, tuple[int, int]] = {}
+        """By id: the moments at which its put began and ended."""
         super().__init__(adapter, label)
 
     def open(self) -> None:
-        super().open()
         saver = self.adapter.saver
         put, aput = saver.put, saver.aput
 
         def putting(config: Any, checkpoint: Any, *rest: Any) -> Any:
+            begun = self.moment()
             stored = put(config, checkpoint, *rest)
-            self.noted(config, checkpoint)
+            self.noted(config, checkpoint, begun)
             return stored
 
         async def aputting(config: Any, checkpoint: Any, *rest: Any) -> Any:
+            begun = self.moment()
             stored = await aput(config, checkpoint, *rest)
-            self.noted(config, checkpoint)
+            self.noted(config, checkpoint, begun)
             return stored
 
         saver.put, saver.aput = putting, aputting
+        super().open()
 
-    def noted(self, config: Any, checkpoint: Any) -> None:
+    def noted(self, config: Any, checkpoint: Any, begun: int) -> None:
         """A checkpoint was put."""
         if not config["configurable"].get("checkpoint_ns"):
-            with self.lock:
-                self.moments += 1
-                for name in state_of(_Holding(checkpoint)):
-                    self.stamps.setdefault(name, self.moments)
+            ended = self.moment()
+            for name in state_of(_Holding(checkpoint)):
+                self.stamps.setdefault(name, (begun, ended))
 
     def winners(self, names: Iterable[str]) -> dict[str, set[str]]:
-        """By key the newest writes: several, where they were committed at once or not at all."""
-        best: dict[str, tuple[int, set[str]]] = {}
+        """By key the newest writes: several, where their puts overlapped or are yet to come."""
+        of_keys: dict[str, set[str]] = {}
         for name in {*names} - self.adapter.void:
-            key, stamp = self.adapter.wish(name)[0], self.stamps.get(name, NEVER)
-            if key not in best or stamp > best[key][0]:
-                best[key] = stamp, {name}
-            elif stamp == best[key][0]:
-                best[key][1].add(name)
-        return {key: found for key, (_, found) in best.items()}
+            of_keys.setdefault(self.adapter.wish(name)[0], set()).add(name)
+        stamps = {name: self.stamps.get(name, self.AT_LAST) for each in of_keys.values() for name in each}
+        return {
+            key: {name for name in found if stamps[name][1] >= max(stamps[each][0] for each in found)}
+            for key, found in of_keys.items()
+        }
 
     def taught(self, thread: str) -> set[str]:
         found = self.here(thread, 1)
@@ -274,19 +278,21 @@ class PastScope(CoreScope):
         if not any(f"({do})" in self.where for do in ("again", "go", "resume", "twice")):
             super().looked(config, moment, expected, got)
 
-    def noted(self, config: Any, checkpoint: Any) -> None:
-        super().noted(config, checkpoint)
+    def noted(self, config: Any, checkpoint: Any, begun: int) -> None:
+        super().noted(config, checkpoint, begun)
         self.puts.setdefault(checkpoint["id"], self.moments)
+
+    def stamp(self, name: str) -> int:
+        return self.stamps.get(name, self.AT_LAST)[1]
 
     def speak(self, thread: str, action: dict[str, Any]) -> None:
         """Let main write several times."""
         core = self.adapter.memory.layers(settings=WHOLE).core
         for _ in range(action["number"]):
             self.names += 1
-            self.moments += 1
-            name = f"m{self.names}"
+            name, now = f"m{self.names}", self.moment()
             key, deleted = self.adapter.wish(name)
-            self.author[name], self.stamps[name] = self.MAIN, self.moments
+            self.author[name], self.stamps[name] = self.MAIN, (now, now)
             if not deleted:
                 core.set(key, name)
             elif not core.delete(key):
@@ -303,15 +309,15 @@ class PastScope(CoreScope):
         at = address(found)
         moment = self.puts[at["checkpoint_id"]]
         own = {*state_of(found)}
-        known = own | {each for each in self.main if self.author[each] == self.MAIN and self.stamps[each] <= moment}
+        known = own | {each for each in self.main if self.author[each] == self.MAIN and self.stamp(each) <= moment}
         got = self.adapter.remembered({"configurable": at})
         shown = {self.adapter.wish(name)[0]: name for name in got}
         with self.lock:
             self.checks += 1
-            late = [name for name in got if name not in own and self.stamps[name] > moment]
+            late = [name for name in got if name not in own and self.stamp(name) > moment]
             for key, several in self.winners(known).items():
-                newest = self.stamps.get(next(iter(several)), NEVER)
-                others = {name for name, stamp in self.stamps.items() if newest < stamp <= moment} - known
+                newest = self.stamp(next(iter(several)))
+                others = {name for name in self.stamps if newest < self.stamp(name) <= moment} - known
                 if key in {self.adapter.wish(name)[0] for name in others - self.adapter.void}:
                     continue
                 if shown.get(key) not in several if key in shown else not any(map(self.deletes, several)):
