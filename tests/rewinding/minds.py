@@ -10,15 +10,16 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 from langgraph.config import get_config
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, RetryPolicy
+from langgraph.types import Command, RetryPolicy, interrupt
+
+from tests.support.graphs import at, beside, line
 
 from .adapters import Real
 from .graphs import merged
 from .oracle import state_of
 
-AT = {"configurable": {"thread_id": "t"}}
-RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
+AT = at()
+RETRY = {"retry_policy": RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)}
 PATIENCE = 30.0
 """Seconds that somebody waits for somebody else, who should come at once."""
 
@@ -52,21 +53,25 @@ class Mind:
         self.adapter.remember(config or get_config(), name)
         return name
 
-    def graph(self, *nodes: Any, inner: bool = False, **options: Any) -> Any:
-        """A graph of nodes, one after the other."""
-        builder = StateGraph(State)
-        builder.add_sequence([(node.__name__, node) for node in nodes])
-        for node in nodes:
-            builder.nodes[node.__name__].retry_policy = options.get("retry")
-        builder.add_edge(START, nodes[0].__name__)
-        return builder.compile(checkpointer=options.get("saves") if inner else self.adapter.saver)
+    def noting(self, what: str, *, waits: bool = False) -> Any:
+        """Return a node that notes something, and may wait for an answer then."""
 
-    def beside(self, *nodes: Any, **options: Any) -> Any:
-        """A graph of nodes that run at the same time."""
-        builder = StateGraph(State)
-        for node in nodes:
-            builder.add_node(node, retry_policy=options.get("retry")).add_edge(START, node.__name__)
-        return builder.compile(checkpointer=self.adapter.saver)
+        def node(state: State) -> State:
+            log = [self.note(what)]
+            if waits:
+                interrupt("?")
+            return {"log": log}
+
+        node.__name__ = what
+        return node
+
+    def graph(self, *nodes: Any, inner: bool = False, saves: bool | None = None, **settings: Any) -> Any:
+        """Return a graph of nodes, one after the other, each with the same settings."""
+        return line(saves if inner else self.adapter.saver, *nodes, state=State, settings=settings)
+
+    def beside(self, *nodes: Any) -> Any:
+        """Return a graph of nodes that run at the same time."""
+        return beside(self.adapter.saver, state=State, **{node.__name__: node for node in nodes})
 
     def run(self, graph: Any, given: Any, config: Any = AT, **options: Any) -> Any:
         if self.awaited:
@@ -81,20 +86,20 @@ class Mind:
 
     def held(self, config: Any = AT) -> list[str]:
         """What a thread remembers, after a look at each of its checkpoints, on whatever branch."""
-        found = list(self.adapter.saver.list({"configurable": {**config["configurable"], "checkpoint_ns": ""}}))
+        found = self.found(config)
         for each in found:
             assert sorted(self.adapter.remembered(each.config)) == sorted(state_of(each)), each.metadata
         return self.adapter.remembered(found[0].config) if found else []
 
     def ends(self, config: Any = AT) -> list[list[str]]:
         """What is remembered where the branches of a thread end, the newest first."""
-        found = list(self.adapter.saver.list({"configurable": {**config["configurable"], "checkpoint_ns": ""}}))
-        inner = {each.parent_config["configurable"]["checkpoint_id"] for each in found if each.parent_config}
-        return [
-            self.adapter.remembered(each.config)
-            for each in found
-            if each.config["configurable"]["checkpoint_id"] not in inner
-        ]
+        found = self.found(config)
+        inner = [each.parent_config for each in found]
+        return [self.adapter.remembered(each.config) for each in found if each.config not in inner]
+
+    def found(self, config: Any = AT) -> list[Any]:
+        """The checkpoints of a thread, without those of subgraphs."""
+        return list(self.adapter.saver.list({"configurable": {**config["configurable"], "checkpoint_ns": ""}}))
 
     def reopen(self) -> None:
         self.adapter.reopen()
@@ -113,10 +118,6 @@ def failing(times: int) -> Callable[[], int]:
         return number
 
     return attempt
-
-
-def at(thread: str, **more: Any) -> dict[str, Any]:
-    return {"configurable": {"thread_id": thread, **more}}
 
 
 def resumed(answer: str = "yes") -> Command[Any]:

@@ -8,10 +8,9 @@ import threading
 import pytest
 from langgraph.config import get_config
 from langgraph.func import entrypoint, task
-from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 
-from .minds import AT, EMPTY, PATIENCE, RETRY, State, failing, resumed
+from .minds import AT, EMPTY, PATIENCE, RETRY, failing, resumed
 from .oracle import state_of
 
 
@@ -27,34 +26,14 @@ class TestRetries:
             attempt()
             return {"log": [*log, mind.note("done")]}
 
-        mind.run(mind.graph(work, retry=RETRY), EMPTY)
+        mind.run(mind.graph(work, **RETRY), EMPTY)
         assert seen == [[], ["tried 1"], [], ["tried 2"], [], ["tried 3"]]
         assert mind.held() == ["tried 3", "done 1"]
-
-    def test_nothing_stays_where_the_last_attempt_remembers_nothing(self, mind):
-        attempt = failing(2)
-
-        def work(state):
-            if (mind.times.get("tried") or 0) < 2:
-                mind.note("tried")
-            attempt()
-            return EMPTY
-
-        def after(state):
-            return {"log": [mind.note("after")]}
-
-        mind.run(mind.graph(work, after, retry=RETRY), EMPTY)
-        assert mind.times["tried"] == 2
-        assert mind.held() == ["after 1"]
 
     @pytest.mark.parametrize("called", ["a subgraph", "a function"])
     @pytest.mark.parametrize("caller_remembers", ["before", "after", "never"])
     def test_of_what_a_retried_node_calls_the_last_run_counts(self, mind, called, caller_remembers):
-        attempt = failing(2)
-
-        def inside(state):
-            return {"log": [mind.note("inside")]}
-
+        attempt, inside = failing(2), mind.noting("inside")
         inner, function = mind.graph(inside, inner=True), task(inside)
 
         def work(state):
@@ -63,23 +42,24 @@ class TestRetries:
             attempt()
             return {"log": [*log, mind.note("after")] if caller_remembers == "after" else log}
 
-        mind.run(mind.graph(work, retry=RETRY), EMPTY)
+        mind.run(mind.graph(work, **RETRY), EMPTY)
         expected = {"before": ["before 3", "inside 3"], "after": ["inside 3", "after 1"], "never": ["inside 3"]}
         assert mind.held() == expected[caller_remembers]
 
-    def test_a_node_that_gave_up_leaves_nothing_and_its_handler_remembers(self, mind):
+    @pytest.mark.parametrize("handled", [False, True])
+    def test_nothing_stays_of_attempts_that_failed_whoever_goes_on(self, mind, handled):
+        attempt = failing(3 if handled else 2)
+
         def work(state):
-            mind.note("tried")
-            raise ConnectionError
+            if mind.times.get("tried", 0) < 2:
+                mind.note("tried")
+            attempt()
+            return EMPTY
 
-        def instead(state):
-            return {"log": [mind.note("instead")]}
-
-        builder = StateGraph(State)
-        builder.add_node("work", work, retry_policy=RETRY, error_handler=instead).add_edge(START, "work")
-        mind.run(builder.compile(checkpointer=mind.adapter.saver), EMPTY)
-        assert mind.times["tried"] == 3
-        assert mind.held() == ["instead 1"]
+        handler = {"error_handler": mind.noting("instead")} if handled else {}
+        mind.run(mind.graph(work, mind.noting("after"), **RETRY, **handler), EMPTY)
+        assert mind.times["tried"] == 2
+        assert mind.held() == (["instead 1"] if handled else ["after 1"])
 
 
 class TestGoingOn:
@@ -96,14 +76,8 @@ class TestGoingOn:
         assert mind.held() == ["asked 2", "answered 1"]
 
     def test_a_subgraph_goes_on_from_what_another_had_remembered_before_an_interrupt(self, mind):
-        def kept(state):
-            return {"log": [mind.note("kept")]}
-
-        def other(state):
-            return {"log": [mind.note("other")]}
-
-        first = mind.graph(kept, inner=True, saves=True)
-        second = mind.graph(other, inner=True)
+        first = mind.graph(mind.noting("kept"), inner=True, saves=True)
+        second = mind.graph(mind.noting("other"), inner=True)
 
         def work(state):
             log = first.invoke(EMPTY)["log"]
@@ -150,87 +124,68 @@ class TestGoingOn:
         async def afails(saver, *given):
             return await asyncio.to_thread(fails, saver, *given)
 
-        def work(state):
-            return {"log": [mind.note("work")]}
-
         saver = type(mind.adapter.saver)
         put = saver.put
         with monkeypatch.context() as patch:
             patch.setattr(saver, "put", fails)
             patch.setattr(saver, "aput", afails)
             with pytest.raises(ConnectionError):
-                mind.run(mind.graph(work), EMPTY)
+                mind.run(mind.graph(mind.noting("work")), EMPTY)
         mind.reopen()
-        mind.run(mind.graph(work), None)
+        mind.run(mind.graph(mind.noting("work")), None)
         assert mind.times == {"work": 1}
         assert mind.held() == ["work 1"]
 
     def test_what_somebody_updates_in_a_subgraph_that_waits_still_stands_on_what_was_there_before_it(self, mind):
-        def first(state):
-            return {"log": [mind.note("first")]}
-
-        def inside(state):
-            return {"log": [mind.note("inside")]}
-
-        def ask(state):
-            interrupt("?")
-            return {"log": [mind.note("answered")]}
-
-        inner = mind.graph(inside, ask, inner=True)
-        graph = StateGraph(State).add_sequence([("first", first), ("inner", inner)]).add_edge(START, "first")
-        graph = graph.compile(checkpointer=mind.adapter.saver)
+        inner = mind.graph(mind.noting("inside"), lambda _: interrupt("?") and None, inner=True)
+        graph = mind.graph(mind.noting("first"), inner, mind.noting("last"))
         mind.run(graph, EMPTY)
         [waiting] = graph.get_state(AT, subgraphs=True).tasks
         updated = graph.update_state(waiting.state.config, {"log": ["by hand"]})
         assert mind.adapter.remembered(updated) == ["first 1", "inside 1"]
         mind.run(graph, resumed())
-        assert mind.adapter.remembered(AT) == ["first 1", "inside 1", "answered 1"]
+        assert mind.adapter.remembered(AT) == ["first 1", "inside 1", "last 1"]
 
     def test_a_finished_task_is_not_run_again_and_keeps_its_memory(self, mind):
         @task
         def piece():
             return mind.note("piece")
 
-        def work(given, previous):
-            log = [*(previous or []), piece().result()]
-            interrupt("?")
-            return entrypoint.final(value=None, save=[*log, mind.note("work")])
-
         def function():
             @entrypoint(checkpointer=mind.adapter.saver)
             def function(given, *, previous=None):
-                return work(given, previous)
+                log = [*(previous or []), piece().result()]
+                interrupt("?")
+                return entrypoint.final(value=None, save=[*log, mind.note("work")])
 
             return function
 
         mind.run(function(), 1)
         assert mind.held() == []
         mind.reopen()
-        mind.run(function(), resumed())
-        mind.run(function(), 2)
-        mind.run(function(), resumed())
+        for given in (resumed(), 2, resumed()):
+            mind.run(function(), given)
         assert mind.times == {"piece": 2, "work": 2}
         assert mind.held() == ["piece 1", "work 1", "piece 2", "work 2"]
 
 
-class TestBeingStopped:
-    async def test_a_cancelled_run_leaves_nothing_and_the_next_remembers_once(self, mind):
-        waiting = asyncio.Event()
+async def test_a_cancelled_run_leaves_nothing_and_the_next_remembers_once(mind):
+    waiting = asyncio.Event()
 
-        async def work(state):
-            log = [mind.note("work")]
-            if not waiting.is_set():
-                waiting.set()
-                await asyncio.sleep(60)
-            return {"log": log}
+    async def work(state):
+        log = [mind.note("work")]
+        if not waiting.is_set():
+            waiting.set()
+            await asyncio.Event().wait()
+        return {"log": log}
 
-        graph = mind.graph(work)
-        run = asyncio.create_task(graph.ainvoke(EMPTY, AT, durability=mind.durability))
-        await waiting.wait()
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        assert mind.held() == []
-        begun = bool(list(mind.adapter.saver.list(AT)))
-        await graph.ainvoke(None if begun else EMPTY, AT, durability=mind.durability)
-        assert mind.held() == ["work 2"]
+    graph = mind.graph(work)
+    run = asyncio.create_task(graph.ainvoke(EMPTY, AT, durability=mind.durability))
+    await waiting.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert mind.held() == []
+    begun = bool(list(mind.adapter.saver.list(AT)))
+    await graph.ainvoke(None if begun else EMPTY, AT, durability=mind.durability)
+    assert mind.held() == ["work 2"]

@@ -15,11 +15,12 @@ from langgraph.types import RetryPolicy, interrupt
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import StepIsOver
 from langchain_agentmem.rewinding import graph_runs
+from tests.support.graphs import at, line
 
 from .graphs import attempt_of
-from .minds import AT, EMPTY, PATIENCE, RETRY, Mind, State, at, failing, resumed
+from .minds import AT, EMPTY, PATIENCE, RETRY, Mind, State, failing, resumed
 
-NAMED = at("t", agentmem_namespace=("ada",))
+NAMED = at(namespace=("ada",))
 
 
 class Caller:
@@ -28,87 +29,21 @@ class Caller:
     def __init__(self, mind, kind, body):
         self.mind, self.kind, self.body = mind, kind, body
 
-    def made(self):
-        """The graph or the function, on the memory as it is open now."""
+    def run(self, given=EMPTY):
+        """Run the graph or the function, on the memory as it is open now."""
         if self.kind == "node":
+            return self.mind.run(self.mind.graph(lambda _: {"log": self.body()}, **RETRY), given)
 
-            def work(state):
-                return {"log": self.body()}
-
-            return self.mind.graph(work, retry=RETRY)
-
-        @entrypoint(checkpointer=self.mind.adapter.saver, retry_policy=RETRY)
+        @entrypoint(checkpointer=self.mind.adapter.saver, **RETRY)
         def function(given, *, previous=None):
             return entrypoint.final(value=None, save=[*(previous or []), *self.body()])
 
-        return function
-
-    def begin(self):
-        self.mind.run(self.made(), EMPTY)
-
-    def resume(self):
-        self.mind.run(self.made(), resumed())
+        return self.mind.run(function, given)
 
 
 @pytest.fixture(params=["node", "function"])
 def caller(request, mind):
     return lambda body: Caller(mind, request.param, body)
-
-
-@pytest.fixture(params=[False, True], ids=["still open", "opened again"])
-def reopen(request, mind):
-    return mind.reopen if request.param else lambda: None
-
-
-@pytest.mark.sqlite_suffices
-class TestFunctionsThatFail:
-    """What is remembered by an attempt of a `@task` that fails counts no more, whoever catches the error."""
-
-    def test_what_one_remembered_is_dropped_where_its_caller_goes_on(self, mind, caller):
-        @task
-        def fails():
-            mind.note("in vain")
-            raise ConnectionError
-
-        def body():
-            with pytest.raises(ConnectionError):
-                fails().result()
-            return [mind.note("caller")]
-
-        caller(body).begin()
-        assert mind.held() == ["caller 1"]
-
-    def test_what_an_attempt_remembered_is_dropped_whose_retry_remembers_nothing(self, mind, caller):
-        attempt = failing(1)
-
-        @task(retry_policy=RETRY)
-        def retried():
-            if mind.times == {}:
-                mind.note("in vain")
-            attempt()
-
-        def body():
-            retried().result()
-            return [mind.note("caller")]
-
-        caller(body).begin()
-        assert mind.held() == ["caller 1"]
-
-    def test_what_a_retry_calls_before_it_remembers_anything_itself_stays(self, mind, caller):
-        attempt = failing(1)
-
-        @task
-        def called():
-            return mind.note("called")
-
-        @task(retry_policy=RETRY)
-        def retried():
-            log = [called().result(), mind.note("retried")]
-            attempt()
-            return log
-
-        caller(lambda: retried().result()).begin()
-        assert mind.held() == ["called 2", "retried 2"]
 
 
 def called_by_a_second_attempt(mind, piece, attempt):
@@ -175,6 +110,38 @@ def called_by_what_remembers_nothing(mind, piece, attempt):
     return log
 
 
+def failed_and_caught(mind, piece, attempt):
+    @task
+    def fails():
+        mind.note("in vain")
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        fails().result()
+    return [mind.note("caller")]
+
+
+def retried_and_then_silent(mind, piece, attempt):
+    @task(**RETRY)
+    def retried():
+        if mind.times == {}:
+            mind.note("in vain")
+        attempt()
+
+    retried().result()
+    return [mind.note("caller")]
+
+
+def retried_after_a_call(mind, piece, attempt):
+    @task(**RETRY)
+    def retried():
+        log = [piece("one").result(), mind.note("retried")]
+        attempt()
+        return log
+
+    return retried().result()
+
+
 STORIES = {
     called_by_a_second_attempt: (1, ["one 1", "two 1", "answered 1"]),
     resumed_twice: (2, ["one 1", "two 1", "answered 1"]),
@@ -183,14 +150,21 @@ STORIES = {
     failed_beside_a_finished_one: (1, ["one 1", "two 3", "answered 1"]),
     called_by_a_task: (1, ["several 1", "one 1", "more 1", "answered 1"]),
     called_by_what_remembers_nothing: (0, ["one 2"]),
+    failed_and_caught: (0, ["caller 1"]),
+    retried_and_then_silent: (0, ["caller 1"]),
+    retried_after_a_call: (0, ["one 2", "retried 2"]),
 }
 """What a retried caller does with `@task`s, how often it is resumed, and what is remembered in the end."""
 
 
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize("story", STORIES)
-def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_again(mind, caller, reopen, story):
-    """LangGraph counts the `@task`s that a caller calls, in all its attempts; a resume begins to count anew."""
+@pytest.mark.parametrize("reopened", [False, True])
+def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_again(mind, caller, reopened, story):
+    """LangGraph counts the `@task`s that a caller calls, in all its attempts; a resume begins to count anew.
+
+    What an attempt of a `@task` that failed had remembered counts no more, whoever catches the error.
+    """
 
     @task
     def piece(name):
@@ -198,11 +172,12 @@ def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_
 
     attempt, (resumes, expected) = failing(1), STORIES[story]
     runs = caller(lambda: story(mind, piece, attempt))
-    runs.begin()
+    runs.run()
     for _ in range(resumes):
         assert mind.held() == []
-        reopen()
-        runs.resume()
+        if reopened:
+            mind.reopen()
+        runs.run(resumed())
     assert sorted(mind.held()) == sorted(expected)
 
 
@@ -225,8 +200,7 @@ def test_what_one_has_remembered_is_kept_for_a_day_whoever_executes_its_step_aga
                 recall.append("note", f"{name}, later")
             return EMPTY
 
-        builder = StateGraph(State).add_node(work).add_edge(START, "work")
-        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph = line(memory.checkpointer, work, state=State)
         graph.update_state(AT, EMPTY, as_node="__start__")
         with contextlib.nullcontext() if hours < 24 else pytest.raises(StepIsOver):
             graph.invoke(None, AT)
@@ -260,10 +234,7 @@ class TestDeletingRuns:
 
             return work
 
-        def first(state):
-            return {"log": [mind.note("first")]}
-
-        builder = StateGraph(State).add_node(first).add_edge(START, "first")
+        builder = StateGraph(State).add_node(mind.noting("first")).add_edge(START, "first")
         for name in ("left", "middle", "right"):
             builder.add_node(name, node(name)).add_edge("first", name)
         graph = builder.compile(checkpointer=mind.adapter.saver, interrupt_before=["left", "middle", "right"])
@@ -289,21 +260,26 @@ class TestDeletingRuns:
         assert sorted(mind.held()) == ["first 1", "left 2", "middle 2", "right 2"]
 
     @pytest.mark.parametrize("raises", [False, True], ids=["asking", "raising"])
-    def test_what_another_run_left_finished_stays_when_the_run_that_sealed_it_is_deleted(self, mind, run):
+    def test_what_another_run_left_finished_stays_when_the_run_that_sealed_it_is_deleted(self, mind, run, tmp_path):
+        """It is exported, too."""
+        memory, kept = mind.adapter.memory, tmp_path / "file.jsonl"
         run("right")
-        mind.adapter.saver.delete_for_runs([run()])
+        memory.checkpointer.delete_for_runs([run()])
         assert mind.held() == ["first 1"]
+        memory.export(kept)
+        memory.checkpointer.delete_thread("t")
+        memory.import_(kept)
         run()
         assert mind.times["right"] == 3
         assert sorted(mind.held()) == [f"{name} {times}" for name, times in sorted(mind.times.items())]
-        assert mind.adapter.memory.admin.verify().ok
+        assert memory.admin.verify().ok
 
     def test_a_copy_keeps_what_a_task_left_finished_when_the_thread_that_sealed_it_is_gone(self, mind, run, raw):
         run("right")
         mind.adapter.saver.copy_thread("t", "copy")
         run()
         mind.adapter.saver.delete_thread("t")
-        copy = {"configurable": {"thread_id": "copy"}}
+        copy = at("copy")
         assert mind.held(copy) == ["first 1"]
         run(at=copy)
         assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 3}
@@ -311,41 +287,26 @@ class TestDeletingRuns:
         mind.adapter.saver.delete_thread("copy")
         assert raw(mind.adapter.memory, "select 1 from memory union all select 1 from finished_group") == []
 
-    def test_what_a_task_left_finished_is_exported_though_the_run_that_sealed_it_is_deleted(self, mind, run, tmp_path):
-        run("right")
-        mind.adapter.saver.delete_for_runs([run()])
-        mind.adapter.memory.export(tmp_path / "file.jsonl")
-        mind.adapter.saver.delete_thread("t")
-        mind.adapter.memory.import_(tmp_path / "file.jsonl")
-        run()
-        assert sorted(mind.held()) == ["first 1", "left 1", "middle 1", "right 3"]
-
 
 @pytest.mark.sqlite_suffices
-class TestManyRuns:
-    def test_one_that_goes_on_is_known_however_many_begin_meanwhile_and_those_that_are_over_are_not(
-        self, url, monkeypatch
-    ):
-        monkeypatch.setattr(graph_runs, "MOST_RUNS", 12)
-        mind = Mind(url)
+def test_a_run_that_goes_on_is_known_however_many_begin_meanwhile_and_those_that_are_over_are_not(url, monkeypatch):
+    monkeypatch.setattr(graph_runs, "MOST_RUNS", 12)
+    mind = Mind(url)
 
-        def inside(state):
-            return {"log": [mind.note("inside")]}
+    def work(state, config):
+        log = [mind.note("before")]
+        for number in range(8):  # somebody looks at other threads in its name
+            there = {**config["configurable"], "thread_id": f"other {number}", "checkpoint_ns": ""}
+            assert mind.adapter.saver.get_tuple({"configurable": there}) is None
+        for number in range(20):
+            inner.invoke(EMPTY, at(f"apart {number}"))
+        return {"log": [*log, mind.note("after")]}
 
-        def work(state, config):
-            log = [mind.note("before")]
-            for number in range(8):  # somebody looks at other threads in its name
-                there = {**config["configurable"], "thread_id": f"other {number}", "checkpoint_ns": ""}
-                assert mind.adapter.saver.get_tuple({"configurable": there}) is None
-            for number in range(20):
-                inner.invoke(EMPTY, at(f"apart {number}"))
-            return {"log": [*log, mind.note("after")]}
-
-        inner = mind.graph(inside)
-        mind.run(mind.graph(work), EMPTY)
-        assert mind.held() == ["before 1", "after 1"]
-        assert len(graph_runs.runs_of(mind.adapter.memory.database)._runs) <= 12
-        mind.close()
+    inner = mind.graph(mind.noting("inside"))
+    mind.run(mind.graph(work), EMPTY)
+    assert mind.held() == ["before 1", "after 1"]
+    assert len(graph_runs.runs_of(mind.adapter.memory.database)._runs) <= 12
+    mind.close()
 
 
 class TestScopesOfRuns:
@@ -353,20 +314,11 @@ class TestScopesOfRuns:
 
     @pytest.mark.parametrize("look", [AT, NAMED], ids=["not named", "named"])
     def test_what_is_remembered_is_kept_where_the_thread_is(self, mind, look):
-        seen = []
-
-        @task
-        def piece():
-            return mind.note("piece")
-
-        def inside(state):
-            return {"log": [mind.note("inside")]}
-
-        inner = mind.graph(inside, inner=True)
+        seen, piece, inner = [], task(mind.noting("piece")), mind.graph(mind.noting("inside"), inner=True)
 
         def work(state):
             seen.append(mind.adapter.remembered(get_config()))
-            log = [piece().result(), mind.note("asked")]
+            log = [*piece(EMPTY).result()["log"], mind.note("asked")]
             interrupt("?")
             return {"log": [*log, *inner.invoke(EMPTY)["log"], mind.note("answered")]}
 
@@ -383,12 +335,7 @@ class TestScopesOfRuns:
         assert mind.adapter.memory.admin.verify().ok
 
     def test_a_thread_in_no_namespace_is_another(self, mind):
-        def work(state):
-            return {"log": [mind.note("work")]}
-
-        graph = mind.graph(work)
-        mind.run(graph, EMPTY, AT)
-        mind.run(graph, EMPTY, at("t", agentmem_namespace=("ada",)))
-        mind.run(graph, EMPTY, AT)
-        assert mind.held(AT) == ["work 1", "work 3"]
-        assert mind.held(at("t", agentmem_namespace=("ada",))) == ["work 2"]
+        graph = mind.graph(mind.noting("work"))
+        for config in (AT, NAMED, AT):
+            mind.run(graph, EMPTY, config)
+        assert (mind.held(AT), mind.held(NAMED)) == (["work 1", "work 3"], ["work 2"])

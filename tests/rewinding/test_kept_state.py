@@ -9,39 +9,30 @@ import threading
 
 import pytest
 from langgraph.config import get_config
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START
 from langgraph.runtime import RunControl, get_runtime
 from langgraph.types import interrupt
+
+from tests.support.graphs import at, beside, line
 
 from .minds import AT, EMPTY, PATIENCE, State, failing, resumed
 from .oracle import state_of
 
 
-def around(mind, inner, *beside, saves=None):
-    """A graph that has another one, and maybe nodes beside it."""
-    builder = StateGraph(State)
-    for name, node in [("inner", inner), *((node.__name__, node) for node in beside)]:
-        builder.add_node(name, node).add_edge(START, name)
-    return builder.compile(checkpointer=mind.adapter.saver if saves is None else saves)
-
-
 def waiting(mind):
-    """A graph that remembers something and waits, and keeps its state."""
-
-    def learn(state):
-        return {"log": [mind.note("learned")]}
+    """Return a graph that remembers something and waits, and keeps its state."""
 
     def ask(state):
         interrupt("?")
         return {"log": [mind.note("answered")]}
 
-    return mind.graph(learn, ask, inner=True, saves=True)
+    return mind.graph(mind.noting("learned"), ask, inner=True, saves=True)
 
 
-def nested(mind, depth, *beside):
-    """A graph with a subgraph that keeps its state, one or two levels deep."""
-    inner = waiting(mind)
-    return around(mind, inner if depth == 1 else around(mind, inner, saves=True), *beside)
+def nested(mind, depth, **others):
+    """Return a graph with a subgraph that keeps its state, one or two levels deep."""
+    inner = waiting(mind) if depth == 1 else beside(True, state=State, inner=waiting(mind))
+    return beside(mind.adapter.saver, state=State, inner=inner, **others)
 
 
 def innermost(graph):
@@ -52,10 +43,21 @@ def innermost(graph):
 
 
 def agreed(mind):
-    """What the newest checkpoint of a thread shows, after a look at all of them, those of subgraphs too."""
+    """Return what the newest checkpoint of a thread shows, after a look at all of them, those of subgraphs too."""
     for each in mind.adapter.saver.list(AT):
         assert sorted(mind.adapter.remembered(each.config)) == sorted(state_of(each)), each
     return sorted(mind.held())
+
+
+def fails_once(mind):
+    attempt = failing(1)
+
+    def fails(state):
+        log = [mind.note("tried")]
+        attempt()
+        return {"log": log}
+
+    return fails
 
 
 CHANGES = {
@@ -79,21 +81,12 @@ class TestSubgraphsThatKeepTheirState:
         mind.run(graph, None)
         while graph.get_state(AT).interrupts:
             mind.run(graph, resumed())
-        held = agreed(mind)
-        assert "learned 1" in held
-        assert "answered 1" in held
+        assert {"learned 1", "answered 1"} <= {*agreed(mind)}
         assert mind.adapter.memory.admin.verify().ok
 
     @pytest.mark.parametrize("depth", [1, 2])
     def test_one_loses_nothing_where_what_runs_beside_it_fails_and_its_thread_is_given_something_new(self, mind, depth):
-        attempt = failing(1)
-
-        def fails(state):
-            log = [mind.note("tried")]
-            attempt()
-            return {"log": log}
-
-        graph = nested(mind, depth, fails)
+        graph = nested(mind, depth, fails=fails_once(mind))
         with pytest.raises(ConnectionError):
             mind.run(graph, EMPTY)
         mind.run(graph, EMPTY)
@@ -103,32 +96,17 @@ class TestSubgraphsThatKeepTheirState:
         assert {"tried 2", "answered 1"} <= {*held}
 
     def test_one_that_fails_loses_nothing_where_its_thread_is_given_something_new(self, mind):
-        attempt = failing(1)
-
-        def learn(state):
-            return {"log": [mind.note("learned")]}
-
-        def fails(state):
-            log = [mind.note("tried")]
-            attempt()
-            return {"log": log}
-
-        graph = around(mind, mind.graph(learn, fails, inner=True, saves=True))
+        graph = mind.graph(mind.graph(mind.noting("learned"), fails_once(mind), inner=True, saves=True))
         with pytest.raises(ConnectionError):
             mind.run(graph, EMPTY)
         mind.run(graph, EMPTY)
         assert agreed(mind) == ["learned 1", "learned 2", "tried 2"]
 
     def test_one_shows_what_its_state_has_of_a_line_that_its_thread_has_left(self, mind):
-        def before(state):
-            return {"log": [mind.note("before")]}
-
-        builder = StateGraph(State).add_sequence([("before", before), ("inner", waiting(mind))])
-        graph = builder.add_edge(START, "before").compile(checkpointer=mind.adapter.saver)
+        graph = mind.graph(mind.noting("before"), waiting(mind))
         mind.run(graph, EMPTY)
         mind.run(graph, resumed())
-        first = [*mind.adapter.saver.list({"configurable": {**AT["configurable"], "checkpoint_ns": ""}})][-1]
-        graph.update_state(first.config, EMPTY, START)
+        graph.update_state(mind.found()[-1].config, EMPTY, START)
         mind.run(graph, None)
         mind.run(graph, resumed())
         assert agreed(mind) == sorted(mind.adapter.remembered(AT))
@@ -142,10 +120,8 @@ class TestSubgraphsThatKeepTheirState:
             found = inner.invoke({"log": [*state["log"], *log]})["log"]
             return {"log": [*log, *(each for each in found if not each.startswith("calling"))]}
 
-        graph = mind.graph(calls)
-        mind.run(graph, EMPTY)
-        mind.run(graph, EMPTY)
-        mind.run(graph, resumed())
+        for given in (EMPTY, EMPTY, resumed()):
+            mind.run(mind.graph(calls), given)
         assert sorted(mind.held()) == ["answered 1", "calling 3", "learned 1", "learned 2"]
 
     def test_a_value_that_its_thread_has_set_since_its_last_turn_is_the_newer_one(self, mind):
@@ -165,9 +141,7 @@ class TestSubgraphsThatKeepTheirState:
                 core().set("city", next(towns))
             return {"log": ["been here"]}
 
-        builder = StateGraph(State)
-        builder.add_sequence([("outside", outside), ("inner", mind.graph(inside, inner=True, saves=True))])
-        graph = builder.add_edge(START, "outside").compile(checkpointer=mind.adapter.saver)
+        graph = mind.graph(outside, mind.graph(inside, inner=True, saves=True))
         for _ in range(3):
             mind.run(graph, EMPTY)
         assert seen == [None, "Porto", "Faro"]
@@ -184,9 +158,8 @@ class TestSubgraphsThatKeepTheirState:
 
         def ask(state):
             interrupt("?")
-            return EMPTY
 
-        graph = around(mind, mind.graph(learn, ask, inner=True, saves=True))
+        graph = mind.graph(line(True, learn, ask, state=State))
         mind.run(graph, EMPTY)
         mind.run(graph, None, innermost(graph))
         mind.run(graph, resumed())
@@ -198,30 +171,25 @@ class TestSubgraphsThatKeepTheirState:
 
 
 class TestRunsThatShareAControl:
-    def test_one_that_goes_on_from_an_earlier_checkpoint_shows_nothing_of_the_others(self, mind):
-        graph, control = saying(mind), RunControl()
-        mind.run(graph, EMPTY, control=control)
-        before = graph.get_state(AT).config
-        mind.run(graph, EMPTY, control=control)
-        mind.run(graph, EMPTY, before, control=control)
-        assert mind.held() == ["said 1", "said 3"]
+    @pytest.mark.parametrize("inside", [False, True])
+    def test_one_that_goes_on_from_an_earlier_checkpoint_shows_nothing_of_the_others(self, mind, inside):
+        """Also where a node runs them in another thread."""
+        graph, there = mind.graph(mind.noting("said")), at("there")
 
-    def test_so_it_is_where_a_node_runs_them_in_another_thread(self, mind):
-        graph, there = saying(mind), {"configurable": {"thread_id": "there"}}
-
-        def calls(state):
-            graph.invoke(EMPTY, there)
+        def runs(state):
+            control = get_runtime().control if inside else RunControl()
+            graph.invoke(EMPTY, there, control=None if inside else control)
             before = mind.adapter.saver.get_tuple(there).config
-            graph.invoke(EMPTY, there, control=get_runtime().control)
-            graph.invoke(EMPTY, before, control=get_runtime().control)
-            return {"log": [mind.note("called")]}
+            for config in (there, before):
+                graph.invoke(EMPTY, config, control=control)
+            return {"log": [mind.note("called")] if inside else []}
 
-        mind.run(mind.graph(calls), EMPTY)
+        mind.run(mind.graph(runs), EMPTY) if inside else runs(EMPTY)
         assert mind.held(there) == ["said 1", "said 3"]
-        assert mind.held() == ["called 1"]
+        assert mind.held() == ["called 1"] * inside
 
     def test_an_interrupt_that_is_answered_once_more_has_what_its_own_run_remembers(self, mind):
-        graph, control = saying(mind, waits=True), RunControl()
+        graph, control = mind.graph(mind.noting("said", waits=True)), RunControl()
         mind.run(graph, EMPTY, control=control)
         waits = graph.get_state(AT).config
         mind.run(graph, resumed(), control=control)
@@ -239,15 +207,3 @@ class TestRunsThatShareAControl:
         assert mind.at_once(*[(mind.graph(say), EMPTY)] * 3, control=RunControl()) == [None] * 3
         assert sorted(mind.ends()) == [["said 1"], ["said 2"], ["said 3"]]
         mind.held()
-
-
-def saying(mind, *, waits=False):
-    """A graph that remembers something, and may wait then."""
-
-    def say(state):
-        log = [mind.note("said")]
-        if waits:
-            interrupt("?")
-        return {"log": log}
-
-    return mind.graph(say)

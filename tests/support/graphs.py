@@ -8,7 +8,7 @@ graph.invoke({"messages": [("user", "Hello.")]}, at("t", namespace=("ada",)))
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypedDict
 
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -30,7 +30,14 @@ def names_of(nodes: tuple[Node, ...]) -> list[str]:
     ]
 
 
-def line(saver: Any, *nodes: Node, state: type = MessagesState, compiled: bool = True, **options: Any) -> Any:
+def line(
+    saver: Any,
+    *nodes: Node,
+    state: type = MessagesState,
+    compiled: bool = True,
+    settings: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
     """Return a graph of nodes in a row.
 
     Args:
@@ -38,12 +45,13 @@ def line(saver: Any, *nodes: Node, state: type = MessagesState, compiled: bool =
         nodes: Functions, runnables or graphs.
         state: The class of its state.
         compiled: Whether it is compiled; else it is the builder.
+        settings: What `add_node` takes besides, as `retry_policy`.
         **options: What `compile` takes besides, as `store` and `interrupt_before`.
     """
     builder = StateGraph(state)
     names = names_of(nodes)
     for name, node in zip(names, nodes, strict=True):
-        builder.add_node(name, node)
+        builder.add_node(name, node, **(settings or {}))
     for before, after in zip((START, *names), (*names, END), strict=True):
         builder.add_edge(before, after)
     return builder.compile(checkpointer=saver, **options) if compiled else builder
