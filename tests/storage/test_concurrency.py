@@ -1,6 +1,7 @@
 """Many threads, tasks and processes on one database lose nothing, and nobody hears that it is locked."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.conversations import message_log
@@ -51,3 +52,22 @@ class TestReaders:
 
             assert memory.database.engine.read(twice) == (1, 1)
             assert len(chat) == 2
+
+
+class TestWriters:
+    def test_several_memories_on_one_database_wait_for_each_other_and_lose_nothing(self, url):
+        def write(name):
+            with AgentMemory(url) as memory:
+                started.wait()
+                for number in range(25):
+                    memory.conversation("c").add(role="user", content=f"{name} {number}", name=name)
+                    memory.store.put(("notes",), f"{name} {number}", {"by": name})
+
+        with AgentMemory(url) as memory, ThreadPoolExecutor(4) as threads:
+            started = threading.Barrier(4)
+            list(threads.map(write, "abcd"))
+            said = [message.content for message in memory.conversation("c").messages]
+            stored = [item.key for item in memory.store.search(("notes",), limit=200)]
+        everything = sorted(f"{name} {number}" for name in "abcd" for number in range(25))
+        assert (sorted(said), sorted(stored)) == (everything, everything)
+        assert [text for text in said if text.startswith("a")] == [f"a {number}" for number in range(25)]
