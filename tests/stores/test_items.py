@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 
 import pytest
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -20,6 +22,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
+from tests.support.graphs import line
 
 NS = ("users", "ana")
 
@@ -52,19 +55,15 @@ class TestOpening:
         memory.store.close()
         assert memory.store.get(NS, "k") is not None
 
-    @pytest.mark.parametrize(
-        "arguments",
-        [
+    def test_a_wrong_configuration_is_refused(self):
+        for wrong in (
             {"index": "text"}, {"index": {"dims": 0}}, {"index": {"dims": True}}, {"index": {"fields": [1]}},
             {"index": {"embed": 7}}, {"ttl": 5}, {"ttl": {"default_ttl": -1}}, {"ttl": {"default_ttl": "1"}},
             {"ttl": {"sweep_interval_minutes": 0}},
-        ],
-    )  # fmt: skip
-    def test_a_wrong_configuration_is_refused(self, arguments):
-        with pytest.raises(InvalidInput):
-            AgentMemoryStore(":memory:", **arguments)
-        with pytest.raises(InvalidInput):
-            AgentMemoryStore.from_conn_string(":memory:", **arguments)
+        ):  # fmt: skip
+            for make in (AgentMemoryStore, AgentMemoryStore.from_conn_string):
+                with pytest.raises(InvalidInput):
+                    make(":memory:", **wrong)
 
     def test_it_keeps_its_configurations(self):
         store = AgentMemoryStore(
@@ -95,14 +94,9 @@ class TestBatches:
     def test_when_anything_is_wrong_nothing_is_written(self, store):
         store.put(NS, "k", {"v": 1})
         for wrong in (
-            PutOp(NS, "x", {"bad": object()}),
-            PutOp(("a.b",), "x", {}),
-            PutOp(NS, "", {}),
-            PutOp(NS, "x", {}, ttl=-1),
-            SearchOp(NS, filter={"x": {"$no": 1}}),
-            GetOp(NS, None),
-            "no operation",
-        ):
+            PutOp(NS, "x", {"bad": object()}), PutOp(("a.b",), "x", {}), PutOp(NS, "", {}), PutOp(NS, "x", {}, ttl=-1),
+            SearchOp(NS, filter={"x": {"$no": 1}}), GetOp(NS, None), "no operation",
+        ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 store.batch([PutOp(NS, "k", {"v": 2}), PutOp(NS, "y", {}), wrong])
             assert store.get(NS, "k").value == {"v": 1}
@@ -110,13 +104,6 @@ class TestBatches:
 
 
 class TestSearching:
-    def test_the_last_updated_comes_first_and_of_one_time_the_keys_decide(self, store):
-        store.batch([PutOp(NS, key, {"n": 1}) for key in "cab"])
-        store.put(("users", "bob"), "z", {})
-        store.put(NS, "b", {"n": 2})
-        assert keys(store.search(("users",))) == ["b", "z", "a", "c"]
-        assert keys(store.search(NS)) == ["b", "a", "c"]
-
     def test_the_same_key_in_several_namespaces_comes_in_their_order(self, store):
         store.batch([PutOp(("n", label), "k", {}) for label in ("c", "a", "b")])
         assert [item.namespace[1] for item in store.search(("n",))] == ["a", "b", "c"]
@@ -162,26 +149,13 @@ class TestListingNamespaces:
 
 @pytest.mark.sqlite_suffices
 class TestNamespaces:
-    @pytest.mark.parametrize(
-        "namespace", [("a.b",), ("",), ("a", ""), ("a\0",), (1,), ("a\x1fb",), ("x" * 201,), "ab", 7]
-    )
-    def test_what_cannot_be_one_is_refused_by_every_operation(self, store, namespace):
-        for op in (
-            GetOp(namespace, "k"),
-            PutOp(namespace, "k", {}),
-            PutOp(namespace, "k", None),
-            SearchOp(namespace),
-            ListNamespacesOp((MatchCondition("prefix", namespace),)),
-            ListNamespacesOp((MatchCondition("suffix", namespace),)),
-        ):
-            with pytest.raises(InvalidInput) as raised:
-                store.batch([op])
-            assert isinstance(raised.value, InvalidNamespaceError), op
-
-    @pytest.mark.parametrize("namespace", [(), ("langgraph",), ("langgraph", "x")])
-    def test_no_item_is_put_where_langgraph_wants_none(self, store, namespace):
-        with pytest.raises(InvalidNamespaceError):
-            store.put(namespace, "k", {})
+    def test_what_cannot_be_one_is_refused_by_every_operation(self, store):
+        for at in (("a.b",), ("",), ("a", ""), ("a\0",), (1,), ("a\x1fb",), ("x" * 201,), "ab", 7):
+            ops = [GetOp(at, "k"), PutOp(at, "k", {}), PutOp(at, "k", None), SearchOp(at)]
+            for op in ops + [ListNamespacesOp((MatchCondition(kind, at),)) for kind in ("prefix", "suffix")]:
+                with pytest.raises(InvalidInput) as raised:
+                    store.batch([op])
+                assert isinstance(raised.value, InvalidNamespaceError), op
 
     def test_a_batch_puts_items_where_langgraph_keeps_its_own_as_the_store_in_memory_does(self, store):
         namespace = ("langgraph", "x")
@@ -196,22 +170,11 @@ class TestNamespaces:
         with pytest.raises(InvalidInput):
             store.batch([PutOp((), "k", {})])
 
-    @pytest.mark.parametrize("name", ["limit", "offset"])
-    @pytest.mark.parametrize("value", [-1, True, 1.5, "1", None, 2**70])
-    def test_wrong_numbers_are_refused(self, store, name, value):
-        with pytest.raises(InvalidInput, match=name):
-            store.search((), **{name: value})
-        with pytest.raises(InvalidInput, match=name):
-            store.list_namespaces(**{name: value})
-
-    def test_the_namespace_of_a_run_is_not_applied(self, memory):
-        def node(state: MessagesState, *, store: BaseStore):
-            store.put(NS, "k", {"by": "node"})
-            return {}
-
-        graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile(store=memory.store)
-        graph.invoke({"messages": []}, {"configurable": {"agentmem_namespace": ("tenant",)}})
-        assert memory.store.list_namespaces() == [NS]
+    def test_wrong_numbers_are_refused(self, store):
+        for name, value in itertools.product(("limit", "offset"), (-1, True, 1.5, "1", None, 2**70)):
+            for call in (partial(store.search, ()), store.list_namespaces):
+                with pytest.raises(InvalidInput, match=name):
+                    call(**{name: value})
 
     def test_nothing_is_left_of_one_whose_last_item_is_gone(self, memory, store, raw):
         store.put(NS, "k", {"a": "words"})
@@ -245,18 +208,14 @@ class TestTogether:
             seen = [*pool.map(exchange, range(60)), memory.store.get(NS, "k").value["v"]]
             assert sorted(seen, key=str) == sorted([None, *range(60)], key=str), "each was seen once"
 
-    def test_a_graph_remembers_over_threads(self, memory):
+    def test_a_graph_remembers_over_threads_and_namespaces_of_runs(self, memory):
         def node(state: MessagesState, *, store: BaseStore):
             seen = store.get(NS, "seen")
             store.put(NS, "seen", {"times": (seen.value["times"] if seen else 0) + 1})
             return {}
 
-        graph = (
-            StateGraph(MessagesState)
-            .add_node("node", node)
-            .add_edge(START, "node")
-            .compile(store=memory.store, checkpointer=memory.checkpointer)
-        )
+        graph = line(memory.checkpointer, node, store=memory.store)
         for thread in "ab":
-            graph.invoke({"messages": []}, {"configurable": {"thread_id": thread}})
+            graph.invoke({"messages": []}, {"configurable": {"thread_id": thread, "agentmem_namespace": ("tenant",)}})
         assert memory.store.get(NS, "seen").value == {"times": 2}
+        assert memory.store.list_namespaces() == [NS]

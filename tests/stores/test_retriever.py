@@ -57,9 +57,10 @@ def texts(documents):
 
 
 class TestDocuments:
-    def test_they_are_the_hits_of_the_search_in_its_order(self, filled):
+    async def test_they_are_the_hits_of_the_search_in_its_order(self, filled):
         found = filled.search("who likes tea?", namespace=("alice",))
         documents = filled.retriever(namespace=("alice",)).invoke("who likes tea?")
+        assert await filled.retriever(namespace=("alice",)).ainvoke("who likes tea?") == documents
         assert [(each.id, each.page_content) for each in documents] == [(each.id, each.text) for each in found]
         assert [each.metadata["score"] for each in documents] == [each.score for each in found]
         assert len(documents) == 3
@@ -84,11 +85,6 @@ class TestDocuments:
         assert not item.metadata.keys() & {"role", "name"}
         for each in documents:
             assert json.loads(json.dumps(each.metadata)) == each.metadata
-
-    async def test_the_awaited_twin_finds_the_same(self, filled):
-        retriever = filled.retriever(namespace=("bob",), roles=["user"])
-        assert await retriever.ainvoke("tea") == retriever.invoke("tea")
-        assert texts(await retriever.ainvoke("tea")) == ["bob likes tea 0"]
 
 
 class TestArguments:
@@ -116,29 +112,21 @@ class TestArguments:
         assert texts(retriever.invoke("tea", limit=9, namespace=("bob",), roles=["user"])) == ["bob likes tea 0"]
         assert len(retriever.invoke("tea")) == 1
 
-    @pytest.mark.parametrize(
-        "wrong",
-        [
+    async def test_wrong_arguments_are_refused_at_once(self, filled):
+        for wrong in (
             {"limit": -1}, {"limit": "3"}, {"limit": True}, {"k": 1.5}, {"k": 1, "limit": 1}, {"kinds": ["dream"]},
             {"kinds": "message"}, {"roles": "user"}, {"namespace": "alice"}, {"namespace": ("",)},
             {"conversation_id": ""}, {"before": "yesterday"}, {"after": 3}, {"weights": {"date": 1}}, {"dept": 3},
-        ],
-        ids=str,
-    )  # fmt: skip
-    async def test_wrong_arguments_are_refused_at_once(self, filled, wrong):
-        with pytest.raises(InvalidInput):
-            filled.retriever(**wrong)
-        with pytest.raises(InvalidInput):
-            filled.retriever().invoke("tea", **wrong)
-        with pytest.raises(InvalidInput):
-            await filled.retriever().ainvoke("tea", **wrong)
-
-    @pytest.mark.parametrize("wrong", [{"tags": 3}, {"metadata": "x"}, {"name": 5}], ids=str)
-    def test_what_langchain_refuses_is_refused_with_our_error(self, memory, wrong):
-        with pytest.raises(InvalidInput, match=next(iter(wrong))):
-            memory.retriever(**wrong)
-
-    def test_it_needs_a_memory(self):
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput):
+                filled.retriever(**wrong)
+            with pytest.raises(InvalidInput):
+                filled.retriever().invoke("tea", **wrong)
+            with pytest.raises(InvalidInput):
+                await filled.retriever().ainvoke("tea", **wrong)
+        for wrong in ({"tags": 3}, {"metadata": "x"}, {"name": 5}):  # what LangChain refuses
+            with pytest.raises(InvalidInput, match=next(iter(wrong))):
+                filled.retriever(**wrong)
         for wrong in ({}, {"memory": "agent.db"}, {"memory": None}):
             with pytest.raises(InvalidInput, match="AgentMemory"):
                 AgentMemoryRetriever(**wrong)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_store
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
@@ -21,6 +19,8 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.stores.agent_store import AgentMemoryThreadStore
 from tests.living import InRuns, InTask, State, live_task, one_node, stop_time, thread
+from tests.support.graphs import line
+from tests.support.models import calling
 
 NS = ("notes",)
 RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
@@ -41,10 +41,7 @@ def hearing(memory: AgentMemory) -> Any:
         runtime.store.put(NS, state["said"], {"text": f"heard of {state['said']}"})
         return {}
 
-    builder = StateGraph(Said)
-    builder.add_node("node", node)
-    builder.add_edge(START, "node")
-    return builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)
+    return line(memory.checkpointer, node, state=Said, store=memory.thread_store)
 
 
 def before_last_input(graph: Any, config: Any) -> Any:
@@ -63,13 +60,6 @@ class TestRewinding:
         assert {found.id for found in memory.search("Lisbon heard", kinds=["item"])} == {"Porto", "the dog"}
         assert memory.admin.verify().ok
 
-    def test_every_checkpoint_shows_what_it_showed(self, memory):
-        graph = hearing(memory)
-        for said in ("a", "b", "c"):
-            graph.invoke({"said": said}, thread())
-        shown = [keys(memory.thread_store.at(each.config)) for each in graph.get_state_history(thread())]
-        assert shown == [["a", "b", "c"], *[["a", "b"]] * 3, *[["a"]] * 3, [], []]
-
     def test_updates_and_deletions_are_undone_too(self, memory):
         def node(state):
             store = memory.thread_store
@@ -81,8 +71,7 @@ class TestRewinding:
                 store.put(NS, "deleted", {"n": 1})
             return {}
 
-        builder = StateGraph(Said).add_node("node", node).add_edge(START, "node")
-        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph = line(memory.checkpointer, node, state=Said)
         graph.invoke({"said": "begin"}, thread())
         first = graph.get_state(thread()).config
         graph.invoke({"said": "change"}, thread())
@@ -235,22 +224,13 @@ class TestWhereItIsUsed:
 
         def call(state):
             get_store().put(NS, "got", {"text": "got"})
-            request = {"name": "note", "args": {"text": "injected"}, "id": "1", "type": "tool_call"}
-            return {"messages": [AIMessage("", tool_calls=[request])]}
+            return {"messages": [calling("note", text="injected")]}
 
         def deep(state, runtime: Runtime):
             runtime.store.put(NS, "inner", {"text": "inner"})
             return {}
 
-        inner = StateGraph(MessagesState).add_node("deep", deep).add_edge(START, "deep")
-        builder = StateGraph(MessagesState)
-        builder.add_node("call", call)
-        builder.add_node("tools", ToolNode([note]))
-        builder.add_node("inner", inner.compile())
-        builder.add_edge(START, "call")
-        builder.add_edge("call", "tools")
-        builder.add_edge("tools", "inner")
-        graph = builder.compile(checkpointer=memory.checkpointer, store=memory.thread_store)
+        graph = line(memory.checkpointer, call, ToolNode([note]), line(None, deep), store=memory.thread_store)
         graph.invoke({"messages": []}, thread())
         assert keys(memory.thread_store.at(thread())) == ["got", "injected", "inner"]
         shown = [keys(memory.thread_store.at(each.config)) for each in graph.get_state_history(thread())]
@@ -295,34 +275,24 @@ class TestWhereItIsUsed:
         assert memory.admin.verify().ok
 
 
-async def called(store: BaseStore, way: str, name: str, *arguments: Any) -> Any:
-    return getattr(store, name)(*arguments) if way == "sync" else await getattr(store, f"a{name}")(*arguments)
-
-
 @pytest.mark.sqlite_suffices
 class TestWhereItIsNot:
-    @pytest.mark.parametrize("way", ["sync", "async"])
-    def test_where_nothing_runs(self, memory, way):
-        store = memory.thread_store
-        for name, arguments in (
-            ("get", (NS, "k")),
-            ("put", (NS, "k", {})),
-            ("delete", (NS, "k")),
-            ("search", (NS,)),
-            ("list_namespaces", ()),
-        ):
+    async def test_where_nothing_runs(self, memory):
+        store, calls = memory.thread_store, {"get": (NS, "k"), "put": (NS, "k", {}), "delete": (NS, "k")}
+        for name, arguments in {**calls, "search": (NS,), "list_namespaces": ()}.items():
             with pytest.raises(InvalidInput, match=r"thread_store\.at"):
-                asyncio.run(called(store, way, name, *arguments))
+                getattr(store, name)(*arguments)
+            with pytest.raises(InvalidInput, match=r"thread_store\.at"):
+                await getattr(store, f"a{name}")(*arguments)
 
     def test_a_run_without_a_thread_or_with_another_checkpointer(self, memory):
         def node(state):
             memory.thread_store.put(NS, "k", {})
 
-        builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
         with pytest.raises(InvalidInput, match="thread_id"):
-            builder.compile().invoke({})
+            line(None, node, state=State).invoke({})
         with pytest.raises(InvalidInput, match="checkpointer"):
-            builder.compile(checkpointer=InMemorySaver()).invoke({}, thread())
+            line(InMemorySaver(), node, state=State).invoke({}, thread())
 
     def test_from_outside_nothing_is_written(self, memory):
         hearing(memory).invoke({"said": "a"}, thread())
@@ -332,10 +302,10 @@ class TestWhereItIsNot:
                 write()
         assert keys(store) == ["a"]
 
-    @pytest.mark.parametrize("wrong", [5, "t", [], {}, {"configurable": {}}, {"configurable": 5}])
-    def test_what_names_no_thread(self, memory, wrong):
-        with pytest.raises(InvalidInput, match="thread"):
-            memory.thread_store.at(wrong)
+    def test_what_names_no_thread(self, memory):
+        for wrong in (5, "t", [], {}, {"configurable": {}}, {"configurable": 5}):
+            with pytest.raises(InvalidInput, match="thread"):
+                memory.thread_store.at(wrong)
 
     def test_a_thread_that_never_ran_has_no_items(self, memory):
         store = memory.thread_store.at(thread("never"))
@@ -344,36 +314,16 @@ class TestWhereItIsNot:
         assert store.search((), query="anything") == store.search(()) == store.list_namespaces() == []
 
 
-class TestItems:
-    @pytest.fixture
-    def store(self, memory):
-        with live_task(memory) as task:
-            yield InTask(memory.thread_store, task)
-
-    def test_names_that_differ_are_two_items(self, store):
-        """However they are written as one."""
-        places = [
-            (("a",), "b"), (("a", "b"), "c"), (("a",), "b\x1fc"), (("a", '"'), ","), (("a",), '",","'), (("A",), "b"),
-        ]  # fmt: skip
+def test_names_that_differ_are_two_items_however_long_they_are_or_written(memory):
+    long = ("x" * 200,) * 9
+    places = [
+        (("a",), "b"), (("a", "b"), "c"), (("a",), "b\x1fc"), (("a", '"'), ","), (("a",), '",","'), (("A",), "b"),
+        (long, "é" * 999 + "a"), (long, "é" * 999 + "b"),
+    ]  # fmt: skip
+    with live_task(memory) as task:
+        store = InTask(memory.thread_store, task)
         for number, (namespace, key) in enumerate(places):
             store.put(namespace, key, {"n": number})
         assert [store.get(*place).value["n"] for place in places] == list(range(len(places)))
-
-    def test_the_longest_names_are_told_apart(self, store):
-        namespace = ("x" * 200,) * 9
-        for end in "ab":
-            store.put(namespace, "é" * 999 + end, {"end": end})
-        assert store.get(namespace, "é" * 999 + "a").value == {"end": "a"}
-        assert sorted(item.value["end"] for item in store.search(namespace)) == ["a", "b"]
-        store.delete(namespace, "é" * 999 + "a")
-        assert [item.key[-1] for item in store.search(namespace)] == ["b"]
-
-    def test_a_search_finds_by_the_fields_that_were_named(self, store, memory):
-        store.put(NS, "title", {"title": "apples", "body": "pears"}, index=["title"])
-        store.put(NS, "none", {"title": "apples"}, index=False)
-        store.put(NS, "whole", {"title": "plums", "parts": [{"text": "apples"}]})
-        found = store.search(NS, query="apples")
-        assert sorted(item.key for item in found) == ["title", "whole"]
-        assert all(item.score for item in found)
-        assert store.search(NS, query="pears") == []
-        assert [item.key for item in store.search((), query="apples", filter={"title": "plums"})] == ["whole"]
+        store.delete(*places[-1])
+        assert [item.key[-1] for item in store.search(long)] == ["a"]

@@ -11,7 +11,7 @@ from langgraph.store.base import GetOp, PutOp, SearchOp
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from tests.support.graphs import line
-from tests.tracing.trees import Collector, names
+from tests.tracing.trees import Collector
 
 NS = ("users", "ana")
 AT = {"namespace": ["users", "ana"]}
@@ -31,16 +31,9 @@ def do(request):
 
 
 @pytest.fixture
-def open_memory(tmp_path, clock):
-    opened = []
-
-    def make(**options: Any) -> AgentMemory:
-        opened.append(AgentMemory(tmp_path / "m.db", clock=clock, **options))
-        return opened[-1]
-
-    yield make
-    for memory in opened:
-        memory.close()
+def memory(tmp_path):
+    with AgentMemory(tmp_path / "m.db") as memory:
+        yield memory
 
 
 async def traced(act: Any) -> Collector:
@@ -71,8 +64,7 @@ async def use(memory: AgentMemory, do: Any) -> None:
 
 
 class TestStores:
-    async def test_a_call_is_one_step_named_by_what_it_holds(self, open_memory, do):
-        memory = open_memory()
+    async def test_a_call_is_one_step_named_by_what_it_holds(self, memory, do):
         tracer = await traced(lambda _: use(memory, do))
         put, got, none, search, listed, batch, searches, deleted = told(tracer)
         value = json.dumps({"text": f"Lisbon {MARK}"})
@@ -97,8 +89,8 @@ class TestStores:
         assert [each.id for each in searches[3]["documents"]] == ["home", "home"]
         assert deleted == ("store.delete", "chain", {**AT, "key": "home"}, {"deleted": True})
 
-    async def test_bytes_are_counted_and_not_shown(self, open_memory, do):
-        store = open_memory().byte_store(("ada",))
+    async def test_bytes_are_counted_and_not_shown(self, memory, do):
+        store = memory.byte_store(("ada",))
 
         async def act(_: str) -> None:
             await do(store, "mset", [("k", b"secret")])
@@ -114,10 +106,7 @@ class TestStores:
             ("bytes.delete", "chain", {**at, "count": 1, "keys": ["k"]}, {"count": 1}),
         ]
 
-    async def test_content_can_be_left_out(self, open_memory, do, tmp_path):
-        memory = open_memory(trace_content=False)
-        retriever = memory.retriever(namespace=("ada",))
-
+    async def test_content_can_be_left_out(self, do, tmp_path):
         async def act(_: str) -> None:
             await use(memory, do)
             await do(memory.byte_store(), "mset", [(MARK, b"x")])
@@ -126,18 +115,16 @@ class TestStores:
             await do(memory, "export", tmp_path / MARK)
             await do(memory.admin, "backup", tmp_path / f"{MARK}.db")
 
-        tracer = Collector()
-        await RunnableLambda(act).ainvoke("x", {"callbacks": [tracer]})
-        assert names(tracer.shapes)[0] == "act"
-        assert all(name.startswith("memory.") for name in names(tracer.shapes)[1:])
+        with AgentMemory(tmp_path / "m.db", trace_content=False) as memory:
+            retriever = memory.retriever(namespace=("ada",))
+            tracer = await traced(act)
         assert len(tracer.ours()) == 13
         for run in tracer.ours():
             assert MARK not in repr([run.inputs, run.outputs, run.error, run.extra.get("metadata")])
 
 
 class TestSearchAndCare:
-    async def test_a_search_says_what_it_was_asked_and_what_it_found(self, open_memory, do):
-        memory = open_memory()
+    async def test_a_search_says_what_it_was_asked_and_what_it_found(self, memory, do):
         memory.conversation("c", ("ada",)).add(role="user", content="Ana lives in Lisbon.")
 
         async def act(_: str) -> None:
@@ -146,19 +133,14 @@ class TestSearchAndCare:
                 await do(memory, "search", "Lisbon", limit=-1)
 
         right, wrong = (await traced(act)).ours()
-        assert (right.name, right.run_type, right.inputs) == (
-            "memory.retrieval.search",
-            "retriever",
-            {"query": "Lisbon"},
-        )
+        assert (right.name, right.inputs) == ("memory.retrieval.search", {"query": "Lisbon"})
         metadata = right.extra["metadata"]
         assert (metadata["limit"], metadata["roles"], metadata["agentmem_namespace"]) == (3, ["user"], "ada")
         assert "kinds" not in metadata
         assert [each.page_content for each in right.outputs["documents"]] == ["Ana lives in Lisbon."]
         assert "limit" in wrong.error
 
-    async def test_care_is_one_step_each(self, open_memory, do, tmp_path):
-        memory = open_memory()
+    async def test_care_is_one_step_each(self, memory, do, tmp_path):
         memory.conversation("c", ("ada",)).add(role="user", content="a")
 
         async def act(_: str) -> None:
@@ -180,8 +162,8 @@ class TestSearchAndCare:
         assert erase[2] == {"namespace": ["ada"], "conversation_id": "c"}
 
 
-async def test_the_checkpointers_calls_are_no_steps(open_memory, do):
-    memory, tracer = open_memory(), Collector()
+async def test_the_checkpointers_calls_are_no_steps(memory, do):
+    tracer = Collector()
     inner = line(True, RunnableLambda(lambda _: {}))
     graph = line(memory.checkpointer, RunnableLambda(lambda _: {"messages": [("ai", MARK)]}), inner)
     config = {"configurable": {"thread_id": "t"}, "callbacks": [tracer]}
