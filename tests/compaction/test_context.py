@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_agentmem.compaction.compacted_context import History, _common, followed
 
-from .asked import COUNTER
+from .summarizers import COUNTER
 
 
 def turns(count):

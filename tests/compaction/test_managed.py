@@ -97,27 +97,6 @@ class TestTwoViews:
         assert other.get_raw_messages() == chat.get_raw_messages()
         assert len(other.get_raw_messages()) == 41
 
-    def test_an_update_keeps_other_fields_and_can_set_none(self, memory):
-        chat = memory.managed_conversation("c")
-        key = chat.add(role="tool", content="42", tool_call_id="c-1", name="look")
-        chat.update(key, structured_data={"n": 1}, reasoning_details=[{"type": "x"}])
-        chat.update(key, content="43", name=None)
-        message = chat.history_of(key)[-1].message
-        assert (message.tool_call_id, message.structured_data, message.name) == ("c-1", {"n": 1}, None)
-        assert message.reasoning_details == [{"type": "x"}]
-        assert chat.retrieve_by_role("tool", n=0) == []
-
-    def test_images_by_address_are_shown(self, memory):
-        images = ["https://example.org/a.png", "data:image/png;base64,AAAA"]
-        chat = memory.managed_conversation("c")
-        key = chat.add(role="user", content="Look.", images=images)
-        for _ in range(2):
-            chat.compact_if_needed()
-            shown = [part["image_url"]["url"] for part in chat.get_messages()[0]["content"][1:]]
-            assert shown == images
-            chat.add(role="assistant", content="I see.")
-        assert chat.history_of(key)[-1].message.images == images
-
 
 class TestTriggers:
     def test_without_events_only_a_call_compacts(self, memory):
@@ -141,11 +120,8 @@ class TestTriggers:
         assert chat.compact_if_needed({"compaction_model": model}) is True
         [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
         assert not summary.provisional
-        asked = "\n".join(model.asked)
-        shown = "\n".join(str(each.content) for each in chat.get_context())
-        for turn in range(30):
-            for word in (f"question-{turn:03}", f"answer-{turn:03}"):
-                assert word in asked or word in shown
+        everything = model.everything + "\n".join(str(each.content) for each in chat.get_context())
+        assert all(f"{word}-{turn:03}" in everything for turn in range(30) for word in ("question", "answer"))
         assert chat.compact_if_needed({"compaction_model": model}) is False
 
     def test_a_strategy_of_ones_own_decides(self, memory):
@@ -163,23 +139,22 @@ class TestTriggers:
         assert len(model.asked) == 1
         assert ("add", False, 1) in seen
 
-    @pytest.mark.parametrize(
-        "keep", [lambda said: said[:-2], lambda said: said[:2] + said[-4:], lambda said: said[:-6] + said[-4:]]
-    )
-    def test_what_a_process_of_ones_own_took_out_does_not_come_back(self, memory, keep):
-        chat = memory.managed_conversation(
-            "c",
-            config=QUIET,
-            process_strategy=lambda messages, situation: keep(messages),
-            trigger_strategy=lambda state: state.event == "compact_if_needed",
-        )
-        fill(chat, 2)
-        expected = texts(chat.get_raw_messages())
-        for turn in range(2, 20, 2):
-            fill(chat, 2, start=turn)
-            expected = keep(expected + texts(chat.get_raw_messages())[-4:])
-            assert chat.compact_if_needed()
-            assert texts(chat.get_messages()) == expected
+    def test_what_a_process_of_ones_own_took_out_does_not_come_back(self, memory):
+        keeps = (lambda said: said[:-2], lambda said: said[:2] + said[-4:], lambda said: said[:-6] + said[-4:])
+        for number, keep in enumerate(keeps):
+            chat = memory.managed_conversation(
+                f"c{number}",
+                config=QUIET,
+                process_strategy=lambda messages, situation, keep=keep: keep(messages),
+                trigger_strategy=lambda state: state.event == "compact_if_needed",
+            )
+            fill(chat, 2)
+            expected = texts(chat.get_raw_messages())
+            for turn in range(2, 12, 2):
+                fill(chat, 2, start=turn)
+                expected = keep(expected + texts(chat.get_raw_messages())[-4:])
+                assert chat.compact_if_needed()
+                assert texts(chat.get_messages()) == expected, number
 
     def test_a_process_that_fails_is_told_and_nothing_is_lost(self, url, clock):
         def broken(messages, situation):
@@ -236,19 +211,6 @@ class TestCache:
         assert chat.get_messages()[2]["content"].endswith("[truncated]")
         assert not model.asked
 
-    def test_what_another_object_adds_is_seen(self, memory):
-        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        fill(chat, 20)
-        chat.get_messages()
-        before = chat.get_cache_stats()
-        memory.conversation("c").add(role="user", content="from elsewhere")
-        assert chat.get_messages()[-1]["content"] == "from elsewhere"
-        after = chat.get_cache_stats()
-        assert before["compactions"] > 0
-        assert (after["misses"], after["extensions"]) == (before["misses"], before["extensions"] + 1), (
-            "it is not read anew"
-        )
-
     def test_rounds_of_the_session_disturb_nothing(self, memory):
         chat = memory.managed_conversation("c")
         fill(chat, 2)
@@ -282,7 +244,7 @@ class TestRemembering:
         assert chat.remove_by_id(secret)
         chat.get_messages()
         assert len(model.asked) > calls
-        assert "Xyzzy" not in "".join(model.asked[calls:])
+        assert "Xyzzy" not in "".join(model.texts[calls:])
 
     def test_retention_drops_messages_and_not_the_summary(self, memory):
         chat = memory.managed_conversation("c", config=QUIET, model=Summarizer())
@@ -358,9 +320,7 @@ class TestAsync:
     async def test_everything_has_a_twin(self, memory):
         async def model(messages):
             await asyncio.sleep(0)
-            return json.dumps(
-                {"user_request_summary": "Count.", "summary": "Things were counted.", "salient_facts": []}
-            )
+            return Summarizer().summary()
 
         chat = memory.managed_conversation("c", config=SMALL, model=model)
         for turn in range(20):
@@ -378,11 +338,7 @@ class TestAsync:
 class TestFailingModels:
     @pytest.mark.parametrize("answer", ["", "[1, 2, 3]", "word " * 5000, RuntimeError("down"), TimeoutError("slow"), 7])
     def test_the_run_goes_on_and_says_so(self, answer):
-        def model(messages):
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
+        model = Summarizer(answer) if answer != 7 else lambda messages: answer
         events = []
         with AgentMemory(":memory:", hooks=[events.append]) as memory:
             chat = memory.managed_conversation("c", config=SMALL, model=model)
@@ -396,22 +352,15 @@ class TestFailingModels:
         assert {"failed", "completed"} <= {each.status for each in events if isinstance(each, CompactionEvent)}
 
     def test_what_a_failing_model_missed_reaches_the_next_summary(self, memory):
-        model = Summarizer()
-        broken = [True]
-
-        def moody(messages):
-            if broken:
-                raise RuntimeError("down")
-            return model(messages)
-
-        chat = memory.managed_conversation("c", config=SMALL, model=moody)
+        model = Summarizer(usual=RuntimeError("down"))
+        chat = memory.managed_conversation("c", config=SMALL, model=model)
         fill(chat, 20)
         chat.get_messages()
-        broken.clear()
+        model.asked.clear()
+        model.usual = lambda messages: model.summary()
         fill(chat, 20, start=20)
         chat.get_messages()
-        asked = "\n".join(model.asked)
-        assert all(f"question-{turn:03}" in asked for turn in range(1, 15))
+        assert all(f"question-{turn:03}" in model.everything for turn in range(1, 15))
 
 
 class TestEvents:
@@ -435,23 +384,6 @@ class TestEvents:
         assert completed.stages_run == ["tool_truncation", "summarization"]
         assert [each for each in hooked if isinstance(each, CompactionEvent)] == [started, completed]
 
-    def test_a_context_that_cannot_be_made_small_says_why(self, url, clock):
-        events = []
-        with AgentMemory(url, clock=clock, hooks=[events.append]) as memory:
-            model = Summarizer()
-            chat = memory.managed_conversation("c", config=QUIET, model=model)
-            chat.add(role="user", content="Read this: " + "a long instruction that must stay " * 200)
-            for turn in range(40):
-                chat.add(role="assistant", content=f"reading on, page {turn} of the whole thing")
-            assert chat.compact_if_needed()
-            for turn in range(10):
-                chat.add(role="assistant", content=f"reading on, page {turn} of the appendix")
-                assert not chat.compact_if_needed(), "what must stay is no reason to compact every turn"
-            assert len(model.asked) == 1
-        reasons = [each.reason for each in events if isinstance(each, CompactionFellShort)]
-        assert reasons
-        assert "the first instruction" in reasons[-1]
-
 
 class TestThresholds:
     def test_rounds(self, memory):
@@ -462,10 +394,5 @@ class TestThresholds:
         assert not model.asked
         chat.add(role="user", content="question-009")
         assert len(model.asked) == 1
-        shown = texts(chat.get_messages())
-        assert [text[:12] for text in shown if text.startswith("question")] == [
-            "question-000",
-            "question-007",
-            "question-008",
-            "question-009",
-        ]
+        shown = [text[:12] for text in texts(chat.get_messages()) if text.startswith("question")]
+        assert shown == [f"question-{turn:03}" for turn in (0, 7, 8, 9)]

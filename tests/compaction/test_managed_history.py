@@ -2,8 +2,6 @@
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_agentmem.compaction import (
@@ -13,7 +11,7 @@ from langchain_agentmem.compaction import (
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer, budget
+from tests.compaction.summarizers import Summarizer, budget, question, talk
 from tests.support.models import ScriptedModel
 
 pytestmark = [
@@ -25,62 +23,29 @@ SMALL = budget(600)
 CONFIG = {"configurable": {"session_id": "c"}}
 
 
-def asked(turn):
-    return HumanMessage(f"question-{turn:03} " + "how many are there in this basket " * 4, id=f"q{turn:03}")
-
-
-def fill(chat, turns):
-    for turn in range(turns):
-        chat.add_messages([asked(turn), AIMessage(f"answer-{turn:03} " + "so many " * 20, id=f"a{turn:03}")])
-
-
 def ids(messages):
     return [message.id for message in messages]
 
 
-def with_messages(model, chat):
-    """A chain whose input and history are one list, which LangChain takes apart again by its length."""
-    return RunnableWithMessageHistory(model, lambda session_id: chat)
-
-
-def with_a_prompt(model, chat):
-    prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
-    return RunnableWithMessageHistory(
-        RunnableLambda(lambda given: {**given, "question": given["question"][-1].text}) | prompt | model,
-        lambda session_id: chat,
-        input_messages_key="question",
-        history_messages_key="history",
-    )
-
-
-CHAINS = {
-    "messages": (with_messages, lambda message: [message]),
-    "a prompt": (with_a_prompt, lambda message: {"question": [message]}),
-}
-
-
 class TestAChatHistory:
     @pytest.mark.slow
-    @pytest.mark.parametrize("kind", CHAINS)
     @pytest.mark.parametrize("awaited", [False, True])
-    async def test_a_chain_is_given_the_context_and_everything_is_kept_once(self, memory, kind, awaited):
+    async def test_a_chain_is_given_the_context_and_everything_is_kept_once(self, memory, awaited):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        model = ScriptedModel(*(AIMessage(f"answer-{n:03}", id=f"a{n:03}") for n in range(30)))
-        make, given = CHAINS[kind]
-        chain = make(model, chat)
+        model = ScriptedModel(*talk(30)[1::2])
+        chain = RunnableWithMessageHistory(model, lambda session_id: chat)  # input and history are one list there
         for turn in range(30):
-            before = chat.get_context()
-            question = given(asked(turn))
-            await chain.ainvoke(question, CONFIG) if awaited else chain.invoke(question, CONFIG)
-            assert [each.text for each in model.asked[-1]] == [*(each.text for each in before), asked(turn).text]
+            before, given = chat.get_context(), [question(turn)]
+            await chain.ainvoke(given, CONFIG) if awaited else chain.invoke(given, CONFIG)
+            assert [each.text for each in model.asked[-1]] == [each.text for each in (*before, *given)]
         assert max(map(len, model.asked)) < 30, "the model was not given everything"
         assert any(summary_in(each) for each in model.asked[-1])
-        assert ids(chat.raw_messages) == [each for turn in range(30) for each in (f"q{turn:03}", f"a{turn:03}")]
+        assert ids(chat.raw_messages) == ids(talk(30))
         assert ids(await chat.araw_messages()) == ids(chat.raw_messages)
 
     async def test_its_messages_are_its_context(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        fill(chat, 20)
+        chat.add_messages(talk(20))
         assert chat.messages == chat.get_context() == await chat.aget_messages() == await chat.aget_context()
         assert len(chat.messages) < 20
         assert_valid_for_providers(chat.messages)
@@ -92,7 +57,7 @@ class TestHandingBack:
 
     def test_what_a_compaction_made_is_not_stored_as_if_somebody_had_said_it(self, memory):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        fill(chat, 20)
+        chat.add_messages(talk(20))
         before = ids(chat.raw_messages)
         chat.add_messages([*chat.messages, HumanMessage("And now?", id="new")])
         assert ids(chat.raw_messages) == [*before, "new"]

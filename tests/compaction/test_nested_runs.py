@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import partial
 
 import pytest
@@ -16,12 +18,10 @@ from langchain_agentmem.conversations.message_log import CONVERSATION
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import query
-from tests.support.graphs import at as on
-from tests.support.graphs import line
-from tests.support.models import ScriptedModel
+from tests.support.graphs import at, line
+from tests.support.models import ScriptedModel, calling
 
-from .summarizers import budget, talk
-from .test_middleware import Scripted, calling, texts
+from .summarizers import AgentModel, budget, talk
 
 BRIEF = "Look up the secret heron for me"
 
@@ -58,17 +58,14 @@ def node_graph(memory, checkpointer=None, *, then=lambda state: None, **options)
     return line(checkpointer, memory.compaction(**options), answer, state=CompactionState)
 
 
-def agent(memory, checkpointer=None, *, tools=False, script=None, **options):
-    from langchain_agentmem import CompactionMiddleware
-
-    middleware = [CompactionMiddleware(memory, tools=tools, **options)]
-    return agent_with(Scripted(script), middleware, checkpointer)
-
-
-def agent_with(model, middleware, checkpointer, tools=()):
+def agent(memory, checkpointer=None, *, script=None, model=None, own_tools=(), middleware=(), **options):
     from langchain.agents import create_agent
 
-    return create_agent(model, [*tools], middleware=middleware, checkpointer=checkpointer)
+    from langchain_agentmem import CompactionMiddleware
+
+    own = CompactionMiddleware(memory, **{"tools": False, **options})
+    model = model or AgentModel(script)
+    return create_agent(model, [*own_tools], middleware=[own, *middleware], checkpointer=checkpointer)
 
 
 def caller(memory, call, checkpointer=None, *, awaited=False):
@@ -89,7 +86,7 @@ def caller(memory, call, checkpointer=None, *, awaited=False):
 
 
 def tell(graph, text, config=None):
-    return graph.invoke({"messages": [HumanMessage(text, id=text)]}, config or on())
+    return graph.invoke({"messages": [HumanMessage(text, id=text)]}, config or at())
 
 
 KINDS = {"node": node_graph, "middleware": agent}
@@ -105,8 +102,8 @@ class TestANestedGraph:
         graph = caller(memory, call, memory.checkpointer, awaited=awaited)
         for text in ("first", "second"):
             given = {"messages": [HumanMessage(text, id=text)]}
-            await graph.ainvoke(given, on()) if awaited else graph.invoke(given, on())
-            state = (await graph.aget_state(on())) if awaited else graph.get_state(on())
+            await graph.ainvoke(given, at()) if awaited else graph.invoke(given, at())
+            state = (await graph.aget_state(at())) if awaited else graph.get_state(at())
             assert said(memory) == [message.text for message in state.values["messages"]]
         assert [each.conversation_id for each in memory.conversations()] == ["t"]
         assert found(memory) == found(memory, namespace=()) == []
@@ -133,7 +130,7 @@ class TestANestedGraph:
 
     def test_on_a_thread_of_its_own_is_that_threads(self, memory):
         inner = node_graph(memory)
-        graph = caller(memory, lambda given: inner.invoke(given, on("other")), memory.checkpointer)
+        graph = caller(memory, lambda given: inner.invoke(given, at("other")), memory.checkpointer)
         tell(graph, "first")
         assert nested(memory) == []
         assert said(memory, "other")[0] == BRIEF
@@ -159,7 +156,7 @@ class TestANestedGraph:
             show([HumanMessage(text, id=text)]).result()
 
         inner = node_graph(memory)
-        work.invoke("first", on())
+        work.invoke("first", at())
         assert said(memory) == ["first"]
         assert len(nested(memory)) == 1
 
@@ -169,10 +166,17 @@ class TestANestedGraph:
             shown = []
             inner = node_graph(memory, checkpointer, config=budget(300), then=shown.append)
             graph = caller(memory, lambda _, inner=inner: inner.invoke({"messages": talk(20)}), memory.checkpointer)
-            tell(graph, "first", on(str(checkpointer)))
+            tell(graph, "first", at(str(checkpointer)))
             messages = shown[0]["llm_input_messages"]
             assert any(summary_in(each) is not None for each in messages)
             assert len(messages) < 40
+
+    def test_knows_its_user(self, memory):
+        known = []
+        inner = node_graph(memory, then=lambda _: known.append(memory.layers().core.get("city")))
+        memory.layers(namespace=("users", "ada")).core.set("city", "Lisbon")
+        tell(caller(memory, inner.invoke, memory.checkpointer), "first", at(namespace=("users", "ada")))
+        assert known == [{"city": "Lisbon"}]
 
     def test_reads_its_earlier_turns_with_its_tools(self, memory):
         recalled = []
@@ -183,65 +187,35 @@ class TestANestedGraph:
                 return "Found."
             return calling("recall_dropped", query="heron place")
 
-        inner = agent(memory, True, script=script, tools=True)
-        graph = caller(memory, inner.invoke, memory.checkpointer)
+        graph = caller(memory, agent(memory, True, script=script, tools=True).invoke, memory.checkpointer)
         tell(graph, "The heron of the user is elsewhere")
         tell(graph, "The heron is there")
         assert "heron for me" in recalled[1]
         assert not any(word in text for text in recalled for word in ("elsewhere", "there\n"))
 
-    @pytest.mark.parametrize("user", [{}, {"namespace": ("users", "ada")}], ids=["alone", "of a user"])
-    def test_is_searched_by_name_alone_so_that_no_rewind_leaves_anything_in_prompts(self, memory, user):
-        seen = []
-        inner = node_graph(memory, True, then=lambda _: seen.append(found(memory)))
 
-        def call(given):
-            inner.invoke(given)
-            seen.append(found(memory))
+@pytest.mark.parametrize("checkpointer", [None, False])
+def test_the_brief_of_an_agent_that_is_a_tool_is_in_no_prompt_and_no_other_thread(memory, checkpointer):
+    from langchain_agentmem import MemoryMiddleware
 
-        graph = caller(memory, call, memory.checkpointer)
-        for text in ("first", "second"):
-            tell(graph, text, on(**user))
-        assert seen == [[]] * 4
+    inner = agent(memory, checkpointer)
 
-    def test_knows_its_user(self, memory):
-        known = []
-        inner = node_graph(memory, then=lambda _: known.append(memory.layers().core.get("city")))
-        memory.layers(namespace=("users", "ada")).core.set("city", "Lisbon")
-        tell(caller(memory, inner.invoke, memory.checkpointer), "first", on(namespace=("users", "ada")))
-        assert known == [{"city": "Lisbon"}]
+    @tool
+    def helper(wish: str) -> str:
+        """Ask somebody else."""
+        return inner.invoke({"messages": [HumanMessage(wish)]})["messages"][-1].text
 
+    def script(messages):
+        return calling("helper", wish=BRIEF) if messages[-1].text == "ask him" else "Here you are"
 
-class TestAnAgentAsATool:
-    @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_keeps_its_brief_from_prompts_and_other_threads(self, memory, checkpointer):
-        inner = agent(memory, checkpointer)
-
-        @tool
-        def helper(wish: str) -> str:
-            """Ask somebody else."""
-            return inner.invoke({"messages": [HumanMessage(wish)]})["messages"][-1].text
-
-        def script(messages):
-            asks = messages[-1].text == "ask him"
-            return calling("helper", wish=BRIEF, key=f"{len(messages)}-") if asks else "Here you are"
-
-        from langchain_agentmem import CompactionMiddleware, MemoryMiddleware
-
-        model = Scripted(script)
-        middleware = [CompactionMiddleware(memory, tools=False), MemoryMiddleware(memory)]
-        outer = agent_with(model, middleware, memory.checkpointer, [helper])
-        ada = {"namespace": ("users", "ada")}
-        tell(outer, "ask him", on(**ada))
-        for thread in ("t", "u"):
-            tell(outer, "Where is the secret heron?", on(thread, **ada))
-            shown = texts([each for each in model.shown[-1] if not isinstance(each, AIMessage | ToolMessage)])
-            assert BRIEF not in shown
-        assert BRIEF not in found(memory, BRIEF, namespace=("users", "ada"), trust="user")
-        earlier = list(outer.get_state_history(on(**ada)))[-1].config
-        outer.update_state(earlier, {"messages": [HumanMessage("anew", id="anew")]})
-        assert "anew" in found(memory, "anew", namespace=("users", "ada"))
-        assert BRIEF not in " ".join(found(memory, BRIEF, namespace=("users", "ada")))
+    model, ada = AgentModel(script), {"namespace": ("users", "ada")}
+    outer = agent(memory, memory.checkpointer, model=model, middleware=[MemoryMiddleware(memory)], own_tools=[helper])
+    tell(outer, "ask him", at(**ada))
+    for thread in ("t", "u"):
+        tell(outer, "Where is the secret heron?", at(thread, **ada))
+        said_to_it = [each.text for each in model.asked[-1] if not isinstance(each, AIMessage | ToolMessage)]
+        assert BRIEF not in "\n".join(said_to_it)
+    assert BRIEF not in found(memory, BRIEF, **ada, trust="user")
 
 
 class TestTheOption:
@@ -252,24 +226,12 @@ class TestTheOption:
         assert nested(memory) == []
         assert BRIEF in said(memory)
 
-    def test_means_the_graph_that_calls(self, memory):
-        inner = agent(memory, share_conversation=True)
-        middle = caller(memory, inner.invoke)
-        tell(caller(memory, middle.invoke, memory.checkpointer), "first")
-        [own] = nested(memory)
-        assert "|" not in own
-        assert said(memory, own)[0] == BRIEF
-
-    def test_changes_nothing_for_the_threads_own_graph(self, memory):
-        tell(node_graph(memory, memory.checkpointer, share_conversation=True), "first")
-        assert names(memory) == ["t"]
-
     def test_goes_on_with_what_was_compacted_where_an_agent_is_a_node(self, memory):
         model = ScriptedModel("- Many apples.")
         inner = node_graph(memory, model=model, config=budget(600), share_conversation=True)
         graph = line(memory.checkpointer, inner, state=CompactionState)
         tell(graph, "first")
-        graph.update_state(on(), {"messages": talk(20)})
+        graph.update_state(at(), {"messages": talk(20)})
         for text in ("second", "third", "fourth"):
             tell(graph, text)
         assert nested(memory) == []
@@ -286,27 +248,20 @@ class TestTheOption:
 
 
 class TestWhatElseIsKeptOfARun:
-    @pytest.fixture
-    def reader(self):
-        from tests.facts.scripted import Scripted as Reader
-
-        return Reader()
-
     @pytest.mark.parametrize("checkpointer", [None, False])
     def test_in_the_audit_trail(self, memory, checkpointer):
-        inner = agent(memory, checkpointer)
-        graph = caller(memory, inner.invoke, memory.checkpointer)
-        tell(graph, "first", {**on(), "callbacks": [memory.audit.handler()]})
+        graph = caller(memory, agent(memory, checkpointer).invoke, memory.checkpointer)
+        tell(graph, "first", {**at(), "callbacks": [memory.audit.handler()]})
         [call] = memory.audit.last(5, kinds=["call"])
         assert call.thread_id == "t"
         assert [call.conversation_id] == (nested(memory) if checkpointer is None else [None])
 
     @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_as_facts(self, memory, reader, checkpointer):
-        call = line(checkpointer, memory.remember_facts(reader)).invoke
+    def test_as_facts(self, memory, checkpointer):
+        call = line(checkpointer, memory.remember_facts(ScriptedModel(read))).invoke
         graph = caller(memory, lambda _: call({"messages": [HumanMessage("Maya lives in Porto")]}), memory.checkpointer)
-        tell(graph, "first", on(namespace=("users", "ada")))
-        facts = memory.facts(on(namespace=("users", "ada"))).as_of()
+        tell(graph, "first", at(namespace=("users", "ada")))
+        facts = memory.facts(at(namespace=("users", "ada"))).as_of()
         sources = [each.conversation_id for fact in facts for each in fact.told]
         assert [each.partition("\x1f")[0] for each in sources] == ["t"] * (checkpointer is None)
         assert all(map(is_nested, sources))
@@ -315,14 +270,22 @@ class TestWhatElseIsKeptOfARun:
         assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("checkpointer", [None, False])
-    def test_as_facts_of_the_callers_messages_each_of_which_is_read_once(self, memory, reader, checkpointer):
+    def test_as_facts_of_the_callers_messages_each_of_which_is_read_once(self, memory, checkpointer):
+        reader = ScriptedModel(read)
         inner = line(checkpointer, memory.remember_facts(reader, share_conversation=True))
         graph = line(memory.checkpointer, inner)
         for text in ("Maya lives in Porto", "Maya lives in Lisbon"):
-            graph.invoke({"messages": [HumanMessage(text, id=text)]}, on(), durability="async")
-        assert len(reader.texts) == 2
-        told = [each for fact in memory.facts(on()).as_of() for each in fact.told]
+            graph.invoke({"messages": [HumanMessage(text, id=text)]}, at(), durability="async")
+        assert len(reader.asked) == 2
+        told = [each for fact in memory.facts(at()).as_of() for each in fact.told]
         assert [(each.conversation_id, each.message_id) for each in told] == [("t", "Maya lives in Lisbon")]
+
+
+def read(messages):
+    """Return the facts about Maya that a model is to find."""
+    places = re.findall(r'message number="(\d+)"[^>]*>\nMaya lives in (\w+)', messages[-1].text)
+    fact = {"subject": "Maya", "predicate": "lives in"}
+    return json.dumps({"facts": [{**fact, "message": int(number), "object": place} for number, place in places]})
 
 
 class TestAThreadThatGoes:
@@ -331,7 +294,7 @@ class TestAThreadThatGoes:
         inner = node_graph(memory)
         graph = caller(memory, inner.invoke, memory.checkpointer)
         for thread in ("t", "t2"):
-            tell(graph, "first", on(thread))
+            tell(graph, "first", at(thread))
         assert len(nested(memory)) == 2
         return graph
 

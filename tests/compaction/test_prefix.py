@@ -20,7 +20,7 @@ from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.support.graphs import line
 
-from .asked import COUNTER, Counting
+from .summarizers import COUNTER, Summarizer
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -30,7 +30,7 @@ RUN = {"configurable": {"thread_id": "chat"}}
 
 @pytest.fixture
 def model():
-    return Counting(lambda call: json.dumps({"summary": f"All that was said until call {call}.", "keep_images": []}))
+    return Summarizer()
 
 
 def config(threshold=2_000, ratio=0.4, **more):
@@ -91,12 +91,12 @@ class TestThePrefix:
             now = written(prompt)
             if before:
                 shares.append(shared(before, now))
-                if model.calls == calls:
+                if len(model.asked) == calls:
                     assert now.startswith(before)
                     whole += 1
-            before, calls = now, model.calls
-        assert 1 <= model.calls <= 3
-        assert whole == len(shares) - model.calls
+            before, calls = now, len(model.asked)
+        assert 1 <= len(model.asked) <= 3
+        assert whole == len(shares) - len(model.asked)
         assert sum(shares) / len(shares) >= 0.95
 
     @pytest.mark.slow
@@ -105,8 +105,8 @@ class TestThePrefix:
         turns = 60
         *_, last = prompts_of(CompactionNode(memory, model, limits), turns)
         said = cost([message for number in range(turns) for message in turn(number)])
-        assert model.calls >= 2
-        assert model.calls <= said / (2_000 * 0.4)
+        assert len(model.asked) >= 2
+        assert len(model.asked) <= said / (2_000 * 0.4)
         assert cost(last) <= 2_000
 
     def test_a_tail_that_is_too_large_does_not_compact_at_every_turn(self, url, model):
@@ -117,7 +117,7 @@ class TestThePrefix:
         assert sizes[0] > 1_000, "the tool's output alone is larger than the threshold"
         assert sizes[-1] < 1_000, "it has left the context as soon as it might"
         assert len(begun) <= 2
-        assert model.calls <= 2
+        assert len(model.asked) <= 2
 
     def sizes_behind_a_large_output(self, node):
         history = [message for number in range(10) for message in turn(number)]
@@ -138,7 +138,7 @@ class TestThePrefix:
             node = CompactionNode(memory, model, config(1_000))
             again = node.invoke([message.model_copy(deep=True) for message in history], RUN)
             later = node.invoke([*history, *turn(20)[:1]], RUN)
-        assert model.calls == 1
+        assert len(model.asked) == 1
         assert written(again) == written(first)
         assert written(later).startswith(written(first))
 
@@ -175,11 +175,11 @@ class TestForks:
 
     def test_a_fork_from_before_the_compaction_shows_the_history_itself(self, graph, model):
         self.chat(graph, range(12))
-        assert model.calls >= 1
+        assert len(model.asked) >= 1
         early = self.checkpoint_with(graph, 4)
-        calls = model.calls
+        calls = len(model.asked)
         state = self.chat(graph, [100], early.config)
-        assert model.calls == calls
+        assert len(model.asked) == calls
         assert self.summaries(state) == []
         assert [message.id for message in state["llm_input_messages"]] == [each.id for each in state["messages"][:-1]]
 
@@ -187,9 +187,9 @@ class TestForks:
         end = self.chat(graph, range(12))
         late = self.checkpoint_with(graph, 22)
         there = late.values["llm_input_messages"]
-        calls = model.calls
+        calls = len(model.asked)
         state = self.chat(graph, [100], late.config)
-        if model.calls == calls:
+        if len(model.asked) == calls:
             assert written(state["llm_input_messages"]).startswith(written(there))
         assert self.summaries(state)
         assert end["messages"][-1].id not in {message.id for message in state["messages"]}
@@ -199,13 +199,13 @@ class TestForks:
         fork = self.checkpoint_with(graph, 8).config
         self.chat(graph, [10], fork, "left ")
         one = self.chat(graph, range(11, 20), RUN, "left ")
-        seen = model.text
-        model.seen.clear()
+        seen = model.everything
+        model.asked.clear()
         assert "left question 10" in seen
         self.chat(graph, [30], fork, "right ")
         other = self.chat(graph, range(31, 40), RUN, "right ")
-        assert "left question" not in model.text
-        assert "right question 30" in model.text
+        assert "left question" not in model.everything
+        assert "right question 30" in model.everything
         assert self.summaries(one)
         assert self.summaries(other)
         assert not [each for each in other["messages"] if str(each.id).startswith("left")]
@@ -217,21 +217,21 @@ class TestForks:
         if edited:
             new = HumanMessage(f"question 1, said otherwise: {WORDS}", id="user-1")
         graph.update_state(RUN, {"messages": [new]})
-        model.seen.clear()
+        model.asked.clear()
         text = written(self.chat(graph, [12])["llm_input_messages"])
-        assert model.calls, "what was compacted before is of another history"
-        assert ("question 1, said otherwise" in model.text + text) == edited
-        assert "question 1: " not in model.text + text
+        assert len(model.asked), "what was compacted before is of another history"
+        assert ("question 1, said otherwise" in model.everything + text) == edited
+        assert "question 1: " not in model.everything + text
 
     def test_an_edit_of_what_is_still_shown_keeps_the_compaction(self, graph, model):
         state = self.chat(graph, range(12))
         last = state["messages"][-1]
         [summary] = self.summaries(state)
         graph.update_state(RUN, {"messages": [AIMessage("another reply", id=last.id)]})
-        calls = model.calls
+        calls = len(model.asked)
         state = self.chat(graph, [12])
         assert "another reply" in written(state["llm_input_messages"])
-        if model.calls == calls:
+        if len(model.asked) == calls:
             assert self.summaries(state) == [summary]
 
     def test_to_go_back_and_forth_between_forks_asks_the_model_no_second_time(self, graph, memory, model):
@@ -239,7 +239,7 @@ class TestForks:
         node = CompactionNode(memory, model, config(400))
         histories = [self.checkpoint_with(graph, length).values["messages"] for length in (24, 6, 22, 4, 24, 8)]
         views = [written(node.invoke(history, RUN)) for history in histories]
-        calls = model.calls
+        calls = len(model.asked)
         assert [written(node.invoke(history, RUN)) for history in reversed(histories)] == views[::-1]
-        assert model.calls == calls
+        assert len(model.asked) == calls
         assert views[0] == views[4]

@@ -26,31 +26,26 @@ from langgraph.types import Command
 from pydantic import BaseModel, Field
 
 from langchain_agentmem import CompactionMiddleware
-from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.testing import provider_problems
-from tests.compaction.summarizers import Summarizer, budget
+from tests.compaction.summarizers import COUNTER, TALK, AgentModel, Summarizer, budget
 from tests.compaction.test_middleware import (
-    COUNTER,
     LARGE,
     SMALL,
-    TALK,
     Refused,
-    Scripted,
     aask,
     agent_of,
     ask,
-    calling,
+    asked_of,
     count,
     long_talk,
-    on,
     question,
     questions,
     texts,
 )
+from tests.support.graphs import at
+from tests.support.models import calling
 
 pytestmark = pytest.mark.sqlite_suffices
-
-MIDDLING = budget(4_000)
 
 
 @tool
@@ -61,133 +56,94 @@ def report() -> str:
 
 class TestTheView:
     def test_is_of_the_thread(self, memory):
-        model = Scripted()
+        model = AgentModel()
         agent = agent_of(memory, model)
         with ThreadPoolExecutor(4) as pool:
             for turn in range(12):
-                list(pool.map(lambda n, turn=turn: ask(agent, 100 * n + turn, on(f"thread-{n}")), range(4)))
-        for shown in model.shown:
-            assert len({each[:10] for each in questions(shown)}) == 1, "never what was said in another thread"
+                list(pool.map(lambda n, turn=turn: ask(agent, 100 * n + turn, at(f"thread-{n}")), range(4)))
+        assert all(len({each[:10] for each in questions(shown)}) == 1 for shown in model.asked)
         for n in range(4):
-            assert questions(memory.conversation(f"thread-{n}").messages) == [
-                f"question-{100 * n + turn:03}" for turn in range(12)
-            ]
+            said = questions(memory.conversation(f"thread-{n}").messages)
+            assert said == [f"question-{100 * n + turn:03}" for turn in range(12)]
 
     def test_leaves_room_for_the_system_message_and_the_tools(self, memory):
-        def spare(**options):
-            model = Scripted()
-            agent = agent_of(memory, model, MIDDLING, **options)
-            for turn in range(12):
-                ask(agent, turn, on(repr(options)[:50]))
-            return not model.asked
-
-        @tool
+        @tool(description=TALK * 55)
         def look(where: str) -> str:
-            """Look."""
             return where
-
-        look.description = TALK * 55
 
         class Answer(BaseModel):
             text: str = Field(description=TALK * 55)
 
-        assert spare()
-        assert not spare(system_prompt=TALK * 55)
-        assert not spare(tools=[look])
-        model = Scripted(lambda messages: calling("Answer", key=f"c{len(messages)}-", text="seven"))
-        agent = agent_of(memory, model, MIDDLING, response_format=ToolStrategy(Answer))
-        for turn in range(12):
-            ask(agent, turn, on("answers"))
-        assert model.asked
+        def answer(messages):
+            return calling("Answer", f"c{len(messages)}", text="seven")
 
+        for number, (options, script, compacted) in enumerate(
+            (
+                ({}, None, False),
+                ({"system_prompt": TALK * 55}, None, True),
+                ({"tools": [look]}, None, True),
+                ({"response_format": ToolStrategy(Answer)}, answer, True),
+            )
+        ):
+            model = AgentModel(script)
+            long_talk(agent_of(memory, model, budget(4_000), **options), config=at(f"t{number}"))
+            assert bool(model.summarizer.asked) == compacted, number
 
-class TestTheWindow:
-    def test_is_each_models_own(self, memory):
-        small = Scripted(profile={"max_input_tokens": 1_000}, name_="small")
-        large = Scripted(profile={"max_input_tokens": 200_000}, name_="large")
+    def test_is_within_the_window_of_each_model(self, memory):
+        small = AgentModel(profile={"max_input_tokens": 1_000}, kind="small")
+        large = AgentModel(profile={"max_input_tokens": 200_000}, kind="large")
 
         class Choosing(AgentMiddleware):
             def wrap_model_call(self, request, handler):
                 return handler(request.override(model=large if "007" in request.messages[-1].text else small))
 
-        agent = agent_of(memory, small, LARGE, middleware=[Choosing()])
-        for turn in range(7):
-            ask(agent, turn)
-        ask(agent, 7)
-        assert not large.asked
-        for turn in range(8, 12):
-            ask(agent, turn)
-        assert small.asked
-        assert all(COUNTER.count(shown) <= 1_000 for shown in small.shown)
+        long_talk(agent_of(memory, small, LARGE, middleware=[Choosing()]))
+        assert (bool(small.summarizer.asked), large.summarizer.asked, len(large.asked)) == (True, [], 1)
+        assert all(COUNTER.count(shown) <= 1_000 for shown in small.asked)
 
 
 class TestARefusal:
     def test_is_answered_twice(self, memory):
         def script(messages):
-            return (
-                "Thank you."
-                if messages[-1].type == "tool"
-                else calling("report")
-                if "005" in messages[-1].text
-                else "Yes."
-            )
+            if messages[-1].type == "tool":
+                return "Thank you."
+            return calling("report") if "005" in messages[-1].text else "Yes."
 
-        model = Scripted(script, limit=1_500)
+        model = AgentModel(script, limit=1_500)
         agent = agent_of(memory, model, LARGE, tools=[report])
         long_talk(agent, 6)
-        assert agent.get_state(on()).values["messages"][-1].text == "Thank you."
-        first, second, third = model.shown[-3:]
+        *_, result, thanks = agent.get_state(at()).values["messages"]
+        assert (thanks.text, len(result.text)) == ("Thank you.", 24_000)
+        first, second, third = model.asked[-3:]
         assert COUNTER.count(first) > COUNTER.count(second) > 1_500 >= COUNTER.count(third)
         assert not provider_problems(third)
         assert "One line of the report." in third[-1].text
-        assert len(agent.get_state(on()).values["messages"][-2].text) == 24_000
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("awaited", [False, True])
-    async def test_in_unknown_words_is_answered_once_where_the_window_was_nearly_full(self, memory, awaited):
-        def refuse(call):
-            return Refused(400, "E17") if COUNTER.count(model.shown[-1]) > 1_500 else None
-
-        model = Scripted(refuse=refuse)
-        agent = agent_of(memory, model, LARGE, window=1_700)
-        for turn in range(30):
-            await aask(agent, turn) if awaited else ask(agent, turn)
-        assert sum(COUNTER.count(shown) > 1_500 for shown in model.shown) == 1, "what was taken is remembered"
-
-    @pytest.mark.slow
     @pytest.mark.parametrize(("window", "calls"), [(1_700, 2), (17_000, 1), (None, 1)])
-    def test_in_unknown_words_is_raised_where_that_does_not_help_or_is_not_likely_to(self, memory, window, calls):
-        errors = [Refused(422, "E17"), Refused(422, "E17")]
-        model = Scripted()
+    async def test_in_unknown_words_is_answered_once_where_the_window_was_nearly_full(
+        self, memory, awaited, window, calls
+    ):
+        model = AgentModel()
         agent = agent_of(memory, model, LARGE, window=window)
-        turn = 0
-        while not model.shown or COUNTER.count(model.shown[-1]) < 1_450:
-            ask(agent, turn)
-            turn += 1
-        before = len(model.shown)
-        model.refuse = lambda call: errors[call - before - 1]
-        with pytest.raises(Refused) as raised:
-            ask(agent, turn)
-        assert len(model.shown) == before + calls
-        assert raised.value in errors
-        model.refuse = None
-        for later in range(turn + 1, turn + 20):
-            ask(agent, later)
-        assert max(map(COUNTER.count, model.shown[-19:])) > 1_400, "what never succeeded lowers nothing"
-
-    def test_in_unknown_words_is_never_answered_twice(self, memory, monkeypatch):
-        def smaller(compactor, messages, at, **more):
-            return ContextView(messages[:1], 99)
-            yield
-
-        monkeypatch.setattr(Compactor, "smaller", smaller)
-        model = Scripted(refuse=lambda call: Refused(400, "E17"))
+        history = [each for turn in range(11) for each in (question(turn), AIMessage(f"answer {TALK}", id=f"a-{turn}"))]
+        agent.update_state(at(), {"messages": history})
+        model.refuse = lambda call: Refused(400, "E17")
         with pytest.raises(Refused):
-            ask(agent_of(memory, model, LARGE, window=70), 0)
-        assert len(model.shown) == 2
+            await aask(agent, 11) if awaited else ask(agent, 11)
+        assert len(model.asked) == calls, "never twice"
+        model.refuse = None
+        long_talk(agent, 24, 12)
+        assert max(map(COUNTER.count, model.asked[calls:])) > 1_400, "what never succeeded lowers nothing"
+
+    def test_in_unknown_words_that_was_answered_is_remembered(self, memory):
+        model = AgentModel()
+        model.refuse = lambda call: Refused(400, "E17") if COUNTER.count(model.asked[-1]) > 1_500 else None
+        long_talk(agent_of(memory, model, LARGE, window=1_700), 30)
+        assert sum(COUNTER.count(shown) > 1_500 for shown in model.asked) == 1
 
     def test_that_no_smaller_context_helped_lowers_nothing(self, memory):
-        model = Scripted()
+        model = AgentModel()
         agent = agent_of(memory, model, LARGE)
         long_talk(agent, 11)
         model.refuse = lambda call: ContextOverflowError("no")
@@ -195,42 +151,31 @@ class TestARefusal:
             ask(agent, 11)
         model.refuse = None
         long_talk(agent, 30, 12)
-        assert COUNTER.count(model.shown[-1]) > COUNTER.count(model.shown[11])
+        assert COUNTER.count(model.asked[-1]) > COUNTER.count(model.asked[11])
 
     def test_of_a_small_context_does_not_make_all_others_tiny(self, memory):
-        model = Scripted(refuse=lambda call: ContextOverflowError("no") if call == 4 else None)
-        agent = agent_of(memory, model, LARGE, system_prompt=TALK * 3)
-        long_talk(agent, 20)
-        assert COUNTER.count(model.shown[3][1:]) < 500 < max(COUNTER.count(shown[1:]) for shown in model.shown[4:])
-
-    def test_of_what_is_small_already_allows_no_more_than_before(self, memory):
-        refuse = {6: ContextOverflowError("no")}.get
-        model = Scripted(lambda messages: "Seven.", refuse=refuse)
-        agent = agent_of(memory, model, budget(430))
-        long_talk(agent, 20)
-        assert len(model.shown) == 21
-        assert max(map(COUNTER.count, model.shown)) <= 430
+        model = AgentModel(refuse={4: ContextOverflowError("no")}.get)
+        long_talk(agent_of(memory, model, LARGE, system_prompt=TALK * 3), 20)
+        assert COUNTER.count(model.asked[3][1:]) < 500 < max(COUNTER.count(shown[1:]) for shown in model.asked[4:])
 
     def test_followed_by_an_error_of_another_kind_passes_that_on(self, memory):
-        answers = {8: ContextOverflowError("too much"), 9: Refused(429, "slower")}
-        model = Scripted(refuse=answers.get)
+        model = AgentModel(refuse={8: ContextOverflowError("too much"), 9: Refused(429, "slower")}.get)
         agent = agent_of(memory, model, LARGE)
-        long_talk(agent, 7)
         with pytest.raises(Refused, match="slower"):
-            ask(agent, 7)
-        assert len(model.shown) == 9
+            long_talk(agent, 8)
+        assert len(model.asked) == 9
 
 
 class TestAsAContextEdit:
     @pytest.mark.parametrize("awaited", [False, True])
     async def test_it_puts_the_view_in_the_place_of_the_messages(self, memory, awaited):
-        model = Scripted()
+        model = AgentModel()
         edits = [ContextEditingMiddleware(edits=[CompactionMiddleware(memory, Summarizer(), SMALL)])]
         agent = create_agent(model, [], middleware=edits, checkpointer=memory.checkpointer)
         for turn in range(12):
             await aask(agent, turn) if awaited else ask(agent, turn)
-            assert COUNTER.count(model.shown[-1]) <= 1_000
-        assert len(questions(agent.get_state(on()).values["messages"])) == 12
+            assert COUNTER.count(model.asked[-1]) <= 1_000
+        assert questions(agent.get_state(at()).values["messages"]) == asked_of(12)
         assert len(questions(memory.conversation("t").messages)) == 12, "the thread is that of the run"
 
     def test_by_hand_it_changes_the_list_and_no_message(self, memory):
@@ -249,63 +194,59 @@ class TestAmongOthers:
         class Sum(BaseModel):
             apples: int
 
-        model = Scripted(
-            lambda messages: (
-                calling("Sum", key=f"s{len(messages)}", apples=7) if how is ToolStrategy else '{"apples": 7}'
-            )
-        )
+        def script(messages):
+            return calling("Sum", f"s{len(messages)}", apples=7) if how is ToolStrategy else '{"apples": 7}'
+
+        model = AgentModel(script)
         agent = agent_of(memory, model, response_format=how(Sum))
         for turn in range(15):
-            state = agent.invoke({"messages": [question(turn)]}, on())
+            state = agent.invoke({"messages": [question(turn)]}, at())
             assert state["structured_response"] == Sum(apples=7)
-            assert not provider_problems(model.shown[-1])
-        assert model.asked
+            assert not provider_problems(model.asked[-1])
+        assert model.summarizer.asked
 
     def test_a_person_in_the_loop(self, memory):
         def script(messages):
             if messages[-1].type == "tool":
                 return f"So many. {TALK}"
-            return calling("count", key=f"{messages[-1].text[:12]}-", basket="A")
+            return calling("count", messages[-1].text[:12], basket="A")
 
-        model = Scripted(script)
+        model = AgentModel(script)
         asking = HumanInTheLoopMiddleware(interrupt_on={"count": True})
         agent = agent_of(memory, model, tools=[count], after=[asking])
         for turn in range(8):
-            assert agent.invoke({"messages": [question(turn)]}, on())["__interrupt__"]
+            assert agent.invoke({"messages": [question(turn)]}, at())["__interrupt__"]
             decision = {"type": "approve"} if turn % 2 else {"type": "reject", "message": "No."}
-            state = agent.invoke(Command(resume={"decisions": [decision]}), on())
+            state = agent.invoke(Command(resume={"decisions": [decision]}), at())
             assert state["messages"][-1].text.startswith("So many.")
-            assert not provider_problems(model.shown[-1])
-        assert model.asked
-        assert len(questions(agent.get_state(on()).values["messages"])) == 8
+            assert not provider_problems(model.asked[-1])
+        assert model.summarizer.asked
+        assert questions(agent.get_state(at()).values["messages"]) == asked_of(8)
 
     def test_what_others_do_beside_it_stays_theirs(self, memory):
         class Reminding(AgentMiddleware):
             def wrap_model_call(self, request, handler):
                 return handler(request.override(messages=[*request.messages, HumanMessage("Be quick!")]))
 
-        model = Scripted()
+        model = AgentModel()
         idle = SummarizationMiddleware(model, trigger=None)
-        agent = agent_of(memory, model, middleware=[idle, TodoListMiddleware()], after=[Reminding()])
-        long_talk(agent)
-        assert model.asked
-        assert all(not provider_problems(shown) for shown in model.shown)
-        assert model.shown[-1][-1].text == "Be quick!"
+        long_talk(agent_of(memory, model, middleware=[idle, TodoListMiddleware()], after=[Reminding()]))
+        assert model.summarizer.asked
+        assert all(not provider_problems(shown) for shown in model.asked)
+        assert model.asked[-1][-1].text == "Be quick!"
         assert "Be quick!" not in texts(memory.conversation("t").messages), "what is added to the view is not recorded"
 
     def test_a_refusal_goes_before_retries_and_other_models(self, memory):
-        model, other = Scripted(limit=1_500), Scripted(name_="other")
+        model, other = AgentModel(limit=1_500), AgentModel(kind="other")
         retry = ModelRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
-        agent = agent_of(memory, model, LARGE, middleware=[ModelFallbackMiddleware(other), retry])
-        long_talk(agent, 15)
-        assert sum(COUNTER.count(shown) > 1_500 for shown in model.shown) == 1
-        assert not other.shown
+        long_talk(agent_of(memory, model, LARGE, middleware=[ModelFallbackMiddleware(other), retry]), 15)
+        assert sum(COUNTER.count(shown) > 1_500 for shown in model.asked) == 1
+        assert not other.asked
 
     def test_an_agent_with_no_messages_yet(self, memory):
-        model = Scripted()
-        agent = agent_of(memory, model, system_prompt="Begin.")
-        agent.invoke({"messages": []}, on())
-        assert model.shown == [[SystemMessage("Begin.")]]
+        model = AgentModel()
+        agent_of(memory, model, system_prompt="Begin.").invoke({"messages": []}, at())
+        assert model.asked == [[SystemMessage("Begin.")]]
 
 
 def test_without_langchain_the_package_is_importable_and_the_middleware_says_what_to_install():
