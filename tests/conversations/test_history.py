@@ -10,13 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem import (
-    AgentMemory,
-    ConversationMemory,
-    InvalidInput,
-    Message,
-    MessageError,
-)
+from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, Message, MessageError
 from langchain_agentmem.messages.message import AgentCallMsg, ToolCallMsg
 from tests.support.models import calling
 

@@ -161,10 +161,7 @@ class TestOddMessages:
 
     def test_calls_are_given_to_a_provider_once(self, memory):
         chat = memory.conversation("c")
-        blocks = [
-            {"type": "text", "text": "Let me see."},
-            {"type": "tool_use", "id": "t", "name": "look", "input": {}},
-        ]
+        blocks = [{"type": "text", "text": "Let me see."}, {"type": "tool_use", "id": "t", "name": "look", "input": {}}]
         chat.add_messages([AIMessage(blocks, tool_calls=[{"name": "look", "args": {}, "id": "t"}])])
         [given] = chat.retrieve_all()
         assert given["content"] == [{"type": "text", "text": "Let me see."}]

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import time
+from contextlib import nullcontext
+from itertools import permutations
 from types import SimpleNamespace
 
 import pytest
@@ -87,24 +89,16 @@ class TestAnExperience:
 
 
 class TestWhatCounts:
-    def test_every_yaml_file_whatever_its_name(self, shelf):
+    def test_every_yaml_file_whatever_its_name_and_no_session_or_other_file(self, shelf):
         shelf.write(FILES)
         names = ("B.Yml", "exp_legacy.yml", "handcrafted_exp_a.YAML", "refunds.yaml")
         for name in names:
             shelf.put(name, written(name))
+        for name in ("raw_exp_session.yaml", "notes.md", ".handcrafted_exp_half.yaml", "handcrafted_exp_a.yaml.bak"):
+            shelf.put(name, "{")  # which are none
         look = Folder(shelf.path).look()
         assert look.problems == ()
         assert look.files == {**{name: name for name in names}, "files": "handcrafted_exp_files.yaml"}
-
-    def test_no_other_files_and_no_sessions(self, shelf):
-        shelf.write(FILES)
-        shelf.put("raw_exp_session.yaml", "init_plan: !!python/object:os.system [x]")
-        shelf.put("notes.md", "hello")
-        shelf.put(".handcrafted_exp_half.yaml", "exp")
-        shelf.put("handcrafted_exp_a.yaml.bak", "{")
-        for subfolders in (False, True):
-            look = Folder(shelf.path, subfolders=subfolders).look()
-            assert (look.experiences, look.problems) == ((FILES,), ())
 
     def test_a_list_in_a_file_is_several_of_which_a_bad_one_costs_only_itself(self, shelf):
         items = [FILES.to_dict(), {"exp_id": "half"}, "word", {**CHARTS.to_dict(), "role": "x"}, FILES.to_dict()]
@@ -295,3 +289,13 @@ class TestChanges:
         shelf.put("handcrafted_exp_007.yaml", written("seven"))
         assert "seven" in ids(folder)
         assert read == ["handcrafted_exp_007.yaml"]
+
+    def test_which_of_two_with_one_id_counts_is_no_accident_of_the_file_system(self, shelf, monkeypatch):
+        for name in "bac":
+            shelf.put(f"handcrafted_exp_{name}.yaml", written("same", f"From {name}."))
+        entries = list(os.scandir(shelf.path))
+        for order in permutations(entries):
+            monkeypatch.setattr(os, "scandir", lambda path, order=order: nullcontext(iter(order)))
+            look = Folder(shelf.path).look()
+            assert [each.what for each in look.experiences] == ["From a."]
+            assert [problem.path for problem in look.problems] == ["handcrafted_exp_b.yaml", "handcrafted_exp_c.yaml"]

@@ -60,12 +60,6 @@ class TestWhatItHolds:
         library.load()
         assert ["worse.yml" in told for told in caplog.messages] == [False, True, False]
 
-    def test_folders_below_can_be_read_alone(self, library, filled):
-        filled.write(Experience("deep", [], "Use when deep.", "Dig."), below="mine/")
-        assert [each.exp_id for each in library.load("mine")] == ["deep"]
-        assert "deep" not in {each.exp_id for each in library.load()}
-        assert [each.exp_id for each in library.load("mine/../mine/.")] == ["deep"]
-
     def test_a_path_that_leaves_it_or_is_not_there_is_refused(self, library, filled):
         (filled.path / "mine").mkdir()
         (filled.path / "link").symlink_to(filled.path.parent, target_is_directory=True)
@@ -117,11 +111,6 @@ class TestWhatItHolds:
             path = library.add(Experience(exp_id, (), "b", "c"))
             assert path.resolve().parent == path.parent.resolve() == filled.path.resolve()
             assert exp_id in {each.exp_id for each in library.load()}
-
-
-def test_among_equals_the_order_is_that_of_the_library(quick, shelf):
-    shelf.write(*(Experience(name, (), "Use when a chart or plot is wanted.", f"Do {name}.") for name in "abc"))
-    assert quick.experiences(shelf.path).selector().select(PLOT).ids == ("a", "b", "c")
 
 
 def test_a_database_that_is_closed_costs_no_selection(filled):

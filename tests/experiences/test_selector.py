@@ -15,7 +15,6 @@ from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
 from langchain_core.prompts import (
     ChatPromptTemplate,
     FewShotChatMessagePromptTemplate,
-    FewShotPromptTemplate,
     PromptTemplate,
 )
 from langchain_core.runnables import Runnable
@@ -123,9 +122,10 @@ class TestTheSection:
         assert sorted(told(text.split("\n\n")[0])) == [("charts", CHARTS.what), ("files", FILES.what)]
         assert CHARTS.when not in text
 
-    def test_again_it_is_the_same(self, selector):
+    def test_again_it_is_the_same_and_a_role_that_goes_without_takes_it_out(self, library, selector):
         once = selector.invoke(list(self.HISTORY))
         assert selector.invoke(once) == once
+        assert library.selector(enabled=False).invoke(once) == list(self.HISTORY)
         assert [message for message in once if not is_injected(message)] == list(self.HISTORY)
         state = selector.invoke({"messages": once})
         assert selector.invoke(state) == state
@@ -137,10 +137,6 @@ class TestTheSection:
         assert told(history[3].content) == [("files", FILES.what)]
         history = selector.invoke([*history, AIMessage("done"), HumanMessage(WEATHER)])
         assert shown(history) == ["system", "human", "ai", "human", "ai", "human"]
-
-    def test_a_role_that_goes_without_takes_it_out(self, library, selector):
-        once = selector.invoke(list(self.HISTORY))
-        assert library.selector(enabled=False).invoke(once) == list(self.HISTORY)
 
     def test_it_is_never_between_a_call_and_its_result(self, selector):
         call = {"name": "look", "args": {}, "id": "c"}
@@ -169,13 +165,6 @@ class TestTheSection:
         assert_valid_for_providers(both)
         without = selector.invoke([*both, AIMessage("done"), HumanMessage(WEATHER)])
         assert shown(without) == ["system", "core", "recalled", "human", "ai", "human"]
-
-    def test_nothing_of_it_is_stored(self, memory, filled):
-        selector = memory.experiences(filled.path).selector()
-        messages = [*selector.invoke([HumanMessage(PLOT)]), AIMessage("done")]
-        conversation = memory.conversation("c")
-        conversation.add_messages(messages)
-        assert shown(conversation.messages) == ["human", "ai"]
 
 
 class TestHostileInstructions:
@@ -206,20 +195,6 @@ class TestHostileInstructions:
         [message] = placed([], "experiences", {None: text.split("\n", 1)[1]})
         assert is_injected(message)
         message.content.encode()
-
-    def test_in_every_form_it_is_the_same_section(self, quick, shelf):
-        for what in self.CLOSING:
-            shelf.write(Experience("charts", (), CHARTS.when, what))
-            selector = quick.experiences(shelf.path).selector()
-            [experience] = selector.select(PLOT).experiences
-            expected = section([experience])
-            assert selector.invoke(PLOT) == f"{expected}\n\n{PLOT}"
-            assert selector.invoke([HumanMessage(PLOT)])[0].content == expected
-            prompt = ChatPromptTemplate([("system", "Rules: {experiences}"), ("user", "{input}")])
-            [system, human] = (selector | prompt).invoke({"input": PLOT}).messages
-            assert (system.content, human.content) == (f"Rules: {expected}", PLOT)
-            once = selector.invoke([HumanMessage(PLOT)])
-            assert selector.invoke(once) == once
 
 
 class TypedState(MessagesState):
@@ -270,17 +245,6 @@ class TestInAGraph:
         with pytest.raises(InvalidInput, match="llm_input_messages"):
             await graph.ainvoke({"messages": [HumanMessage(PLOT)]})
 
-    def test_over_turns_the_history_stays_as_it_was_said(self, memory, filled):
-        graph = self.graph(memory.experiences(filled.path).selector(), BothState, memory)
-        config = {"configurable": {"thread_id": "t"}}
-        for query in (PLOT, LOAD, WEATHER):
-            found = graph.invoke({"messages": [HumanMessage(query)]}, config)
-        assert shown(found["messages"]) == ["human"] * 3
-        assert shown(found["llm_input_messages"]) == ["experiences", "human", "experiences", "human", "human"]
-        assert found["experiences"] == ""
-        state = graph.get_state(config).values
-        assert not any(is_injected(message) for message in state["messages"])
-
     def test_it_stands_behind_a_compaction_and_beside_memory(self, quick, library):
         LayeredMemory(quick, "user-42").core.set("name", "Ada")
         nodes = (quick.compaction(None, BRIEF), MemoryInjection(quick, "user-42"), library.selector())
@@ -310,14 +274,6 @@ class TestAsAnExampleSelector:
         assert {"1", "2"} < {each.exp_id for each in library.load()}
         with pytest.raises(InvalidInput):
             selector.add_example({"exp_id": "3"})
-
-    async def test_in_a_few_shot_prompt(self, selector):
-        prompt = FewShotPromptTemplate(
-            example_selector=selector, example_prompt=self.EXAMPLE, suffix="{input}", input_variables=["input"]
-        )
-        for text in (prompt.invoke({"input": PLOT}).text, (await prompt.ainvoke({"input": PLOT})).text):
-            assert text == f"charts: {CHARTS.what}\n\n{PLOT}"
-        assert prompt.format(input=WEATHER) == WEATHER
 
     async def test_in_a_few_shot_chat_prompt(self, selector):
         prompt = FewShotChatMessagePromptTemplate(

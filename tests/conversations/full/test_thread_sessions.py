@@ -13,15 +13,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import RetryPolicy
 
-from langchain_agentmem import (
-    AgentMemory,
-    Attachment,
-    InvalidInput,
-    Post,
-    Retention,
-    SessionMemory,
-    SharedMemoryEntry,
-)
+from langchain_agentmem import AgentMemory, Attachment, InvalidInput, Post, Retention, SessionMemory, SharedMemoryEntry
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from langchain_agentmem.errors import StepIsOver

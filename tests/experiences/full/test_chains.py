@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import is_injected
-from tests.experiences.conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
+from tests.experiences.conftest import CHARTS, FILES, LOAD, PLOT, WEATHER
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -30,25 +29,7 @@ def echo():
     return ScriptedModel(lambda messages: "\n".join(message.text for message in messages))
 
 
-def said(query, expected):
-    return f"Be kind.\n{expected}\n{query}"
-
-
-@pytest.fixture
-def chain(library):
-    return library.selector() | PROMPT | echo() | StrOutputParser()
-
-
 class TestEveryWayToRun:
-    async def test_one_and_many_waiting_and_awaited(self, chain):
-        given = [{"input": query} for query in QUERIES]
-        expected = [said(*each) for each in zip(QUERIES, EXPECTED, strict=True)]
-        assert [chain.invoke(each) for each in given] == expected
-        assert [await chain.ainvoke(each) for each in given] == expected
-        assert chain.batch(given) == expected
-        assert await chain.abatch(given, {"max_concurrency": 2}) == expected
-        assert dict(chain.batch_as_completed(given)) == dict(enumerate(expected))
-
     async def test_alone_it_streams_what_it_gives(self, library):
         selector = library.selector()
         for given in (PLOT, [HumanMessage(PLOT, id="q")], {"input": PLOT}, {"messages": [HumanMessage(PLOT, id="q")]}):
@@ -99,26 +80,11 @@ class TestAnyPlaceInAChainOfThree:
 
 
 class TestInOtherRunnables:
-    async def test_assigned(self, library):
-        selector = library.selector()
-        chain = RunnablePassthrough.assign(rules=lambda given: selector.select(given).section)
-        assert chain.invoke({"input": PLOT, "n": 1}) == {"input": PLOT, "n": 1, "rules": EXPECTED[0]}
-        assert await chain.ainvoke({"input": WEATHER}) == {"input": WEATHER, "rules": ""}
-        assert (chain | (lambda given: given["rules"])).invoke({"input": PLOT}) == EXPECTED[0]
-
     def test_keywords_that_are_not_for_it_do_no_harm(self, library):
         assert library.selector().bind(stop=["x"]).invoke(WEATHER) == WEATHER
 
 
 class TestManyAtOnce:
-    def test_threads(self, memory, filled):
-        picky = Picky(lambda messages: '["charts"]' if "chart" in messages[1].text else "[]")
-        library = memory.experiences(filled.path)
-        selector = library.selector(model=picky)
-        with ThreadPoolExecutor(6) as pool:
-            found = list(pool.map(selector.invoke, [PLOT, WEATHER, f"{PLOT} again", "nothing"] * 12))
-        assert [CHARTS.what in each for each in found] == [True, False, True, False] * 12
-
     async def test_tasks(self, memory, filled):
         async def pick(messages):
             await asyncio.sleep(0)

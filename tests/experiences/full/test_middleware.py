@@ -10,7 +10,7 @@ from langchain.agents.middleware import ModelRequest, wrap_tool_call
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 
-from langchain_agentmem import ExperienceMiddleware, LayeredMemory, MemoryMiddleware
+from langchain_agentmem import ExperienceMiddleware
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
@@ -138,42 +138,8 @@ class TestTheRequest:
         agent.invoke({"messages": [HumanMessage(PLOT)]}, at())
         assert model.asked[0][0].content == section([CHARTS])
 
-    def test_one_that_is_off_changes_nothing(self, library):
-        model = ScriptedModel(AIMessage("done"))
-        middleware = ExperienceMiddleware(library, role="Planner", enabled=False)
-        create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(PLOT)]})
-        assert shown(model.asked[0]) == ["human"]
-
 
 class TestBesideOthers:
-    @pytest.mark.slow
-    @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
-    async def test_compaction_and_memory(self, quick, library, order):
-        LayeredMemory(quick, "user-42").core.set("name", "Ada")
-        each = [
-            CompactionMiddleware(quick, None, BRIEF),
-            MemoryMiddleware(quick, "user-42"),
-            ExperienceMiddleware(library),
-        ]
-        model = talking("this many are in it " * 10)
-        agent = create_agent(
-            model,
-            system_prompt="Be kind.",
-            middleware=[each[place] for place in order],
-            checkpointer=quick.checkpointer,
-        )
-        for turn in range(12):
-            given = {"messages": [HumanMessage(f"{PLOT} {turn} " + "how many are in it " * 3)]}
-            state = agent.invoke(given, at()) if turn % 2 else await agent.ainvoke(given, at())
-        assert len(prompts(model)[-1]) < len(state["messages"])
-        for messages in prompts(model):
-            assert messages[0].content == "Be kind."
-            assert [each.content for each in messages if is_injected(each, "experiences")] == [section([CHARTS])]
-            assert shown(messages).count("core") == 1
-            assert_valid_for_providers(messages)
-        assert not any(is_injected(message) for message in state["messages"])
-        assert CHARTS.what not in "\n".join(message.text for message in quick.conversation("t").messages)
-
     def test_before_a_compaction_they_are_chosen_again_for_what_comes_after_it(self, memory, library):
         middleware = [
             ExperienceMiddleware(memory.experiences(library.directory)),
@@ -189,15 +155,6 @@ class TestBesideOthers:
 
 
 class TestHowItIsMade:
-    def test_of_a_selector_or_of_a_library_with_options(self, library):
-        for middleware in (
-            ExperienceMiddleware(library.selector(role="Planner")),
-            ExperienceMiddleware(library, role="Planner"),
-        ):
-            model = ScriptedModel(AIMessage("done"))
-            create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(f"{PLOT} {LOAD}")]})
-            assert model.asked[0][0].content == section([CHARTS])
-
     def test_anything_else_is_refused(self, library, filled):
         wrong = ((filled.path, {}), (None, {}), (library, {"rule": "Planner"}), (library, {"role": 3}))
         for given, options in (*wrong, (library.selector(), {"role": "Planner"})):

@@ -26,17 +26,9 @@ def seen():
     return Collector()
 
 
-def under(seen, call):
-    """What a call gives that is made by a step of the user's own."""
-    return RunnableLambda(lambda _: call()).with_config(run_name="mine").invoke(None, {"callbacks": [seen]})
-
-
-def only(seen):
-    """The one run beneath the user's own, which has none beneath it."""
-    [mine] = seen.roots
-    [run] = mine.child_runs
-    assert run.child_runs == []
-    return run
+def adding(library, experience, seen):
+    """The file of an experience that a step of the user's own adds."""
+    return RunnableLambda(library.add).with_config(run_name="mine").invoke(experience, {"callbacks": [seen]})
 
 
 class TestSelecting:
@@ -58,28 +50,10 @@ class TestSelecting:
         where = {"thread_id": "t", "agentmem_namespace": "ada", "agentmem_database": "sqlite"}
         assert all(run.extra["metadata"].items() >= where.items() for run in seen.ours())
 
-    def test_without_a_model_the_reasons_are_told_to_hooks_too(self, filled, seen):
-        events = []
-        with AgentMemory(":memory:", hooks=[events.append]) as memory:
-            memory.experiences(filled.path).selector().invoke(PLOT, {"callbacks": [seen]})
-        [step] = [event for event in events if isinstance(event, StepFinished) and event.name == SELECT]
-        for outputs in (seen.run(SELECT).outputs, step.outputs):
-            assert "chart" in outputs["chosen"][0]["reason"]
-            assert {"exp_id": "refunds", "score": 0} in outputs["candidates"]
-            assert "fell_back" not in outputs
-
     def test_a_fallback_is_told(self, library, seen):
         library.selector(model=Picky(ValueError("no"))).invoke(PLOT, {"callbacks": [seen]})
         assert seen.run(SELECT).outputs["fell_back"] == "The model failed: ValueError."
         assert "ValueError" in seen.run(CHOOSE).error
-
-    def test_a_model_that_was_asked_before_is_not_asked_again(self, library, seen):
-        selector = library.selector(model=Picky(["charts"]))
-        selector.select(PLOT, config={"callbacks": [seen]})
-        selector.invoke(PLOT, {"callbacks": [seen]})
-        library.selector(enabled=False).invoke(PLOT, {"callbacks": [seen]})
-        asked, others = (SELECT, [(CHOOSE, [("Picky", [])])]), [("ExperienceSelector", [(SELECT, [])])]
-        assert seen.shapes == [asked, *others, ("ExperienceSelector", [])]
 
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_what_is_content_is_left_out_if_that_is_wanted(self, filled, seen, asynchronous):
@@ -87,16 +61,13 @@ class TestSelecting:
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
             library = quiet.experiences(filled.path)
-            under(seen, lambda: library.add(secret))
+            adding(library, secret, seen)
             said = json.dumps({"chart-secrets": {"relevant": True, "reason": SECRET}})
             selector = library.selector(model=Picky(lambda _: said))
             asked, config = f"Draw a chart of {SECRET}.", {"callbacks": [seen]}
             got = await selector.ainvoke(asked, config) if asynchronous else selector.invoke(asked, config)
         assert got.count(SECRET) == 2
-        assert seen.shapes == [
-            ("mine", [("memory.experience.add", [])]),
-            (SELECT, [(CHOOSE, [])]),
-        ]
+        assert seen.shapes == [("mine", [("memory.experience.add", [])]), (SELECT, [(CHOOSE, [])])]
         ours = seen.ours()
         assert SECRET not in str([run.model_dump() for run in ours])
         assert SECRET not in str([step for step in steps if isinstance(step, StepFinished)])
@@ -111,16 +82,13 @@ class TestSelecting:
             assert [entry.kind for entry in quiet.audit.last()] == ["call"]
 
 
-class TestAdding:
-    def test_one_that_is_added_is_told(self, library, seen):
-        tea = Experience("tea", ["Planner"], "Use when somebody wants tea.", "Offer milk.")
-        path = under(seen, lambda: library.add(tea))
-        run = only(seen)
-        assert run.name == "memory.experience.add"
-        assert run.inputs == {"exp_id": "tea", "roles": ["Planner"], "when": tea.when, "what": tea.what}
-        assert run.outputs == {"file": path.name}
-
-    def test_one_that_is_there_already_is_an_error(self, library, seen):
-        with pytest.raises(Exception, match="already"):
-            under(seen, lambda: library.add(FILES))
-        assert "already" in only(seen).error
+def test_one_that_is_added_and_one_that_is_there_already_are_told(library, seen):
+    tea = Experience("tea", ["Planner"], "Use when somebody wants tea.", "Offer milk.")
+    path = adding(library, tea, seen)
+    with pytest.raises(Exception, match="already"):
+        adding(library, FILES, seen)
+    assert seen.shapes == [("mine", [("memory.experience.add", [])])] * 2
+    added, refused = seen.ours()
+    assert added.inputs == {"exp_id": "tea", "roles": ["Planner"], "when": tea.when, "what": tea.what}
+    assert added.outputs == {"file": path.name}
+    assert "already" in refused.error

@@ -158,14 +158,10 @@ class TestTheRequest:
 class TestTheThread:
     def test_an_agent_remembers_in_its_thread_and_is_shown_it(self, memory):
         model = ScriptedModel(
-            calling("mem_core_set", key="name", value="Ada"),
-            AIMessage("Hello Ada"),
-            AIMessage("You are Ada"),
+            calling("mem_core_set", key="name", value="Ada"), AIMessage("Hello Ada"), AIMessage("You are Ada")
         )
         agent = create_agent(
-            model,
-            middleware=[MemoryMiddleware(memory, tools=["mem_core_set"])],
-            checkpointer=memory.checkpointer,
+            model, middleware=[MemoryMiddleware(memory, tools=["mem_core_set"])], checkpointer=memory.checkpointer
         )
         agent.invoke({"messages": [HumanMessage("My name is Ada.")]}, at())
         assert model.tools[0] == ["mem_core_set"]
