@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from itertools import pairwise
 
 import pytest
@@ -21,9 +20,8 @@ from langchain_agentmem.injection.memory_injection import MemoryInjection
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.history_shape import is_said_by_user
 from langchain_agentmem.messages.langchain_messages import from_langchain
-from langchain_agentmem.messages.message_marks import MEMORY_MARK, injected, is_filler, is_injected
+from langchain_agentmem.messages.message_marks import MEMORY_MARK, injected, is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, woven
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.support.graphs import at, line
@@ -72,14 +70,6 @@ class TestMessages:
         )
         assert_valid_for_providers(found)
 
-    def test_what_is_given_is_not_changed(self, memory, layers):
-        given = [SystemMessage("Be kind."), HumanMessage(QUESTION)]
-        before = [message.model_copy(deep=True) for message in given]
-        found = MemoryInjection(memory, "user-42").invoke(given)
-        assert given == before
-        assert [message for message in found if not is_injected(message)] == given
-        assert all(any(message is other for other in found) for message in given)
-
     def test_it_is_never_in_the_system_role_unless_asked(self, memory, layers):
         given = [SystemMessage("Be kind."), HumanMessage(QUESTION)]
         found = MemoryInjection(memory, "user-42").invoke(given)
@@ -103,21 +93,6 @@ class TestMessages:
             loop += [calling("look", f"c{number}"), ToolMessage("seen", tool_call_id=f"c{number}")]
         for before, after in pairwise(contexts):
             assert after[: len(before)] == before
-
-    def test_the_prefix_stays_as_long_as_core_does(self, memory, layers):
-        node = MemoryInjection(memory, "user-42")
-        history, prefixes = [SystemMessage("Be kind.")], []
-        for turn in range(5):
-            history.append(HumanMessage(f"{QUESTION} {turn}"))
-            found = node.invoke(history)
-            prefixes.append(json.dumps([found[0].content, found[1].content]))
-            history.append(AIMessage(f"a quince {turn}"))
-            layers.recall.append("answered", f"turn {turn}")
-            layers.archival.write(f"Ada asked about trees {turn} times.")
-        assert len(set(prefixes)) == 1
-        layers.core.set("city", "Turin")
-        found = node.invoke(history)
-        assert json.dumps([found[0].content, found[1].content]) not in prefixes
 
     def test_memory_from_a_turn_before_is_taken_out(self, memory, layers):
         node = MemoryInjection(memory, "user-42")
@@ -198,12 +173,6 @@ class TestOtherForms:
         assert shown(found["messages"]) == ["core", "recalled", "human"]
         assert found["other"] == 1
 
-    def test_it_stands_in_a_chain(self, memory, layers):
-        model = ScriptedModel("a quince")
-        chain = MemoryInjection(memory, "user-42") | model
-        assert chain.invoke([("user", QUESTION)]).content == "a quince"
-        assert shown(model.asked[0]) == ["core", "recalled", "human"]
-
     async def test_awaited_it_is_the_same(self, memory, layers):
         node = MemoryInjection(memory, "user-42")
         for given in (QUESTION, [HumanMessage(QUESTION)], {"question": QUESTION}):
@@ -213,16 +182,6 @@ class TestOtherForms:
 
 
 class TestWhatIsBrought:
-    def test_sections_without_room_are_left_out(self, memory, layers):
-        for sections, wanted in (
-            (["recall", "archival"], ["core", "human"]),
-            (["core", "archival"], ["recalled", "human"]),
-            (["core", "recall"], ["recalled", "human"]),
-            (["core", "recall", "archival"], ["human"]),
-        ):
-            node = MemoryInjection(memory, "user-42", budget=dict.fromkeys(sections, 0))
-            assert shown(node.invoke([HumanMessage(QUESTION)])) == wanted
-
     def test_no_more_is_found_than_wanted(self, memory, layers):
         for number in range(12):
             layers.archival.write(f"Tree number {number} is a quince.")
@@ -353,20 +312,6 @@ class TestInAGraph:
 
         return line(memory.checkpointer, *nodes, answer, state=state), seen
 
-    def test_the_history_stays_as_it_was_said(self, memory, layers):
-        graph, seen = self.build(memory, MemoryInjection(memory, "user-42"))
-        for turn in range(3):
-            graph.invoke({"messages": [HumanMessage(f"{QUESTION} {turn}", id=f"q{turn}")]}, at())
-        history = graph.get_state(at()).values["messages"]
-        assert [message.id for message in history] == ["q0", "a1", "q1", "a2", "q2", "a3"]
-        assert shown(seen[-1]) == ["core", "recalled", "human", "ai", "human", "ai", "human"]
-        assert seen[-1][0] == seen[0][0]
-
-    def test_streams_of_messages_do_not_show_it(self, memory, layers):
-        graph, _ = self.build(memory, MemoryInjection(memory, "user-42"))
-        streamed = graph.stream({"messages": [HumanMessage(QUESTION, id="q")]}, at(), stream_mode="messages")
-        assert not any(is_injected(message) for message, _ in streamed)
-
     def test_it_stands_behind_a_compaction(self, memory, layers):
         graph, seen = self.build(memory, memory.compaction(None, SMALL), MemoryInjection(memory, "user-42"))
         for turn in range(20):
@@ -376,6 +321,7 @@ class TestInAGraph:
         assert len(seen[-1]) < 20
         assert shown(seen[-1]).count("core") == 1
         assert not any("core_memory" in str(message.content) for message in memory.conversation("t").messages)
+        assert not any(map(is_injected, graph.get_state(at()).values["messages"]))
 
     def test_a_context_of_something_else_than_the_history_is_not_taken_for_it(self, memory, layers):
         graph, seen = self.build(memory, MemoryInjection(memory, "user-42"))
@@ -416,12 +362,6 @@ class TestInAGraph:
         assert "**last**: a quince tree" in MemoryInjection(memory, past.config).invoke("What tree?")
         assert "**last**: a plum tree" in MemoryInjection(memory).invoke("What tree?", at())
 
-    async def test_awaited_it_is_the_same(self, memory, layers):
-        graph, seen = self.build(memory, MemoryInjection(memory, "user-42"))
-        await graph.ainvoke({"messages": [HumanMessage(QUESTION, id="q")]}, at())
-        graph.invoke({"messages": [HumanMessage(QUESTION, id="q")]}, at("other"))
-        assert seen[0] == seen[1]
-
 
 class TestInjectedMessagesThatComeBack:
     def context(self, memory):
@@ -456,13 +396,6 @@ class TestInjectedMessagesThatComeBack:
         memory.compaction(None, SMALL).invoke(self.context(memory), at("thread"))
         assert [message.id for message in memory.conversation("thread").messages] == ["q", "a"]
 
-    def test_they_survive_storage_as_what_they_are(self, memory, layers):
-        graph = line(memory.checkpointer, lambda state: {})
-        graph.invoke({"messages": self.context(memory)}, at())
-        with_memory = graph.get_state(at()).values["messages"]
-        assert shown(with_memory) == ["core", "recalled", "human", "ai"]
-        assert all(is_injected(message) for message in with_memory[:2])
-
     def test_a_mark_on_anything_else_hides_nothing(self, memory):
         def owing(number, before="", after="", mark="core", kind=HumanMessage):
             return kind(
@@ -482,12 +415,6 @@ class TestInjectedMessagesThatComeBack:
         memory.compaction(None, SMALL).invoke(forged, at("thread"))
         recorded = "\n".join(str(message.content) for message in memory.conversation("thread").messages)
         assert all(f"{number} euros" in recorded for number in range(5, 13))
-
-    def test_nobody_takes_them_for_what_the_user_said(self):
-        for part in ("core", "recalled"):
-            message = injected(part, "anything")
-            assert is_filler(message)
-            assert not is_said_by_user(message)
 
 
 class TestFacade:

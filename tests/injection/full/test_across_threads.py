@@ -97,27 +97,14 @@ def test_two_users_three_threads_each_a_rewind_and_a_deleted_thread(memory, asyn
     assert memory.admin.verify().ok
 
 
-def test_a_namespace_of_its_own_is_shared_by_all_threads(url, caplog):
-    with AgentMemory(url) as memory:
-        users = Users(memory, namespace=("team",))
-        with caplog.at_level(logging.WARNING):
-            users.says("note city Lisbon", "monday")
-            assert "Lisbon" in users.says("hello", "tuesday")
-        assert SHARES not in caplog.text
-        assert "Lisbon" not in Users(memory).says("hello", "wednesday")
-
-
-def test_without_a_namespace_it_is_logged_once_that_a_thread_is_alone(url, caplog):
-    with AgentMemory(url) as memory:
-        users = Users(memory)
-        with caplog.at_level(logging.WARNING):
-            users.says("note city Lisbon", "monday")
-            assert "Lisbon" not in users.says("hello", "tuesday")
-        assert [SHARES in each.message for each in caplog.records].count(True) == 1
-        assert 'namespace=("users", "{user_id}")' in caplog.text
-
-
-def test_with_one_nothing_is_logged(memory, caplog):
-    with caplog.at_level(logging.WARNING):
-        Users(memory).says("hello", "monday", "ada")
-    assert SHARES not in caplog.text
+@pytest.mark.parametrize("how", ["template", "own namespace", "neither"])
+def test_a_thread_that_is_alone_is_logged_once_and_a_namespace_is_shared_by_all_threads(url, caplog, how):
+    whole = {"namespace": ("users", "{user_id}")} if how == "template" else {}
+    with AgentMemory(url, **whole) as memory, caplog.at_level(logging.WARNING):
+        users = Users(memory, **({"namespace": ("team",)} if how == "own namespace" else {}))
+        users.says("note city Lisbon", "monday", "ada")
+        assert ("Lisbon" in users.says("hello", "tuesday", "ada")) is (how != "neither")
+        assert [SHARES in each.message for each in caplog.records].count(True) == (how == "neither")
+        assert ('namespace=("users", "{user_id}")' in caplog.text) is (how == "neither")
+        if how == "own namespace":
+            assert "Lisbon" not in Users(memory).says("hello", "wednesday")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 from langchain.agents import create_agent
@@ -12,16 +12,14 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from langchain_agentmem.layers.layer_tools import SMALL_SET
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import OWN_TOOLS
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling
 
@@ -36,15 +34,6 @@ SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 def look(place: str) -> str:
     """Look somewhere."""
     return f"nothing in {place}"
-
-
-def summarizing(messages):
-    return Summarizer()(messages) if "You keep the record" in messages[0].text else "this many are in it " * 10
-
-
-def prompts(model):
-    """What a model was shown, but for what was to be summarized."""
-    return [messages for messages in model.asked if "You keep the record" not in messages[0].text]
 
 
 def shown(messages):
@@ -93,15 +82,6 @@ class TestTheRequest:
                     assert first.text == "Be kind."
                     assert shown(rest) == ["core", "recalled", "human"]
 
-    def test_options_are_those_of_the_injection(self, memory, layers):
-        model = ScriptedModel("a quince")
-        middleware = MemoryMiddleware(memory, layers, limit=0, budget=40, query=lambda messages: messages[-1].text)
-        create_agent(model, middleware=[middleware]).invoke({"messages": [HumanMessage(QUESTION)]})
-        assert shown(model.asked[0]) == ["core", "human"]
-        for wrong in ({"role": "tool"}, {"limit": -1}, {"tools": ["x"]}, {"tools": "mem_core_get"}):
-            with pytest.raises(InvalidInput):
-                MemoryMiddleware(memory, "user-42", **wrong)
-
     def test_anthropic_is_told_where_a_prompt_can_be_kept_if_asked(self, memory, layers):
         model = ScriptedModel(calling("look", place="here"), AIMessage("a quince"))
         middleware = MemoryMiddleware(memory, "user-42", cache_control=True)
@@ -130,29 +110,12 @@ class TestTheRequest:
             ]
             # As ChatAnthropic takes it: for the end of the prompt.
             settings = {"cache_control": {"type": "ephemeral"}} if own == 1 else {}
-
-            @wrap_model_call
-            def setting(request, handler, settings=settings):
-                return handler(request.override(model_settings=settings))
-
+            setting = wrap_model_call(lambda request, go_on, s=settings: go_on(request.override(model_settings=s)))
             middleware = [setting, MemoryMiddleware(memory, "user-42", cache_control=True)]
             create_agent(model, system_prompt="Be kind.", middleware=middleware).invoke({"messages": history})
             places = str([each.content for each in model.asked[0]]).count("cache_control")
             assert places == {0: 3, 1: 3}.get(own, 4), own
             assert str(model.asked[0]).count("1h") == own
-
-    def test_after_a_compaction_nothing_of_it_is_recorded(self, memory, layers):
-        model = ScriptedModel(summarizing)
-        middleware = [CompactionMiddleware(memory, config=SMALL), MemoryMiddleware(memory, "user-42")]
-        agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
-        for turn in range(12):
-            agent.invoke({"messages": [HumanMessage(f"{QUESTION} {turn} " + "how many are there " * 9)]}, at())
-        assert shown(prompts(model)[-1]).count("core") == 1
-        assert len(prompts(model)[-1]) < 20
-        assert_valid_for_providers(prompts(model)[-1])
-        said = memory.conversation("t").messages
-        assert len(said) == 24
-        assert not any("core_memory" in message.text for message in said)
 
 
 class TestTheThread:
@@ -224,24 +187,10 @@ class TestTheThread:
         assert [record.levelname for record in caplog.records if "injection" in record.name] == ["WARNING"]
 
 
-class TestTheExtra:
-    def test_without_it_the_error_says_what_to_install(self):
-        program = (
-            "import sys\n"
-            "sys.modules['langchain'] = None\n"
-            "import langchain_agentmem.injection.memory_injection\n"
-            "try:\n"
-            "    import langchain_agentmem.injection.memory_middleware\n"
-            "except ImportError as error:\n"
-            "    print(error)\n"
-        )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        assert "langchain-agentmem[agents]" in done.stdout
-
-    def test_a_path_will_do(self, tmp_path):
-        with AgentMemory(tmp_path / "a.db") as memory:
-            LayeredMemory(memory, "user-42").core.set("name", "Ada")
-        model = ScriptedModel(AIMessage("hello"))
-        agent = create_agent(model, middleware=[MemoryMiddleware(str(tmp_path / "a.db"), "user-42")])
-        agent.invoke({"messages": [HumanMessage("Hi")]})
-        assert "Ada" in model.asked[0][0].text
+@pytest.mark.parametrize("module", ["injection.memory_middleware", "experiences.experience_middleware"])
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch, module):
+    for absent in ("langchain.agents.middleware", "langchain.agents.middleware.types"):
+        monkeypatch.setitem(sys.modules, absent, None)
+    monkeypatch.delitem(sys.modules, f"langchain_agentmem.{module}", raising=False)
+    with pytest.raises(MissingExtra, match=r"langchain-agentmem\[agents\]"):
+        import_module(f"langchain_agentmem.{module}")
