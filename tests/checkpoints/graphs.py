@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import subprocess
 import sys
 import textwrap
@@ -12,11 +11,12 @@ from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.checkpoint.base.id import uuid6
-from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
 
 from langchain_agentmem import AgentMemorySaver
+from tests.forking import ENVIRONMENT
+from tests.support.graphs import Log, line
 
 NOTHING = object()
 """As the value of a channel: it has a version, and holds nothing."""
@@ -105,44 +105,28 @@ def everything(saver, thread="t"):
     return sorted((comparable(each) for each in found), key=lambda each: each[:2])
 
 
-class Log(TypedDict):
-    log: Annotated[list[str], operator.add]
-
-
 class Chat(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
+def adding(name):
+    """A node that adds its name to the log."""
+    return lambda _: {"log": [name]}
+
+
 def logging_graph(saver, *names, nodes=None, state=Log, **options):
-    """A graph of nodes in a row, each of which adds its name to the log."""
-    builder = StateGraph(state)
-    for name in names:
-        builder.add_node(name, (nodes or {}).get(name) or (lambda _, name=name: {"log": [name]}))
-    for before, after in zip((START, *names), (*names, END), strict=True):
-        builder.add_edge(before, after)
-    return builder.compile(checkpointer=saver, **options)
+    """A graph of nodes in a row, each of which adds its name to the log, but for those that are given."""
+    nodes = {name: adding(name) for name in names} | (nodes or {})
+    return line(saver, *((name, nodes[name]) for name in names), state=state, **options)
 
 
-def parallel_graph(saver, **nodes):
-    """A graph of nodes that run at the same time."""
-    builder = StateGraph(Log)
-    for name, node in nodes.items():
-        builder.add_node(name, node)
-        builder.add_edge(START, name)
-    return builder.compile(checkpointer=saver)
+def answer(state):
+    return {"messages": [AIMessage(state["messages"][-1].text.upper())]}
 
 
 def chat_graph(saver):
     """A graph whose one node answers with what it was told, in capitals."""
-
-    def answer(state):
-        return {"messages": [AIMessage(state["messages"][-1].text.upper())]}
-
-    builder = StateGraph(Chat)
-    builder.add_node("answer", answer)
-    builder.add_edge(START, "answer")
-    builder.add_edge("answer", END)
-    return builder.compile(checkpointer=saver)
+    return line(saver, answer, state=Chat)
 
 
 def asking_graph(saver):
@@ -154,30 +138,18 @@ INTERPRETERS: list[Any] = []
 """The `Forks` that have loaded what scripts need, see `conftest.py`."""
 
 
-def run_script(script, *arguments, environment: dict[str, str] | None = None):
-    """Run a script in another process, where this file is the module `graphs`.
-
-    It is a fork of a process that has opened nothing; a start of Python if something is said of its environment.
-    """
-    if environment is None:
-        return INTERPRETERS[0].run(textwrap.dedent(script), *map(str, arguments))
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
-        cwd=Path(__file__).parent,
-        env=environment,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-
-
-def start_script(script, *arguments):
-    """Start a script in another process, where this file is the module `graphs`, and leave it running."""
+def started(script, *arguments, environment: dict[str, str] | None = None):
+    """A process that runs a script, where this file is the module `graphs`."""
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
         cwd=Path(__file__).parent,
+        env=ENVIRONMENT | (environment or {}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def run_script(script, *arguments):
+    """Run a script in a fork of a process that has opened nothing, where this file is the module `graphs`."""
+    return INTERPRETERS[0].run(textwrap.dedent(script), *map(str, arguments))

@@ -23,8 +23,8 @@ class Log(TypedDict):
 
 
 def names_of(nodes: tuple[Node, ...]) -> list[str]:
-    """Return the names of functions, or "node0" and so on."""
-    found = [getattr(node, "__name__", "") for node in nodes]
+    """Return the names of functions and of pairs of a name and a node, or "node0" and so on."""
+    found = [node[0] if isinstance(node, tuple) else getattr(node, "__name__", "") for node in nodes]
     return [
         name if name.isidentifier() and found.count(name) == 1 else f"node{number}" for number, name in enumerate(found)
     ]
@@ -42,7 +42,7 @@ def line(
 
     Args:
         saver: Its checkpointer, or None.
-        nodes: Functions, runnables or graphs.
+        nodes: Functions, runnables or graphs, each alone or after its name, as a pair.
         state: The class of its state.
         compiled: Whether it is compiled; else it is the builder.
         settings: What `add_node` takes besides, as `retry_policy`.
@@ -51,7 +51,7 @@ def line(
     builder = StateGraph(state)
     names = names_of(nodes)
     for name, node in zip(names, nodes, strict=True):
-        builder.add_node(name, node, **(settings or {}))
+        builder.add_node(name, node[1] if isinstance(node, tuple) else node, **(settings or {}))
     for before, after in zip((START, *names), (*names, END), strict=True):
         builder.add_edge(before, after)
     return builder.compile(checkpointer=saver, **options) if compiled else builder
