@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -14,15 +13,14 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveM
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, _messages_delta_reducer, add_messages
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
-
-from .graphs import at
+from tests.support.graphs import at, line
 
 
 class Own(AIMessage):
@@ -47,7 +45,7 @@ def reply(state):
 
 
 def build(saver, node=reply, schema=MessagesState):
-    return StateGraph(schema).add_node("reply", node).add_edge(START, "reply").compile(checkpointer=saver)
+    return line(saver, ("reply", node), state=schema)
 
 
 @pytest.fixture
@@ -82,6 +80,9 @@ class TestASaidMessage:
         [hit] = memory.search("ripe", limit=1, roles=["assistant"])
         assert (hit.id, hit.conversation_id, hit.value.text) == ("re-apples", "t", "As to apples are ripe: yes")
         assert memory.admin.verify().ok
+        say(graph, "plums")
+        stats = memory.admin.stats()
+        assert (stats["messages"], stats["memories"]) == (4, 0)
 
     def test_is_found_when_the_next_node_runs_but_not_in_its_own_turn(self, memory):
         seen = []
@@ -96,19 +97,6 @@ class TestASaidMessage:
         assert seen == [(set(), {"apples"})]
         say(graph, "pears", durability="sync")
         assert seen[1:] == [({"apples", "re-apples"}, {"apples", "re-apples"})]
-
-    def test_awaited(self, memory, graph):
-        asyncio.run(graph.ainvoke({"messages": [HumanMessage("apples", id="apples")]}, at()))
-        assert found(memory, "apples") == {"apples", "re-apples"}
-
-    def test_is_stored_and_indexed_once(self, memory, graph):
-        for text in ("apples", "pears", "plums"):
-            say(graph, text)
-        assert len(said(memory)) == 6
-        stats = memory.admin.stats()
-        assert (stats["messages"], stats["memories"]) == (6, 0)
-        [hit] = memory.search("plums", roles=["user"])
-        assert hit.id == "plums"
 
     def test_lies_on_the_one_branch_of_its_thread(self, memory, graph, raw):
         for text in ("apples", "pears", "plums"):
@@ -128,60 +116,46 @@ class TestASaidMessage:
         stored = [key for each in events if isinstance(each, MessagesStored) for key in each.message_ids]
         assert stored == ["apples", "re-apples", "pears", "re-pears"]
 
-    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    def test_is_recorded_whenever_its_checkpoint_is_put(self, memory, graph, durability):
-        say(graph, "apples", durability=durability)
-        say(graph, "pears", durability=durability)
-        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
+    def test_is_recorded_whenever_its_checkpoint_is_put(self, memory, graph):
+        for durability in ("sync", "async", "exit"):
+            for text in ("apples", "pears"):
+                say(graph, text, at(durability), durability=durability)
+            assert said(memory, durability) == ["apples", "re-apples", "pears", "re-pears"]
 
-    def test_of_an_update_of_the_state_is_recorded(self, memory, graph):
-        graph.update_state(at(), {"messages": [HumanMessage("apples", id="a")]})
-        assert found(memory, "apples") == {"a"}
-
-    def test_without_an_id_is_recorded_too(self, memory):
-        class State(TypedDict):
-            messages: Annotated[list[AnyMessage], lambda old, new: [*old, *new]]
-
-        graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("pears")]}, State)
-        graph.invoke({"messages": [HumanMessage("apples")]}, at())
-        assert sorted(hit.text for hit in memory.search("apples pears")) == ["apples", "pears"]
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("state", [Listed, Tupled])
-    def test_without_an_id_is_recorded_as_often_as_it_was_said(self, memory, state):
-        graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("no"), AIMessage("no")]}, state)
-        for count in (1, 2, 3):
-            graph.invoke({"messages": [HumanMessage("yes")]}, at())
-            texts = [message.text for message in memory.conversation("t").messages]
-            assert texts == ["yes", "no", "no"] * count
-        [hit] = memory.search("yes", roles=["user"])
-        assert len({hit.id, *(key for _, key in hit.also)}) == 3
-        memory.conversation("t").remove_by_id(memory.conversation("t").messages[0].id)
-        graph.invoke({"messages": [HumanMessage("yes")]}, at())
-        texts = [message.text for message in memory.conversation("t").messages]
-        assert texts == ["no", "no", *["yes", "no", "no"] * 3]
+    def test_without_an_id_is_recorded_as_often_as_it_was_said(self, memory):
+        for thread, state in (("t", Listed), ("u", Tupled)):
+            graph = build(memory.checkpointer, lambda _: {"messages": [AIMessage("no"), AIMessage("no")]}, state)
+            chat = memory.conversation(thread)
+            for count in (1, 2, 3):
+                graph.invoke({"messages": [HumanMessage("yes")]}, at(thread))
+                assert [message.text for message in chat.messages] == ["yes", "no", "no"] * count
+            [hit] = memory.search("yes", roles=["user"], conversation_id=thread)
+            assert len({hit.id, *(key for _, key in hit.also)}) == 3
+            chat.remove_by_id(chat.messages[0].id)
+            graph.invoke({"messages": [HumanMessage("yes")]}, at(thread))
+            assert [message.text for message in chat.messages] == ["no", "no", *["yes", "no", "no"] * 3]
         assert memory.admin.verify().ok
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("made", [tuple, list, dict, "one"], ids=["tuple", "list", "dict", "message"])
-    def test_is_recorded_in_whatever_the_channel_holds_it(self, memory, made):
-        def hold(messages):
-            if made == "one":
-                return messages[-1]
-            return {"all": tuple(messages)} if made is dict else made(messages)
-
+    def test_is_recorded_in_whatever_the_channel_holds_it(self, memory):
         class State(TypedDict):
             messages: Any
 
         graph = build(memory.checkpointer, lambda _: {}, State)
         words = [HumanMessage("apples", id="a"), HumanMessage("pears", id="b"), Own("plums", id="own")]
-        for many in (1, 2, 3):
-            graph.invoke({"messages": hold(words[:many])}, at())
-        assert said(memory) == ["a", "b", "own"]
-        assert graph.get_state(at()).values["messages"] == hold(words)
-        memory.conversation("t").remove_by_id("a")
-        graph.invoke({"messages": hold([*words, AIMessage("figs", id="f")])}, at())
-        assert said(memory) == ["b", "own", "f"]
+        ways = {
+            "tuple": tuple,
+            "list": list,
+            "dict": lambda given: {"all": tuple(given)},
+            "one": lambda given: given[-1],
+        }
+        for way, hold in ways.items():
+            for many in (1, 2, 3):
+                graph.invoke({"messages": hold(words[:many])}, at(way))
+            assert said(memory, way) == ["a", "b", "own"]
+            assert graph.get_state(at(way)).values["messages"] == hold(words)
+            memory.conversation(way).remove_by_id("a")
+            graph.invoke({"messages": hold([*words, AIMessage("figs", id="f")])}, at(way))
+            assert said(memory, way) == ["b", "own", "f"]
         assert memory.admin.verify().ok
 
     def test_of_a_delta_channel_is_recorded(self, memory):
@@ -194,9 +168,7 @@ class TestASaidMessage:
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
 
     def test_of_a_subgraph_is_recorded_where_the_graph_has_it(self, memory):
-        inner = StateGraph(MessagesState).add_node("reply", reply).add_edge(START, "reply").compile()
-        graph = build(memory.checkpointer, inner)
-        say(graph, "apples")
+        say(build(memory.checkpointer, build(None)), "apples")
         assert said(memory) == ["apples", "re-apples"]
 
     def test_whose_time_is_none_or_whose_class_is_ones_own_does_not_fail_the_put(self, memory):
@@ -207,12 +179,6 @@ class TestASaidMessage:
 
 
 class TestTheOption:
-    def test_off(self, url):
-        with AgentMemory(url, record=()) as memory:
-            say(build(memory.checkpointer), "apples")
-            assert found(memory, "apples") == set()
-            assert said(memory) == []
-
     def test_another_channel(self, url):
         class State(TypedDict):
             messages: Annotated[list[AnyMessage], add_messages]
@@ -232,10 +198,10 @@ class TestTheOption:
             with AgentMemory(url) as memory:
                 assert said(memory, "asked" if record else "not") == messages
 
-    @pytest.mark.parametrize("wrong", ["messages", 3, None, [1], [""]])
-    def test_that_names_no_channels_is_refused(self, wrong):
-        with pytest.raises(InvalidInput, match="names of channels"):
-            AgentMemory(":memory:", record=wrong)
+    def test_that_names_no_channels_is_refused(self):
+        for wrong in ("messages", 3, None, [1], [""]):
+            with pytest.raises(InvalidInput, match="names of channels"):
+                pytest.fail(f"{AgentMemory(':memory:', record=wrong)} records {wrong!r}")
 
     def test_what_is_encrypted_is_not_recorded(self, memory):
         serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
@@ -279,12 +245,6 @@ class TestGoingBack:
         past = checkpoint_with(forked, "apples", "re-apples", "pears", "re-pears")
         build(memory.checkpointer, look).invoke({"messages": []}, past, durability="exit")
         assert seen == [{"apples", "re-apples", "pears", "re-pears"}]
-
-    def test_in_an_update_of_the_state(self, memory, graph):
-        say(graph, "apples")
-        say(graph, "pears")
-        graph.update_state(checkpoint_with(graph, "apples", "re-apples"), {"messages": [HumanMessage("figs", id="f")]})
-        assert said(memory) == ["apples", "re-apples", "f"]
 
     def test_to_before_an_edit_shows_what_it_said(self, memory, graph):
         say(graph, "apples are ripe", key="a")
@@ -364,20 +324,6 @@ class TestAnEdit:
         memory.conversation("t").clear()
         assert memory.admin.verify().ok
 
-    @pytest.mark.slow
-    def test_comes_along_with_a_copy_and_an_export(self, memory, edited, new_database, tmp_path):
-        edited.update_state(self.old, None)
-        memory.checkpointer.copy_thread("t", "copy")
-        memory.export(tmp_path / "all.jsonl")
-        with AgentMemory(new_database("sqlite")) as other:
-            other.import_(tmp_path / "all.jsonl")
-            for each in (memory, other):
-                assert each.conversation("copy").messages[0].text == "okapi first"
-                assert found(each, "walrus") == set()
-                assert found(each, "walrus", abandoned=True) == {"k1"}
-                assert found(each, "okapi", conversation_id="copy", roles=["user"]) == {"k1"}
-                assert each.admin.verify().ok
-
 
 class TestWhatLeaves:
     def test_the_state_was_said_and_stays_found(self, memory, graph):
@@ -386,14 +332,6 @@ class TestWhatLeaves:
         graph.update_state(at(), {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("pears", id="p")]})
         assert said(memory) == ["apples", "re-apples", "p"]
         assert found(memory, "apples") == {"apples", "re-apples"}
-
-    def test_a_conversation_by_hand_stays_away(self, memory, graph):
-        say(graph, "apples")
-        assert memory.conversation("t").remove_by_id("apples")
-        say(graph, "pears")
-        assert found(memory, "apples", roles=["user"]) == set()
-        assert said(memory) == ["re-apples", "pears", "re-pears"]
-        assert memory.admin.verify().ok
 
     def test_a_conversation_by_hand_stays_away_until_something_else_is_said_under_its_id(self, memory, graph):
         say(graph, "apples")
@@ -424,18 +362,15 @@ class TestWhatLeaves:
         memory.checkpointer.delete_thread("other")
         assert [each.conversation_id for each in memory.conversations()] == ["t"]
 
-    def test_a_retention_drops_what_follows_a_thread_too(self, memory, graph):
-        say(graph, "apples")
-        memory.conversation("t").clear()
-        assert found(memory, "apples", abandoned=True) == set()
-        assert memory.admin.verify().ok
-
 
 class TestNobodySaid:
     def test_what_is_injected_or_summed_up(self, memory, graph):
         made = [injected("core", "name: Ada"), summary_message(Summary(summary="apples", stands_for=2), id="sum-1")]
         graph.update_state(at(), {"messages": [*made, HumanMessage("pears", id="pears")]})
         assert said(memory) == ["pears"]
+        marked = HumanMessage("apples", id="a", additional_kwargs={"agentmem_memory": "core"})  # on something else
+        graph.update_state(at(), {"messages": [marked]})
+        assert said(memory) == ["pears", "a"]
 
     def test_a_summary_of_langchains_own_middleware(self, memory, graph):
         [summary] = SummarizationMiddleware._build_new_messages("apples")
@@ -446,18 +381,10 @@ class TestNobodySaid:
         graph.update_state(at(), {"messages": [other]})
         assert said(memory) == ["pears", "re-pears", "other"]
 
-    def test_a_mark_on_something_else_hides_nothing(self, memory, graph):
-        marked = HumanMessage("apples", id="a", additional_kwargs={"agentmem_memory": "core"})
-        graph.update_state(at(), {"messages": [marked]})
-        assert said(memory) == ["a"]
-
 
 class TestWhoeverRecords:
     def test_a_compaction_stores_it_no_second_time(self, memory):
-        builder = StateGraph(MessagesState).add_node("compact", memory.compaction(shrink=True)).add_node("reply", reply)
-        graph = (
-            builder.add_edge(START, "compact").add_edge("compact", "reply").compile(checkpointer=memory.checkpointer)
-        )
+        graph = line(memory.checkpointer, ("compact", memory.compaction(shrink=True)), reply)
         for text in ("apples", "pears"):
             say(graph, text)
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
@@ -488,7 +415,7 @@ class TestThreadsOfBefore:
     def test_are_read_once_at_their_next_put(self, before):
         with AgentMemory(before) as memory:
             graph = build(memory.checkpointer)
-            assert found(memory, "apples") == set()
+            assert found(memory, "apples") == set() == set(said(memory))
             say(graph, "pears")
             assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
 
@@ -510,27 +437,22 @@ class TestThreadsOfBefore:
             texts = [message.text for message in memory.conversation("t").messages]
             assert texts == ["yes", "yes", "no"] * 2
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("awaited", [False, True])
-    def test_imported_ones_when_they_are_imported(self, memory, awaited):
+    def test_imported_ones_when_they_are_imported(self, memory):
         other = InMemorySaver()
-        say(build(other), "apples")
-        say(build(other), "figs")
-        say(build(other), "plums", at("u"))
+        for text, thread in (("apples", "t"), ("figs", "t"), ("plums", "u")):
+            say(build(other), text, at(thread))
         build(other).update_state(at("u"), {"messages": [HumanMessage("kiwis", id="kiwis")]})
+        AgentMemorySaver(memory, record=()).import_checkpoints(other, thread_ids=["u"])
+        assert said(memory, "u") == []
+        memory.checkpointer.delete_thread("u")
         for _ in range(2):
-            if awaited:
-                asyncio.run(memory.checkpointer.aimport_checkpoints(other))
-            else:
-                memory.checkpointer.import_checkpoints(other)
+            memory.checkpointer.import_checkpoints(other)
             assert said(memory) == ["apples", "re-apples", "figs", "re-figs"]
             assert said(memory, "u") == ["plums", "re-plums", "kiwis"]
             assert found(memory, "figs plums") >= {"figs", "re-figs", "plums", "re-plums"}
-        graph = build(memory.checkpointer)
-        say(graph, "pears")
-        assert said(memory) == ["apples", "re-apples", "figs", "re-figs", "pears", "re-pears"]
+        say(build(memory.checkpointer), "pears")
         memory.checkpointer.import_checkpoints(other)
-        assert len(said(memory)) == 6
+        assert said(memory) == ["apples", "re-apples", "figs", "re-figs", "pears", "re-pears"]
         assert memory.admin.verify().ok
 
     @pytest.mark.slow
@@ -567,20 +489,6 @@ class TestThreadsOfBefore:
             assert days == {"apples": "2024-02-02", "re-apples": "2024-02-03"}
             assert memory.admin.threads().threads[0].changed_at.year == 2024
 
-    def test_imported_ones_in_the_scope_of_all(self, url):
-        other = InMemorySaver()
-        say(build(other), "apples")
-        with AgentMemory(url, namespace=()) as memory:
-            memory.checkpointer.import_checkpoints(other)
-            assert {hit.text for hit in memory.search("apples", limit=2)} == {"apples", "As to apples: yes"}
-
-    def test_imported_ones_of_a_saver_that_records_nothing_are_not(self, url):
-        other = InMemorySaver()
-        say(build(other), "apples")
-        with AgentMemory(url, record=()) as memory:
-            memory.checkpointer.import_checkpoints(other)
-            assert said(memory) == []
-
 
 class TestACopy:
     """A copy of a thread has a conversation of its own, which begins with what it was given."""
@@ -604,24 +512,24 @@ class TestACopy:
         assert memory.admin.stats()["contents"] == 4
         assert memory.admin.verify().ok
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("gone", ["delete", "erase", "clear"])
-    def test_keeps_it_when_the_original_goes(self, memory, copied, gone):
-        if gone == "delete":
-            memory.checkpointer.delete_thread("t")
-        elif gone == "erase":
-            memory.erase(thread_id="t")
-        else:
-            memory.conversation("t").clear()
-        for config in (None, at("copy")):
-            assert found(memory, "apples", config=config) == {"apples", "re-apples"}
-        say(copied, "pears", at("copy"))
-        assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
-        assert found(memory, "apples pears", config=at("copy")) == set(said(memory, "copy"))
-        assert memory.admin.verify().ok
-        memory.checkpointer.delete_thread("copy")
-        assert found(memory, "apples pears", abandoned=True) == set()
-        assert memory.admin.verify().ok
+    def test_keeps_it_when_the_original_goes(self, memory, graph):
+        for gone in (
+            lambda: memory.checkpointer.delete_thread("t"),
+            lambda: memory.erase(thread_id="t"),
+            lambda: memory.conversation("t").clear(),
+        ):
+            say(graph, "apples")
+            memory.checkpointer.copy_thread("t", "copy")
+            gone()
+            for config in (None, at("copy")):
+                assert found(memory, "apples", config=config) == {"apples", "re-apples"}
+            say(graph, "pears", at("copy"))
+            assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
+            assert found(memory, "apples pears", config=at("copy")) == set(said(memory, "copy"))
+            assert memory.admin.verify().ok
+            memory.checkpointer.delete_thread("copy")
+            assert found(memory, "apples pears", abandoned=True) == set()
+            assert memory.admin.verify().ok
 
     def test_goes_its_own_way(self, memory, copied):
         say(copied, "pears")
@@ -651,9 +559,7 @@ class TestACopy:
 
     @pytest.mark.slow
     def test_in_a_scope_teaches_only_what_it_adds(self, memory, graph):
-        one, two, three = (
-            {"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two", "three")
-        )
+        one, two, three = (at(name, namespace=("ada",)) for name in ("one", "two", "three"))
         say(graph, "apples", one)
         say(graph, "figs", one)
         ada = memory.within(("ada",))
@@ -673,43 +579,35 @@ class TestACopy:
         assert memory.admin.verify().ok
 
     @pytest.mark.slow
-    def test_in_a_scope_is_found_as_long_as_either_has_it(self, memory, graph):
-        one, two = ({"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two"))
-        say(graph, "apples", one)
-        memory.within(("ada",)).checkpointer.copy_thread("one", "two")
-        say(graph, "pears", two)
-        assert found(memory, "apples", config=two) == {"apples", "re-apples"}
-        memory.within(("ada",)).checkpointer.delete_thread("one")
-        assert found(memory, "apples", config=two) == {"apples", "re-apples"}
-        assert memory.admin.verify().ok
-
-    @pytest.mark.slow
-    def test_comes_along_with_an_export(self, memory, copied, new_database, tmp_path):
+    def test_comes_along_with_an_export_as_do_edits_and_what_follows(self, memory, copied, new_database, tmp_path):
         say(copied, "pears", at("copy"))
+        then = copied.get_state(at()).config
+        copied.update_state(at(), {"messages": [HumanMessage("walrus", id="apples")]})
+        copied.update_state(then, None)
+        say(copied, "plums", at("forked"))
+        say(copied, "figs", checkpoint_with(copied, "plums", config=at("forked")))
         memory.export(tmp_path / "all.jsonl")
         for engine in ("sqlite", "postgres"):
             with AgentMemory(new_database(engine)) as other:
                 other.import_(tmp_path / "all.jsonl")
-                assert said(other, "copy") == said(memory, "copy")
+                for thread in ("t", "copy", "forked"):
+                    assert said(other, thread) == said(memory, thread)
                 assert found(other, "apples", config=at("copy")) == {"apples", "re-apples"}
+                assert found(other, "plums figs") == found(memory, "plums figs")
+                for abandoned, wanted in ((False, set()), (True, {"apples"})):
+                    assert found(other, "walrus", abandoned=abandoned) == wanted
                 assert other.admin.verify().ok
 
 
 class TestAScope:
-    def run(self, graph, text, thread, user, **more):
-        return say(graph, text, {"configurable": {"thread_id": thread, "agentmem_namespace": ("users", user), **more}})
-
     def test_finds_what_the_heads_of_its_threads_show(self, memory, graph):
-        self.run(graph, "apples", "one", "ada")
-        self.run(graph, "pears", "two", "ada")
-        self.run(graph, "plums", "one", "bob")
-        within = {"configurable": {"thread_id": "two", "agentmem_namespace": ("users", "ada")}}
-        assert found(memory, "apples pears plums", config=within) == {"apples", "re-apples", "pears", "re-pears"}
-        one = {"configurable": {"thread_id": "one", "agentmem_namespace": ("users", "ada")}}
-        graph.update_state(
-            checkpoint_with(graph, "apples", config=one), {"messages": [HumanMessage("figs", id="figs")]}
-        )
-        assert found(memory, "apples pears figs", config=within) == {"apples", "figs", "pears", "re-pears"}
+        one, two = (at(thread, namespace=("users", "ada")) for thread in ("one", "two"))
+        for text, config in (("apples", one), ("pears", two), ("plums", at("one", namespace=("users", "bob")))):
+            say(graph, text, config)
+        assert found(memory, "apples pears plums", config=two) == {"apples", "re-apples", "pears", "re-pears"}
+        figs = {"messages": [HumanMessage("figs", id="figs")]}
+        graph.update_state(checkpoint_with(graph, "apples", config=one), figs)
+        assert found(memory, "apples pears figs", config=two) == {"apples", "figs", "pears", "re-pears"}
 
     def test_without_one_a_run_finds_its_own_thread_alone(self, memory, graph):
         say(graph, "apples", at("one"))
@@ -718,22 +616,9 @@ class TestAScope:
         assert found(memory, "apples pears") == {"apples", "re-apples", "pears", "re-pears"}
 
 
-class TestElsewhere:
-    @pytest.mark.slow
-    def test_an_export_takes_along_what_follows(self, memory, graph, new_database, tmp_path):
-        say(graph, "apples")
-        say(graph, "pears", checkpoint_with(graph, "apples"))
-        memory.export(tmp_path / "all.jsonl")
-        for engine in ("sqlite", "postgres"):
-            with AgentMemory(new_database(engine)) as other:
-                other.import_(tmp_path / "all.jsonl")
-                assert said(other) == said(memory)
-                assert found(other, "apples pears") == found(memory, "apples pears")
-                assert other.admin.verify().ok
-
-    def test_the_text_is_stored_once_for_checkpoint_and_conversation(self, memory, graph):
-        graph.update_state(at(), {"messages": [ToolMessage("apples " * 500, tool_call_id="c", id="tool")]})
-        assert memory.admin.stats()["contents"] == 1
+def test_the_text_is_stored_once_for_checkpoint_and_conversation(memory, graph):
+    graph.update_state(at(), {"messages": [ToolMessage("apples " * 500, tool_call_id="c", id="tool")]})
+    assert memory.admin.stats()["contents"] == 1
 
 
 WORDS = ("apples", "pears", "plums", "figs", "quinces")
@@ -777,9 +662,7 @@ def play(memory, graph, chance, configs):
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_found_is_what_led_to_the_newest_states(memory, graph, seed):
     chance = random.Random(seed)
-    configs = [
-        {"configurable": {"thread_id": name, "agentmem_namespace": ("ada",)}} for name in ("one", "two", "three")
-    ]
+    configs = [at(name, namespace=("ada",)) for name in ("one", "two", "three")]
     for _ in range(25):
         play(memory, graph, chance, configs)
         says = [led_to(memory.checkpointer, config) for config in configs]
