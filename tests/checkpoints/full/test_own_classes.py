@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -31,7 +30,7 @@ from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints import checkpoint_codec
 from langchain_agentmem.errors import InvalidInput
 from tests.checkpoints import own_classes
-from tests.checkpoints.graphs import Line, at, run_script
+from tests.checkpoints.graphs import Line, at, run_script, started
 from tests.checkpoints.own_classes import (
     CLASSES,
     LISBON,
@@ -355,7 +354,6 @@ class TestStrict:
             begin(own_graph(saver), at())
         script = """
             import sys
-            sys.path.insert(0, sys.argv[2])
             from graphs import at
             from langchain_agentmem import AgentMemorySaver
             from tests.checkpoints.own_classes import OWN, own_graph, shown
@@ -366,10 +364,9 @@ class TestStrict:
                 assert type(values["place"]).__name__ == "Place"
                 assert type(values["trip"]).__name__ == "Trip"
         """
-        done = run_script(
-            script, url, Path(__file__).parents[3], environment=os.environ | {"LANGGRAPH_STRICT_MSGPACK": "true"}
-        )
-        assert done.returncode == 0, done.stderr
+        with started(script, url, environment={"LANGGRAPH_STRICT_MSGPACK": "true"}) as process:
+            process.communicate(timeout=120)
+        assert process.returncode == 0
 
     def test_strictness_beside_a_serializer_is_refused(self, url):
         with pytest.raises(InvalidInput, match="strict=True or a serde"):

@@ -12,11 +12,17 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.postgres import PostgresStore
 
 from tests.checkpoints.graphs import at, chat_graph
-from tests.checkpoints.test_saver_import import clear
 from tests.emptying import direct
 from tests.importers.sources import LETTA_TABLES
 
 pytestmark = pytest.mark.sqlite_suffices
+
+
+def clear(url):
+    """Leave nothing of PostgresSaver for the tests that get this database next."""
+    tables = "checkpoints, checkpoint_blobs, checkpoint_writes, checkpoint_migrations"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"drop table if exists {tables}")
 
 
 class TestSavers:
