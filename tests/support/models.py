@@ -7,13 +7,17 @@ assert model.asked[0][-1].text == "Hi."
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field, PrivateAttr
 
 LIMIT = 60
@@ -88,6 +92,48 @@ class ScriptedModel(BaseChatModel):
         answer = self.reply(messages)
         message = answer.model_copy() if isinstance(answer, AIMessage) else AIMessage(answer)
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class StreamingModel(ScriptedModel):
+    """A scripted model that streams, word by word, and waits before each until it is free; the word FAIL is an error.
+
+    Attributes:
+        model: Its name.
+        streamed: How each call was answered, "whole" or "stream".
+    """
+
+    model: str = "scripted-1"
+    streamed: list[str] = Field(default_factory=list)
+
+    def _generate(self, messages: list[BaseMessage], *arguments: Any, **options: Any) -> Any:
+        self.streamed.append("whole")
+        return super()._generate(messages, *arguments, **options)
+
+    def _chunks(self, messages: list[BaseMessage]) -> Iterator[ChatGenerationChunk]:
+        self.streamed.append("stream")
+        answer = self.reply(messages)
+        message = answer if isinstance(answer, AIMessage) else AIMessage(answer)
+        for word in re.findall(r"\S+\s*", message.text):
+            if word == "FAIL":
+                raise ConnectionError("cut off")
+            yield ChatGenerationChunk(message=AIMessageChunk(word))
+        for number, call in enumerate(message.tool_calls):
+            chunk = tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=number)
+            yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[chunk]))
+
+    def _stream(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
+        for chunk in self._chunks(messages):
+            assert self._free.wait(LIMIT), "nobody let the model go on"
+            if run_manager:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
+        for chunk in self._chunks(messages):
+            await (asyncio.sleep(0) if self._free.is_set() else asyncio.to_thread(self._free.wait, LIMIT))
+            if run_manager:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
 
 
 def _name_of(tool: Any) -> str:

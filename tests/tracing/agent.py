@@ -8,17 +8,14 @@ loopback server or `Scripted`.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, convert_to_openai_messages
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_openai_messages
 from langchain_core.messages.utils import convert_to_messages
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -26,6 +23,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import CompactionState
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from tests.support.models import StreamingModel
 
 Model = Callable[[str], Any]
 """From the name of a model to the model."""
@@ -71,59 +69,22 @@ def _text(message: dict[str, Any]) -> str:
     return content if isinstance(content, str) else "".join(block.get("text", "") for block in content or ())
 
 
-class Scripted(BaseChatModel):
-    """A model that streams, word by word, what the script says.
+class Scripted(StreamingModel):
+    """Says what the script says, and knows no structured output."""
 
-    Attributes:
-        role: Its name.
-    """
-
-    role: str
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[Any, Any]:
-        return self
-
-    def _message(self, messages: list[BaseMessage]) -> AIMessage:
-        (answer,) = convert_to_messages([said({"model": self.role, "messages": convert_to_openai_messages(messages)})])
-        assert isinstance(answer, AIMessage)
-        answer.usage_metadata = {"input_tokens": 2, "output_tokens": 1, "total_tokens": 3}
-        answer.response_metadata = {"model_name": self.role}
-        return answer
-
-    def with_structured_output(self, *_: Any, **__: Any) -> Runnable[Any, Any]:
+    def with_structured_output(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._message(messages))])
-
-    def _stream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
-        message = self._message(messages)
-        for word in message.text.split():
-            yield ChatGenerationChunk(message=AIMessageChunk(word + " "))
-        if message.tool_calls:
-            yield ChatGenerationChunk(
-                message=AIMessageChunk(
-                    "",
-                    tool_call_chunks=[
-                        {**call, "args": json.dumps(call["args"]), "index": 0, "type": "tool_call_chunk"}
-                        for call in message.tool_calls
-                    ],
-                )
-            )
-
-    async def _astream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in self._stream(messages):
-            await asyncio.sleep(0)
-            yield chunk
 
 
 def scripted(name: str) -> Scripted:
     """The model of that name, without any server."""
-    return Scripted(role=name)
+
+    def answer(messages: list[BaseMessage]) -> BaseMessage:
+        (answer,) = convert_to_messages([said({"model": name, "messages": convert_to_openai_messages(messages)})])
+        usage = {"input_tokens": 2, "output_tokens": 1, "total_tokens": 3}
+        return answer.model_copy(update={"usage_metadata": usage, "response_metadata": {"model_name": name}})
+
+    return Scripted(answer, model=name)
 
 
 def agent(memory: AgentMemory, folder: Path, model: Model = scripted) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -148,16 +109,17 @@ def agent(memory: AgentMemory, folder: Path, model: Model = scripted) -> Compile
 
     budget = ManagedMemoryConfig(threshold_rounds=2, retain_rounds=1, token_counter="estimate")
     builder = StateGraph(CompactionState, input_schema=MessagesState)
-    builder.add_node("compact", memory.compaction(model("summarizer"), budget))
-    builder.add_node("inject", memory.inject())
-    builder.add_node("experience", library.selector(role="Planner", model=model("chooser")))
-    builder.add_node("agent", RunnableLambda(answer, answer_awaited, name="answer"))
+    builder.add_sequence(
+        [
+            ("compact", memory.compaction(model("summarizer"), budget)),
+            ("inject", memory.inject()),
+            ("experience", library.selector(role="Planner", model=model("chooser"))),
+            ("agent", RunnableLambda(answer, answer_awaited, name="answer")),
+        ]
+    )
     builder.add_node("tools", ToolNode(tools))
     builder.add_node("facts", memory.remember_facts(model("extractor")))
     builder.add_edge(START, "compact")
-    builder.add_edge("compact", "inject")
-    builder.add_edge("inject", "experience")
-    builder.add_edge("experience", "agent")
     builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", "__end__": "facts"})
     builder.add_edge("tools", "compact")
     return builder.compile(checkpointer=memory.checkpointer, store=memory.store)

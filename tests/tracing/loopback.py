@@ -30,7 +30,7 @@ class LangSmith(ThreadingHTTPServer):
 
     Attributes:
         runs: Every run that came, by id, as it is now.
-        asked: How many requests came.
+        asked: Whether any request came.
         ill: What is wrong with it, if anything.
     """
 
@@ -40,7 +40,7 @@ class LangSmith(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Ingestion)
         self.runs: dict[str, dict[str, Any]] = {}
-        self.asked = 0
+        self.asked = threading.Event()
         self.ill: Illness | None = None
         self._healthy = threading.Event()
         self._keeping = threading.Lock()
@@ -113,7 +113,7 @@ class _Ingestion(BaseHTTPRequestHandler):
         self._answer(b"{}")
 
     def do_POST(self) -> None:
-        self.server.asked += 1
+        self.server.asked.set()
         form = self._form()
         if self.server.ill == "hangs":
             self.server.hang()

@@ -41,16 +41,16 @@ class BrokenAsync(AsyncCallbackHandler):
     async def on_chain_start(self, *args, **kwargs):
         raise RuntimeError("broken handler")
 
-    async def on_chain_end(self, *args, **kwargs):
-        raise RuntimeError("broken handler")
+    on_chain_end = on_chain_start
 
 
 class TestFailingListeners:
-    @pytest.mark.parametrize("broken", [Broken, BrokenAsync])
-    def test_a_failing_handler_breaks_neither_operation_nor_tracer(self, tracing, collector, broken):
-        remember(tracing, config={"callbacks": [broken(), collector]})
+    async def test_a_failing_handler_breaks_neither_operation_nor_tracer(self, tracing, collector):
+        for broken in (Broken, BrokenAsync):
+            remember(tracing, config={"callbacks": [broken(), collector]})
+            await aremember(tracing, config={"callbacks": [broken(), collector]})
 
-        assert collector.roots[0].outputs == {"ids": ["m1", "m2"]}
+        assert [run.outputs for run in collector.roots] == [{"ids": ["m1", "m2"]}] * 4
 
     def test_models_within_a_step_still_get_the_handler_as_it_is(self, tracing):
         model = FakeListChatModel(responses=["short"])
@@ -60,12 +60,6 @@ class TestFailingListeners:
         ):
             model.invoke("summarize")
 
-    @pytest.mark.parametrize("broken", [Broken, BrokenAsync])
-    async def test_nor_in_async_code(self, tracing, collector, broken):
-        await aremember(tracing, config={"callbacks": [broken(), collector]})
-
-        assert collector.roots[0].outputs == {"ids": ["m1", "m2"]}
-
     def test_the_operations_own_error_survives_a_failing_handler(self, tracing):
         with (
             pytest.raises(ValueError, match="mine"),
@@ -73,22 +67,15 @@ class TestFailingListeners:
         ):
             raise ValueError("mine")
 
-    def test_inputs_that_cannot_be_read_cost_only_themselves(self, tracing, collector, traced_by, caplog):
+    def test_what_cannot_be_read_costs_only_itself(self, tracing, collector, traced_by, caplog):
         for _ in range(2):
             with tracing.step("memory.conversation.add", inputs=unreadable, config=traced_by) as step:
-                step.finish(lambda: {"ids": []})
+                step.finish(unreadable)
 
-        assert [run.inputs for run in collector.roots] == [{}, {}]
-        (record,) = complaints(caplog)
+        assert [(run.inputs, run.outputs) for run in collector.roots] == [({}, {})] * 2
+        (record, _) = complaints(caplog)
         assert "inputs of memory.conversation.add" in record.getMessage()
         assert record.exc_info[0] is LookupError
-
-    def test_outputs_that_cannot_be_read_cost_only_themselves(self, tracing, collector, traced_by, caplog):
-        with tracing.step("memory.conversation.add", config=traced_by) as step:
-            step.finish(unreadable)
-
-        assert collector.roots[0].outputs == {}
-        assert len(complaints(caplog)) == 1
 
     @pytest.mark.parametrize("turn", ["of", "start", "enter", "end"])
     def test_a_failing_mechanism_is_logged_once(self, tracing, traced_by, monkeypatch, caplog, turn):

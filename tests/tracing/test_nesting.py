@@ -36,28 +36,21 @@ class TestNesting:
         assert collector.shapes == [("chain", [add, add])]
         assert var_child_runnable_config.get() is None
 
-    def test_a_failed_step_gives_the_surroundings_back(self, tracing, traced_by):
         with pytest.raises(ValueError), tracing.step("memory.conversation.add", config=traced_by):
             raise ValueError
 
         assert var_child_runnable_config.get() is None
 
-    async def test_a_step_nests_under_an_async_chain(self, tracing, collector, traced_by):
-        async def remembering(_):
+    async def test_a_step_nests_under_the_node_of_a_graph(self, tracing, collector, traced_by):
+        async def node(_):
             async with tracing.step("memory.compaction.run"):
                 await aremember(tracing)
                 remember(tracing)
 
-        await RunnableLambda(remembering).with_config(run_name="chain").ainvoke(None, traced_by)
+        await graph_of(node).ainvoke({"text": ""}, traced_by)
 
         add = ("memory.conversation.add", [])
-        assert collector.shapes == [("chain", [("memory.compaction.run", [add, add])])]
-
-    def test_a_step_nests_under_a_graph_node(self, tracing, collector, traced_by):
-        graph = graph_of(lambda state: remember(tracing) and {})
-        graph.invoke({"text": ""}, traced_by)
-
-        assert collector.shapes == [("LangGraph", [("node", [("memory.conversation.add", [])])])]
+        assert collector.shapes == [("LangGraph", [("node", [("memory.compaction.run", [add, add])])])]
 
     def test_a_thread_with_the_context_nests(self, tracing, collector, traced_by):
         with tracing.step("memory.compaction.run", config=traced_by), ThreadPoolExecutor(1) as threads:

@@ -29,13 +29,10 @@ class TestSilence:
         assert collector.shapes == [("memory.recall.inject", [])]
         assert {event.name for event in heard} == {"memory.recall.inject"}
 
-    def test_a_run_without_tracers_is_silent(self, tracing):
+    def test_turning_langsmith_off_for_a_block_is_silence(self, tracing, monkeypatch):
         steps = []
         RunnableLambda(lambda _: steps.append(remember(tracing))).invoke(None)
-
         assert not steps[0].listening
-
-    def test_turning_langsmith_off_for_a_block_is_silence(self, tracing, monkeypatch):
         monkeypatch.setenv("LANGSMITH_TRACING", "true")
         get_env_var.cache_clear()
         with tracing_context(enabled=False):
@@ -60,62 +57,35 @@ class TestRuns:
 
     def test_it_says_where_it_happened(self, tracing, collector):
         configurable = {"thread_id": "t", "agentmem_namespace": ("ada", "work"), "checkpoint_id": "c1"}
-        with tracing.step("memory.core.append", config={"configurable": configurable, "callbacks": [collector]}):
-            pass
-        with tracing.step(
-            "memory.thread.fork",
-            inputs=lambda: {"namespace": ("bob",), "thread_id": "u", "conversation_id": "v", "branch": "b"},
-            config={"configurable": configurable, "callbacks": [collector]},
-        ):
+        config = {"configurable": configurable, "callbacks": [collector]}
+        given = {"namespace": ("bob",), "thread_id": "u", "conversation_id": "v", "branch": "b"}
+        remember(tracing, config=config)
+        with tracing.step("memory.thread.fork", inputs=lambda: given, config=config):
             pass
 
         of_config, of_inputs = (run.extra["metadata"] for run in collector.roots)
-        assert of_config == {
-            "agentmem_database": "sqlite",
-            "thread_id": "t",
-            "agentmem_namespace": "ada/work",
-            "checkpoint_id": "c1",
-        }
-        assert of_inputs == of_config | {
-            "agentmem_namespace": "bob",
-            "thread_id": "u",
-            "conversation_id": "v",
-            "agentmem_branch": "b",
-        }
+        told = {"thread_id": "t", "agentmem_namespace": "ada/work", "checkpoint_id": "c1"}
+        assert of_config == {"agentmem_database": "sqlite", **told}
+        told = {"agentmem_namespace": "bob", "thread_id": "u", "conversation_id": "v", "agentmem_branch": "b"}
+        assert of_inputs == of_config | told
 
     def test_a_search_is_a_retriever_with_its_documents(self, tracing, collector, traced_by):
-        with tracing.step(
-            "memory.recall.search", run_type="retriever", inputs=lambda: {"query": "cats", "limit": 2}, config=traced_by
-        ) as step:
-            step.finish(
-                lambda: {
-                    "documents": [
-                        {"page_content": "a cat", "metadata": {"score": 0.5}, "id": "m1"},
-                        Document("two cats", id="m2"),
-                    ]
-                }
-            )
+        given = [{"page_content": "a cat", "metadata": {"score": 0.5}, "id": "m1"}, Document("two cats", id="m2")]
+        options = {"run_type": "retriever", "inputs": lambda: {"query": "cats", "limit": 2}, "config": traced_by}
+        with tracing.step("memory.recall.search", **options) as step:
+            step.finish(lambda: {"documents": given})
 
         (run,) = collector.roots
-        assert run.run_type == "retriever"
-        assert run.inputs == {"query": "cats"}
-        assert run.extra["metadata"]["limit"] == 2
-        assert run.outputs == {
-            "documents": [Document("a cat", metadata={"score": 0.5}, id="m1"), Document("two cats", id="m2")]
-        }
+        assert (run.run_type, run.inputs, run.extra["metadata"]["limit"]) == ("retriever", {"query": "cats"}, 2)
+        first = Document("a cat", metadata={"score": 0.5}, id="m1")
+        assert run.outputs == {"documents": [first, Document("two cats", id="m2")]}
 
     @pytest.mark.parametrize("run_type", ["chain", "retriever", "tool"])
-    async def test_async_steps_are_the_same_runs(self, tracing, collector, traced_by, run_type):
+    async def test_async_steps_are_the_same_runs_and_errors_pass_unchanged(
+        self, tracing, collector, traced_by, run_type
+    ):
         await aremember(tracing, run_type=run_type, config=traced_by)
         remember(tracing, run_type=run_type, config=traced_by)
-
-        asynchronous, synchronous = collector.roots
-        assert asynchronous.run_type == run_type
-        assert asynchronous.inputs == synchronous.inputs
-        assert asynchronous.outputs == synchronous.outputs
-
-    @pytest.mark.parametrize("run_type", ["chain", "retriever", "tool"])
-    def test_an_error_is_recorded_and_passes_unchanged(self, tracing, collector, traced_by, run_type):
         mine = ValueError("mine")
 
         def fail():
@@ -128,8 +98,10 @@ class TestRuns:
 
         assert raised.value is mine
         assert mine.__context__ is None
-        (run,) = collector.roots
-        assert "mine" in run.error
+        asynchronous, synchronous, failed = collector.roots
+        assert asynchronous.run_type == run_type
+        assert (asynchronous.inputs, asynchronous.outputs) == (synchronous.inputs, synchronous.outputs)
+        assert "mine" in failed.error
 
     async def test_a_cancelled_step_is_recorded(self, tracing, collector, traced_by, heard):
         begun = asyncio.Event()

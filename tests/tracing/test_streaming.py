@@ -6,15 +6,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem.base.events import Hooks
 from langchain_agentmem.tracing import Tracing
+from tests.support.graphs import line
+from tests.support.models import calling
 
 from .trees import aremember, graph_of, never, remember
 
@@ -30,17 +30,13 @@ def ours(graph, **options):
     return list(graph.stream({"text": ""}, stream_mode="custom", **options))
 
 
-async def aours(graph, **options):
-    return [event async for event in graph.astream({"text": ""}, stream_mode="custom", **options)]
-
-
 def fails(state):
     with Tracing().step(ADD):
         raise ValueError("a secret")
 
 
 class TestCustom:
-    def test_a_step_is_told_as_it_begins_and_as_it_ends(self, tracing):
+    async def test_a_step_is_told_as_it_begins_and_as_it_ends(self, tracing):
         def node(state):
             write = get_stream_writer()
             with tracing.step(ADD, inputs=lambda: {"messages": 2}) as step:
@@ -56,15 +52,11 @@ class TestCustom:
         assert started == {**step, "event": "started", "inputs": {"messages": 2}}
         assert finished == {**step, "event": "finished", "outputs": {"ids": ["m1"]}}
 
-    async def test_those_who_await_see_the_same(self, tracing):
-        async def node(state):
+        async def awaiting(state):
             await aremember(tracing)
 
-        events = await aours(graph_of(node))
-
-        assert [{**each, "id": "", "duration": 0} for each in events] == [
-            {**each, "id": "", "duration": 0} for each in ours(graph_of(lambda state: void(remember(tracing))))
-        ]
+        streamed = graph_of(awaiting).astream({"text": ""}, stream_mode="custom")
+        assert told([event async for event in streamed]) == [("started", ADD), ("finished", ADD)]
 
     def test_a_step_names_the_step_it_is_a_part_of_and_what_failed(self, tracing):
         def node(state):
@@ -74,12 +66,9 @@ class TestCustom:
         events = ours(graph_of(node))
 
         outer, inner = events[0]["id"], events[1]["id"]
-        assert [(each["event"], each["id"], each["parent_id"]) for each in events] == [
-            ("started", outer, None),
-            ("started", inner, outer),
-            ("failed", inner, outer),
-            ("finished", outer, None),
-        ]
+        ends = [("failed", inner, outer), ("finished", outer, None)]
+        expected = [("started", outer, None), ("started", inner, outer), *ends]
+        assert [(each["event"], each["id"], each["parent_id"]) for each in events] == expected
         assert events[2]["error"] == "ValueError"
         assert "secret" not in str(events)
 
@@ -138,27 +127,10 @@ class TestCustom:
             remember(tracing)
             return text
 
-        @tool
-        async def remembers_awaited(text: str) -> str:
-            """Remember."""
-            await aremember(tracing)
-            return text
-
-        def graph(each):
-            builder = StateGraph(MessagesState)
-            builder.add_node("tools", ToolNode([each]))
-            builder.add_edge(START, "tools")
-            return builder.compile()
-
-        def calls(each):
-            return {"messages": [AIMessage("", tool_calls=[{"name": each.name, "args": {"text": "x"}, "id": "c"}])]}
-
-        events = list(graph(remembers).stream(calls(remembers), stream_mode="custom"))
-        awaited = graph(remembers_awaited).astream(calls(remembers_awaited), stream_mode="custom")
-
+        graph, given = line(None, ToolNode([remembers])), {"messages": [calling("remembers", text="x")]}
         expected = [("started", ADD), ("finished", ADD)]
-        assert told(events) == expected
-        assert told([event async for event in awaited]) == expected
+        assert told(graph.stream(given, stream_mode="custom")) == expected
+        assert told([event async for event in graph.astream(given, stream_mode="custom")]) == expected
 
     def test_in_threads_of_a_node_that_carry_its_context_or_its_config(self, tracing, caplog):
         def node(state, config: RunnableConfig):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeAlias, TypedDict
 
 import pytest
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 
 Shape: TypeAlias = "tuple[str, list[Shape]]"
 
@@ -52,11 +52,6 @@ def walk(run: Run) -> Iterator[Run]:
         yield from walk(child)
 
 
-def names(shapes: Iterable[Shape]) -> list[str]:
-    """Every name in the trees, in order."""
-    return [name for root, children in shapes for name in (root, *names(children))]
-
-
 def remember(tracing: Any, **options: Any) -> Any:
     """An operation, for those who wait."""
     with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}, **options) as step:
@@ -82,11 +77,7 @@ class State(TypedDict):
 
 def graph_of(node: Any) -> Any:
     """A graph of one node."""
-    builder = StateGraph(State)
-    builder.add_node("node", node)
-    builder.add_edge(START, "node")
-    builder.add_edge("node", END)
-    return builder.compile()
+    return StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
 
 
 def drawn(tree: Shape, depth: int = 0) -> str:

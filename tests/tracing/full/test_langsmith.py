@@ -6,7 +6,7 @@ from langsmith import get_current_run_tree, run_trees, traceable, tracing_contex
 
 from tests.tracing.conftest import forget_environment
 from tests.tracing.loopback import arrive
-from tests.tracing.trees import graph_of, remember
+from tests.tracing.trees import remember
 
 
 class TestLangSmith:
@@ -47,13 +47,6 @@ class TestLangSmith:
         assert server.shapes == [
             ("outer", [("memory.compaction.run", [("inner", []), ("memory.conversation.add", [])]), ("inner", [])])
         ]
-
-    def test_a_graph_shows_the_same_tree_as_any_tracer(self, tracing, server, langsmith_on, collector, traced_by):
-        graph_of(lambda state: remember(tracing) and {}).invoke({"text": ""}, traced_by)
-        arrive(langsmith_on)
-
-        assert server.shapes == collector.shapes
-        assert server.shapes == [("LangGraph", [("node", [("memory.conversation.add", [])])])]
 
     def test_a_server_that_is_gone_changes_nothing(self, tracing, monkeypatch, heard):
         monkeypatch.setenv("LANGSMITH_TRACING", "true")
