@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypedDict
 from langgraph.config import get_config
 from langgraph.types import Command, RetryPolicy, interrupt
 
+from langchain_agentmem.errors import StepIsOver
 from tests.support.graphs import at, beside, line
 
 from .adapters import Real
@@ -122,3 +123,30 @@ def failing(times: int) -> Callable[[], int]:
 
 def resumed(answer: str = "yes") -> Command[Any]:
     return Command(resume=answer)
+
+
+class Late:
+    """Code that goes on when nobody waits for it any more: it notes something then, and what became of that."""
+
+    def __init__(self, mind: Mind) -> None:
+        self.mind = mind
+        self.begun, self.let_go, self.over = threading.Event(), threading.Event(), threading.Event()
+        self.refused: list[Exception] = []
+
+    def note(self, config: Any, times: int = 1) -> list[str]:
+        """Wait until it is let go, and note something that often; return what was noted."""
+        noted = []
+        self.begun.set()
+        assert self.let_go.wait(PATIENCE)
+        for _ in range(times):
+            try:
+                noted.append(self.mind.note("late", config))
+            except StepIsOver as error:
+                self.refused.append(error)
+        self.over.set()
+        return noted
+
+    def goes_on(self) -> None:
+        """Let it go, and wait until it is through."""
+        self.let_go.set()
+        assert self.over.wait(PATIENCE)

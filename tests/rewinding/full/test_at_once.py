@@ -1,12 +1,12 @@
-"""Runs, attempts and copies that go on at the same time, in threads and processes: each owns what it remembers."""
+"""Runs, attempts and copies that go on at the same time: each owns what it remembers."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import itertools
-import os
 import threading
 from types import SimpleNamespace
 
@@ -18,17 +18,16 @@ from langgraph.types import interrupt
 from langchain_agentmem.errors import StepIsOver
 from langchain_agentmem.rewinding.sealing import group_for
 from tests.rewinding.graphs import attempt_of
-from tests.rewinding.minds import AT, EMPTY, PATIENCE, RETRY, Mind, at, resumed
+from tests.rewinding.minds import AT, EMPTY, PATIENCE, RETRY, Late, Mind, resumed
+from tests.support.graphs import at
 
 
 def test_a_call_of_a_task_that_looked_just_before_another_committed_goes_on():
     task = SimpleNamespace(ns="", checkpoint="1", id="a")
     execution = SimpleNamespace(there=False, task=task, owner=1)
     runs = SimpleNamespace(group_of=lambda run, execution: 7)
-    late = group_for(runs, SimpleNamespace(at=None), execution, 0)
-    assert next(late).query == "hold_group"
-    other = group_for(runs, SimpleNamespace(at=None), execution, 0)
-    assert next(other).query == "hold_group"
+    late, other = (group_for(runs, SimpleNamespace(at=None), execution, 0) for _ in range(2))
+    assert next(late).query == next(other).query == "hold_group"
     with pytest.raises(StopIteration):
         other.send([{"id": 7}])  # what a third had made is committed, and this one sees it
     assert late.send([]).query == "is_sealed"
@@ -54,11 +53,8 @@ class TestTwoRunsOfOneStep:
         def around(state):
             return {"log": [mind.note("around"), *inner.invoke(EMPTY)["log"]]}
 
-        def after(state):
-            return {"log": [mind.note("after")]}
-
         inner = mind.graph(work, inner=True)
-        graph = mind.graph(around if "subgraph" in how else work, after)
+        graph = mind.graph(around if "subgraph" in how else work, mind.noting("after"))
         if "answered" in how:
             mind.run(graph, EMPTY)
         elif how == "gone on":
@@ -140,8 +136,7 @@ class TestTwoRunsOfOneStep:
         assert mind.at_once((graph, resumed()), (graph, resumed())) == [None, None]
         assert mind.times == {"piece": 2}
         mind.run(graph, resumed())
-        held = mind.held()
-        assert held in (["piece 1", "work 1"], ["piece 2", "work 1"])
+        assert mind.held() in (["piece 1", "work 1"], ["piece 2", "work 1"])
 
     @pytest.mark.parametrize("called", [False, True], ids=["it remembers", "its task remembers"])
     @pytest.mark.parametrize("retried", [False, True], ids=["fails", "is retried"])
@@ -168,7 +163,7 @@ class TestTwoRunsOfOneStep:
             assert over.wait(PATIENCE)
             return {"log": [*log, mind.note("more")]}
 
-        graph = mind.graph(work, retry=RETRY if retried else None)
+        graph = mind.graph(work, **(RETRY if retried else {}))
         mind.run(graph, EMPTY)
         mind.adapter.saver.copy_thread("t", "copy")
         ends = mind.at_once(*((graph, resumed(), at(thread)) for thread in threads))
@@ -183,17 +178,14 @@ class TestTwoRunsOfOneStep:
     def test_what_only_the_other_called_counts_there_alone_however_late_a_checkpoint_is_put(self, url, monkeypatch):
         mind = Mind(url, "async")
         begun, over, later = threading.Event(), threading.Event(), threading.Event()
-
-        @task
-        def piece():
-            return mind.note("piece")
+        piece = task(mind.noting("piece"))
 
         def work(state):
             if not begun.is_set():
                 begun.set()
                 assert over.wait(PATIENCE)
                 return EMPTY
-            piece().result()
+            piece(EMPTY).result()
             return {"log": [interrupt("?")]}
 
         def after(state):
@@ -222,129 +214,41 @@ class TestTwoRunsOfOneStep:
         mind.close()
 
 
-WORKER = """
-import sys
-from tests.rewinding.minds import Mind
-from tests.rewinding.full.test_at_once import Meeting, worked
-
-url, durability, here, there = sys.argv[1:]
-mind = Mind(url, durability, who="worker's ")
-worked(mind, Meeting(there, here))
-mind.close()
-"""
-
-
-class Meeting:
-    """Two processes wait for each other, by two pipes that have names."""
-
-    def __init__(self, here, there):
-        self.here, self.there = (os.open(pipe, os.O_RDWR) for pipe in (here, there))  # neither waits for the other
-
-    def wait(self):
-        os.write(self.there, b".")
-        assert os.read(self.here, 1) == b"."
-
-
-def worked(mind, meeting):
-    """Answer an interrupt, beside another process that does the same."""
-
-    def work(state):
-        log = [mind.note("asked")]
-        interrupt("?")
-        meeting.wait()
-        log += [mind.note(f"n{number}") for number in range(3)]
-        meeting.wait()
-        return {"log": [*log, mind.note("last")]}
-
-    graph = mind.graph(work)
-    waiting = bool(graph.get_state(AT).next)
-    mind.run(graph, resumed() if waiting else EMPTY)
-
-
-class TestTwoProcesses:
-    def test_two_that_answer_one_interrupt_each_keep_what_they_remember(self, url, durability, forks, tmp_path):
-        here, there = (str(tmp_path / name) for name in ("here", "there"))
-        for pipe in (here, there):
-            os.mkfifo(pipe)
-        mind = Mind(url, durability)
-        worked(mind, None)
-        assert mind.times == {"asked": 1}
-        forks.start(WORKER, url, durability, here, there)
-        worked(mind, Meeting(here, there))
-        ended = forks.end()
-        assert (ended.returncode, ended.stderr) == (0, "")
-        mind.held()
-        ends = sorted(mind.ends())
-        own = ["asked 2", "n0 1", "n1 1", "n2 1", "last 1"]
-        assert ends == [own, [f"worker's {name}" for name in ["asked 1", *own[1:]]]]
-        mind.close()
-
-
-class Zombie:
-    """A node that waits, of a run that is cancelled: it remembers something late, and notes what became of that.
-
-    Args:
-        mind: Its memory.
-        before: Whether it remembers something before its run is cancelled.
-    """
-
-    def __init__(self, mind, *, before):
-        self.mind, self.before = mind, before
-        self.begun, self.let_go, self.over = threading.Event(), threading.Event(), threading.Event()
-        self.refused = []
-
-    def wait(self):
-        """To be called by its node, once."""
-        log = [self.mind.note("zombie")] if self.before else []
-        config = get_config()
-        self.begun.set()
-        assert self.let_go.wait(PATIENCE)
-        for _ in range(2):
-            try:
-                log.append(self.mind.note("late", config))
-            except StepIsOver as error:
-                self.refused.append(error)
-        self.over.set()
-        return {"log": log}
-
-    def goes_on(self):
-        self.let_go.set()
-        assert self.over.wait(PATIENCE)
-
-
 @pytest.mark.sqlite_suffices
+@pytest.mark.parametrize("before", [True, False], ids=["remembered before", "remembers late only"])
 class TestZombies:
     """A function that waits cannot be cancelled: its run ends, and it goes on in its thread."""
 
     @pytest.fixture
     def mind(self, url, durability):
-        mind = Mind(url, durability)
-        yield mind
-        mind.close()
+        with contextlib.closing(Mind(url, durability)) as mind:
+            yield mind
 
-    @pytest.fixture(params=[True, False], ids=["remembered before", "remembers late only"])
-    def zombie(self, request, mind):
-        zombie = Zombie(mind, before=request.param)
+    @pytest.fixture
+    def zombie(self, mind, before):
+        """Waits in its node, once, and gives what was noted there."""
+        zombie = Late(mind)
+
+        def wait():
+            log = [mind.note("zombie")] if before else []
+            return {"log": [*log, *zombie.note(get_config(), 2)]}
+
+        zombie.wait = wait
         yield zombie
         zombie.let_go.set()
 
-    @pytest.fixture
-    async def again(self, mind, zombie):
-        """Cancels a run of a graph while the zombie waits in it, and gives what calls the graph again."""
-
-        async def cancelled(graph, given):
-            run = asyncio.create_task(graph.ainvoke(given, AT, durability=mind.durability))
-            assert await asyncio.to_thread(zombie.begun.wait, PATIENCE)
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-            begun = bool(list(mind.adapter.saver.list(AT)))
-            return lambda: graph.ainvoke(None if begun else given, AT, durability=mind.durability)
-
-        return cancelled
+    async def again(self, mind, zombie, graph):
+        """Cancel a run of a graph while the zombie waits in it, and return what calls the graph again."""
+        run = asyncio.create_task(graph.ainvoke(EMPTY, AT, durability=mind.durability))
+        assert await asyncio.to_thread(zombie.begun.wait, PATIENCE)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        begun = bool(list(mind.adapter.saver.list(AT)))
+        return lambda: graph.ainvoke(None if begun else EMPTY, AT, durability=mind.durability)
 
     @pytest.mark.parametrize("when", ["before the next run", "before it remembers", "in its middle", "after it"])
-    async def test_what_one_remembers_is_refused(self, mind, zombie, again, when):
+    async def test_what_one_remembers_is_refused(self, mind, zombie, when):
         def work(state):
             if not zombie.begun.is_set():
                 return zombie.wait()
@@ -356,7 +260,7 @@ class TestZombies:
                 assert mind.adapter.remembered(get_config()) == ["work 1"]
             return {"log": [*log, mind.note("more")]}
 
-        call = await again(mind.graph(work), EMPTY)
+        call = await self.again(mind, zombie, mind.graph(work))
         if when == "before the next run":
             zombie.goes_on()
         await call()
@@ -364,23 +268,7 @@ class TestZombies:
         assert mind.held() == ["work 1", "more 1"]
         assert len(zombie.refused) == 2
 
-    async def test_one_below_an_interrupt_adds_nothing_to_what_was_answered(self, mind, zombie, again):
-        def work(state):
-            log = [mind.note("asked")]
-            interrupt("?")
-            if not zombie.begun.is_set():
-                return zombie.wait()
-            zombie.goes_on()
-            return {"log": [*log, mind.note("answered")]}
-
-        graph = mind.graph(work)
-        await graph.ainvoke(EMPTY, AT, durability=mind.durability)
-        await again(graph, resumed())
-        await graph.ainvoke(resumed(), AT, durability=mind.durability)
-        assert mind.held() == ["asked 3", "answered 1"]
-        assert len(zombie.refused) == 2
-
-    async def test_one_in_a_subgraph_adds_nothing(self, mind, zombie, again):
+    async def test_one_in_a_subgraph_adds_nothing(self, mind, zombie):
         def inside(state):
             log = [mind.note("inside")]
             if not zombie.begun.is_set():
@@ -393,8 +281,7 @@ class TestZombies:
         async def around(state):
             return {"log": (await inner.ainvoke(EMPTY))["log"]}
 
-        call = await again(mind.graph(around), EMPTY)
-        await call()
+        await (await self.again(mind, zombie, mind.graph(around)))()
         assert mind.held() == ["inside 2", "last 1"]
         assert len(zombie.refused) == 2
 
@@ -405,35 +292,26 @@ class TestLateTasks:
 
     @pytest.mark.parametrize("before", [True, False], ids=["remembered before", "remembers late only"])
     def test_what_one_remembers_is_refused(self, mind, before):
-        begun, let_go, over, refused = threading.Event(), threading.Event(), threading.Event(), []
+        late = Late(mind)
 
         @task
         def slow():
-            if begun.is_set():
+            if late.begun.is_set():
                 return [mind.note("slow")]
-            log, config = [mind.note("early")] if before else [], get_config()
-            begun.set()
-            assert let_go.wait(PATIENCE)
-            try:
-                log.append(mind.note("late", config))
-            except StepIsOver as error:
-                refused.append(error)
-            over.set()
-            return log
+            return [*([mind.note("early")] if before else []), *late.note(get_config())]
 
         def work(state):
             found = slow()
             if attempt_of(get_config()) == 1:
-                assert begun.wait(PATIENCE)
+                assert late.begun.wait(PATIENCE)
                 raise ConnectionError
             log = found.result()
-            let_go.set()
-            assert over.wait(PATIENCE)
+            late.goes_on()
             return {"log": [*log, mind.note("work")]}
 
-        mind.run(mind.graph(work, retry=RETRY), EMPTY)
+        mind.run(mind.graph(work, **RETRY), EMPTY)
         assert mind.held() == ["slow 1", "work 1"]
-        assert len(refused) == 1
+        assert len(late.refused) == 1
 
     @pytest.mark.parametrize("late", [False, True])
     def test_of_one_whose_result_a_resume_takes_that_stays_which_it_gives(self, mind, late):
@@ -463,40 +341,41 @@ class TestLateTasks:
             interrupt("?")
             return {"log": log}
 
-        graph = mind.graph(work, retry=RETRY)
+        graph = mind.graph(work, **RETRY)
         mind.run(graph, EMPTY)
         mind.run(graph, resumed())
         assert mind.held() == (["slow 2"] if late else ["early 1"])
 
     @pytest.mark.parametrize("look", [True, False], ids=["it looks", "it remembers"])
     def test_a_node_of_a_subgraph_that_a_former_attempt_called_sees_nothing_of_the_next(self, mind, look):
-        begun, let_go, over, refused = threading.Event(), threading.Event(), threading.Event(), []
+        late, refused = Late(mind), []
 
         def inside(state):
-            if begun.is_set():
+            if late.begun.is_set():
                 return {"log": [mind.note("inside")]}
             config = get_config()
-            begun.set()
-            assert let_go.wait(PATIENCE)
-            try:
-                refused.append(mind.adapter.remembered(config) if look else mind.note("late", config))
-            except StepIsOver as error:
-                refused.append(error)
-            over.set()
+            late.note(config, 0 if look else 1)
+            if look:
+                with pytest.raises(StepIsOver):
+                    mind.adapter.remembered(config)
+            refused.append(len(late.refused))
             return EMPTY
 
         inner = mind.graph(inside, inner=True)
 
         def work(state):
             if attempt_of(get_config()) == 1:
-                threading.Thread(target=contextvars.copy_context().run, args=(inner.invoke, EMPTY)).start()
-                assert begun.wait(PATIENCE)
+                caller = threading.Thread(target=contextvars.copy_context().run, args=(inner.invoke, EMPTY))
+                caller.start()
+                callers.append(caller)
+                assert late.begun.wait(PATIENCE)
                 raise ConnectionError
             log = [mind.note("work")]
-            let_go.set()
-            assert over.wait(PATIENCE)
+            late.let_go.set()
+            callers[0].join(PATIENCE)
             return {"log": [*log, *inner.invoke(EMPTY)["log"]]}
 
-        mind.run(mind.graph(work, retry=RETRY), EMPTY)
-        assert [type(each) for each in refused] == [StepIsOver]
+        callers = []
+        mind.run(mind.graph(work, **RETRY), EMPTY)
+        assert refused == [0 if look else 1]
         assert mind.held() == ["work 1", "inside 1"]

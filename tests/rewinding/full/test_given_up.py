@@ -4,174 +4,130 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 
 import pytest
 from langgraph.config import get_config
 from langgraph.errors import NodeTimeoutError
 from langgraph.func import task
-from langgraph.graph import START, StateGraph
 from langgraph.types import RetryPolicy, TimeoutPolicy
 
-from langchain_agentmem.errors import AgentMemoryError, StepIsOver
-from tests.rewinding.minds import AT, EMPTY, PATIENCE, Mind, State
+from tests.rewinding.minds import AT, EMPTY, PATIENCE, Late, Mind
 
-UP = TimeoutPolicy(run_timeout=1_800)
+UP = {"timeout": TimeoutPolicy(run_timeout=1_800)}
 RETRY = RetryPolicy(initial_interval=0.0, max_attempts=3, jitter=False, retry_on=NodeTimeoutError)
 
 
-class TestBeingGivenUp:
-    @pytest.fixture
-    def mind(self, url, durability):
-        mind = Mind(url, durability)
+@pytest.fixture
+def mind(url, durability):
+    with contextlib.closing(Mind(url, durability)) as mind:
         yield mind
-        mind.close()
 
-    @pytest.fixture
-    async def time_is_up(self):
-        """Lets an hour pass for whoever waits on the running loop."""
-        loop = asyncio.get_running_loop()
-        clock, late = loop.time, 0
 
-        async def pass_an_hour():
-            nonlocal late
-            await asyncio.sleep(0)  # whoever was to wait has begun to
-            late += 3_600
+@pytest.fixture
+async def time_is_up():
+    """Lets an hour pass for whoever waits on the running loop."""
+    loop = asyncio.get_running_loop()
+    clock, late = loop.time, 0
 
-        loop.time = lambda: clock() + late
-        return pass_an_hour
+    async def pass_an_hour():
+        nonlocal late
+        await asyncio.sleep(0)  # whoever was to wait has begun to
+        late += 3_600
 
-    async def test_an_attempt_that_ran_out_of_time_leaves_nothing(self, mind, time_is_up):
-        async def work(state):
-            log = [mind.note("work")]
-            if mind.times["work"] < 3:
-                await time_is_up()
-                await asyncio.Event().wait()
-            return {"log": log}
+    loop.time = lambda: clock() + late
+    return pass_an_hour
 
-        builder = StateGraph(State)
-        builder.add_node("work", work, retry_policy=RETRY, timeout=UP)
-        graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
-        await graph.ainvoke(EMPTY, AT, durability=mind.durability)
-        assert mind.held() == ["work 3"]
 
-    @pytest.mark.parametrize("before", [True, False])
-    async def test_one_that_goes_on_when_it_was_given_up_leaves_nothing(self, mind, time_is_up, before):
-        handled, over, refused = threading.Event(), threading.Event(), []
+async def ended(mind, *nodes, **settings):
+    """Run nodes that have half an hour each, and return what state has then, which is all that is held."""
+    state = await mind.graph(*nodes, **UP, **settings).ainvoke(EMPTY, AT, durability=mind.durability)
+    assert mind.held() == state["log"]
+    return state["log"]
 
-        def late(config):
-            assert handled.wait(PATIENCE)
-            try:
-                mind.note("late", config)
-            except StepIsOver as error:
-                refused.append(error)
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_one_that_goes_on_when_it_was_given_up_leaves_nothing(mind, time_is_up, before):
+    late = Late(mind)
+
+    async def work(state):
+        log = [mind.note("work")] if before else []
+        with contextlib.suppress(asyncio.CancelledError):
+            await time_is_up()
+            await asyncio.to_thread(late.note, get_config())
+        return {"log": log}
+
+    async def instead(state):
+        await asyncio.to_thread(late.goes_on)
+        return EMPTY
+
+    assert await ended(mind, work, error_handler=instead) == []
+    assert len(late.refused) == 1
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_handler_keeps_what_it_remembers_while_the_other_still_ends(mind, time_is_up, before):
+    handled, over = asyncio.Event(), asyncio.Event()
+
+    async def work(state):
+        if before:
+            mind.note("work")
+        try:
+            await time_is_up()
+            await asyncio.Event().wait()
+        finally:
+            await handled.wait()
             over.set()
 
-        async def work(state):
-            log = [mind.note("work")] if before else []
-            with contextlib.suppress(asyncio.CancelledError):
-                await time_is_up()
-                await asyncio.to_thread(late, get_config())
-            return {"log": log}
+    async def instead(state):
+        log = [mind.note("instead")]
+        handled.set()
+        await over.wait()
+        for _ in range(20):  # the other ends meanwhile
+            await asyncio.sleep(0)
+        return {"log": [*log, mind.note("again")]}
 
-        async def instead(state):
-            handled.set()
-            assert await asyncio.to_thread(over.wait, PATIENCE)
-            return EMPTY
+    assert await ended(mind, work, error_handler=instead) == ["instead 1", "again 1"]
 
-        builder = StateGraph(State)
-        builder.add_node("work", work, error_handler=instead, timeout=UP)
-        graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
-        await graph.ainvoke(EMPTY, AT, durability=mind.durability)
-        assert mind.held() == []
-        assert len(refused) == 1
 
-    @pytest.mark.parametrize("before", [True, False])
-    async def test_a_handler_keeps_what_it_remembers_while_the_other_still_ends(self, mind, time_is_up, before):
-        handled, over = asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("called", ["a function", "a subgraph"])
+async def test_what_one_called_that_was_given_up_goes_with_it(mind, time_is_up, called):
+    over = asyncio.Event()
 
-        async def work(state):
-            if before:
-                mind.note("work")
-            try:
-                await time_is_up()
-                await asyncio.Event().wait()
-            finally:
-                await handled.wait()
-                over.set()
+    async def leaf(state):
+        return {"log": [mind.note("leaf")]}
 
-        async def instead(state):
-            log = [mind.note("instead")]
-            handled.set()
-            await over.wait()
-            for _ in range(20):  # the other ends meanwhile
-                await asyncio.sleep(0)
-            return {"log": [*log, mind.note("again")]}
+    async def instead(state):
+        over.set()
+        return {"log": [mind.note("instead")]}
 
-        builder = StateGraph(State)
-        builder.add_node("work", work, error_handler=instead, timeout=UP)
-        graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
-        state = await graph.ainvoke(EMPTY, AT, durability=mind.durability)
-        assert mind.held() == state["log"] == ["instead 1", "again 1"]
+    below, function = mind.graph(leaf, inner=True), task(leaf)
 
-    @pytest.mark.parametrize("called", ["a function", "a subgraph"])
-    async def test_what_one_called_that_was_given_up_goes_with_it(self, mind, time_is_up, called):
-        over = asyncio.Event()
+    async def work(state):
+        await (function({}) if called == "a function" else below.ainvoke(EMPTY))
+        with contextlib.suppress(asyncio.CancelledError):
+            await time_is_up()
+            await asyncio.Event().wait()
+        await over.wait()
+        return EMPTY
 
-        async def leaf(state):
-            return {"log": [mind.note("leaf")]}
+    assert await ended(mind, work, error_handler=instead) == ["instead 1"]
 
-        below = StateGraph(State).add_node("leaf", leaf).add_edge(START, "leaf").compile()
-        function = task(leaf)
 
-        async def work(state):
-            await (function({}) if called == "a function" else below.ainvoke({"log": []}))
-            with contextlib.suppress(asyncio.CancelledError):
-                await time_is_up()
-                await asyncio.Event().wait()
-            await over.wait()
-            return EMPTY
+async def test_an_attempt_that_ran_out_of_time_leaves_nothing_and_what_it_remembers_later_is_not_shown(
+    mind, time_is_up
+):
+    late = Late(mind)
 
-        async def instead(state):
-            return {"log": [mind.note("instead")]}
+    async def work(state):
+        log = [mind.note("work")]
+        if mind.times["work"] == 1:
+            await time_is_up()
+            await asyncio.to_thread(late.note, get_config())
+        return {"log": log}
 
-        async def after(state):
-            over.set()
-            return {"log": [mind.note("after")]}
+    async def after(state):
+        late.let_go.set()
+        assert await asyncio.to_thread(late.over.wait, PATIENCE)
+        return {"log": [mind.note("after")]}
 
-        builder = StateGraph(State).add_node("after", after).add_edge("work", "after")
-        builder.add_node("work", work, error_handler=instead, timeout=UP)
-        graph = builder.add_edge(START, "work").compile(checkpointer=mind.adapter.saver)
-        state = await graph.ainvoke(EMPTY, AT, durability=mind.durability)
-        assert mind.held() == state["log"]
-
-    async def test_what_an_abandoned_attempt_remembers_later_is_refused_or_not_shown(self, mind, time_is_up):
-        let_go, over, refused = threading.Event(), threading.Event(), []
-
-        def late(config):
-            assert let_go.wait(PATIENCE)
-            try:
-                mind.note("late", config)
-            except Exception as error:  # noqa: BLE001 - the assertion says which it may be
-                refused.append(error)
-            over.set()
-
-        async def work(state):
-            log = [mind.note("work")]
-            if mind.times["work"] == 1:
-                await time_is_up()
-                await asyncio.to_thread(late, get_config())
-            return {"log": log}
-
-        async def after(state):
-            let_go.set()
-            assert await asyncio.to_thread(over.wait, PATIENCE)
-            return {"log": [mind.note("after")]}
-
-        builder = StateGraph(State)
-        builder.add_node("work", work, retry_policy=RETRY, timeout=UP)
-        builder.add_node("after", after).add_edge(START, "work").add_edge("work", "after")
-        graph = builder.compile(checkpointer=mind.adapter.saver)
-        await graph.ainvoke(EMPTY, AT, durability=mind.durability)
-        assert mind.held() == ["work 2", "after 1"]
-        assert all(isinstance(error, AgentMemoryError) for error in refused)
+    assert await ended(mind, work, after, retry_policy=RETRY) == ["work 2", "after 1"]
