@@ -6,20 +6,17 @@ from random import Random
 
 import pytest
 from langchain_core.messages import AIMessage
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
+from tests.support.graphs import at, line
 
 
 class Story:
     """A thread of which it is known what each checkpoint is to show."""
 
-    def __init__(self, memory, thread):
-        self.memory, self.name = memory, thread
-        self.config = {"configurable": {"thread_id": thread}}
-        self.shows = {}
-        builder = StateGraph(MessagesState).add_node("remember", self.remember).add_edge(START, "remember")
-        self.graph = builder.compile(checkpointer=memory.checkpointer)
+    def __init__(self, memory, thread, shows=()):
+        self.memory, self.name, self.shows = memory, thread, dict(shows)
+        self.graph = line(memory.checkpointer, self.remember)
 
     def remember(self, state, config):
         self.memory.layers(config).core.set("city", state["messages"][-1].text)
@@ -29,17 +26,13 @@ class Story:
     def head(self):
         return max(self.shows, default=None)
 
-    def at(self, checkpoint):
-        return (
-            {"configurable": {**self.config["configurable"], "checkpoint_id": checkpoint}}
-            if checkpoint
-            else self.config
-        )
+    def at(self, checkpoint=None):
+        return at(self.name, **({"checkpoint_id": checkpoint} if checkpoint else {}))
 
     def noted(self, before, after):
         """What is new shows what was there, and the newest what was said."""
-        found = [state.config["configurable"]["checkpoint_id"] for state in self.graph.get_state_history(self.config)]
-        new = [each for each in found if each not in self.shows]
+        history = self.graph.get_state_history(self.at())
+        new = {each.config["configurable"]["checkpoint_id"] for each in history} - self.shows.keys()
         self.shows.update(dict.fromkeys(new, before), **{max(new): after})
 
     def say(self, text, checkpoint=None):
@@ -51,19 +44,17 @@ class Story:
         self.graph.update_state(self.at(checkpoint), {"messages": [("user", "edited")]})
         self.noted(self.shows[checkpoint], self.shows[checkpoint])
 
-    def correct(self, text):
+    def correct(self, text, *, undone=False):
         made = self.memory.corrections.core("city", text, by="Maria", thread_id=self.name)
-        before, self.shows[self.head] = self.shows[self.head], text
-        return made, before
-
-    def undo(self, made, before):
-        self.memory.corrections.undo(made.id, by="Maria")
-        self.shows[self.head] = before
+        if undone:
+            self.memory.corrections.undo(made.id, by="Maria")
+        else:
+            self.shows[self.head] = text
 
     def check(self):
         shown = {each: self.memory.layers(self.at(each)).core.get().get("city") for each in self.shows}
         assert shown == self.shows
-        assert self.memory.layers(self.config).core.get().get("city") == self.shows[self.head]
+        assert self.memory.layers(self.at()).core.get().get("city") == self.shows[self.head]
 
 
 def test_one_branch_holds_all_of_it_where_nobody_goes_back(raw):
@@ -71,8 +62,8 @@ def test_one_branch_holds_all_of_it_where_nobody_goes_back(raw):
         story = Story(memory, "a")
         for number in range(3):
             story.say(f"city {number}")
-            for text in (f"City {number}", f"CITY {number}"):
-                story.correct(text)
+            story.correct(f"City {number}")
+            story.correct(f"CITY {number}")
             story.check()
         assert raw(memory, "select count(*) as branches from branch where kind = 'thread'") == [{"branches": 1}]
 
@@ -85,22 +76,18 @@ def test_any_story(seed):
         stories[0].say("first")
         for number in range(14):
             story, text = random.choice(stories), f"city {number}"
-            event = random.choice(["say", "say", "correct", "correct", "undo", "back", "update", "copy"])
-            if event == "say":
-                story.say(text)
-            elif event == "back":
-                story.say(text, random.choice([*story.shows]))
-            elif event == "update":
-                story.update(random.choice([*story.shows]))
-            elif event == "copy" and len(stories) < 3:
-                other = Story(memory, f"copy {number}")
-                memory.checkpointer.copy_thread(story.name, other.name)
-                other.shows = dict(story.shows)
-                stories.append(other)
-            else:
-                done = story.correct(text)
-                if event == "undo":
-                    story.undo(*done)
+            match random.choice(["say", "say", "correct", "correct", "undo", "back", "update", "copy"]):
+                case "say":
+                    story.say(text)
+                case "back":
+                    story.say(text, random.choice([*story.shows]))
+                case "update":
+                    story.update(random.choice([*story.shows]))
+                case "copy" if len(stories) < 3:
+                    memory.checkpointer.copy_thread(story.name, text)
+                    stories.append(Story(memory, text, story.shows))
+                case event:
+                    story.correct(text, undone=event == "undo")
             for each in stories:
                 each.check()
         assert memory.admin.verify().ok

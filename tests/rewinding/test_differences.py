@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 import random
+from functools import partial
 
 import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.rewinding import memory_rows
-from tests.support.graphs import line
+from tests.support.graphs import at, line
 
 WHOSE = ("users", "ada")
 THREADS = ("one", "two")
 
 
-def config(thread, **more):
-    return {"configurable": {"thread_id": thread, "agentmem_namespace": WHOSE, **more}}
+config = partial(at, namespace=WHOSE)
 
 
 def remembering(memory, chance: random.Random):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypedDict
+from functools import partial
 
 import pytest
 
 from langchain_agentmem import AgentMemory, Message
-from tests.support.graphs import line
+from tests.support import graphs as support
 
 ADA = ("users", "ada")
 DELETIONS = {
@@ -19,12 +19,7 @@ DELETIONS = {
 }
 
 
-class State(TypedDict):
-    step: int
-
-
-def at(thread="t", **more):
-    return {"configurable": {"thread_id": thread, "user_id": "ada", **more}}
+at = partial(support.at, user_id="ada")
 
 
 def run(memory, work, thread="t", **more):
@@ -32,9 +27,13 @@ def run(memory, work, thread="t", **more):
 
     def node(state, config):
         work(memory.layers(config), memory.facts(config))
-        return {"step": 1}
 
-    line(memory.checkpointer, node, state=State).invoke({"step": 0}, at(thread, **more), durability="sync")
+    graph = support.line(memory.checkpointer, node, state=support.Log)
+    graph.invoke({"log": ["one"]}, at(thread, **more), durability="sync")
+
+
+def keep(memory, key, value, thread="t", **more):
+    run(memory, lambda layers, facts: layers.core.set(key, value), thread, **more)
 
 
 def seen(memory, *threads):
@@ -73,7 +72,7 @@ def teach(memory):
         facts.add_fact("user", "Ada", "lives in", "Lisbon", source="m1")
 
     run(memory, first)
-    run(memory, lambda layers, facts: layers.core.set("name", "Ada Lovelace"), "other")
+    keep(memory, "name", "Ada Lovelace", "other")
     return memory
 
 
@@ -90,17 +89,17 @@ class TestDeleting:
 
     def test_what_is_kept_is_as_old_as_it_was(self, memory):
         teach(memory)
-        run(memory, lambda layers, facts: layers.core.set("home", "Porto"), "other")
+        keep(memory, "home", "Porto", "other")
         memory.checkpointer.delete_thread("t")
         assert seen(memory)[0][0] == {"home": "Porto", "name": "Ada Lovelace"}
         memory.checkpointer.delete_thread("other")
         assert seen(memory)[0][0] == {"home": "Porto", "name": "Ada Lovelace"}
 
     def test_what_only_an_abandoned_line_showed_is_not_kept(self, memory):
-        run(memory, lambda layers, facts: layers.core.set("home", "Lisbon"))
+        keep(memory, "home", "Lisbon")
         first = next(iter(memory.checkpointer.list(at()))).config["configurable"]["checkpoint_id"]
-        run(memory, lambda layers, facts: layers.core.set("pet", "cat"))
-        run(memory, lambda layers, facts: layers.core.set("car", "none"), checkpoint_id=first)
+        keep(memory, "pet", "cat")
+        keep(memory, "car", "none", checkpoint_id=first)
         memory.checkpointer.delete_thread("t")
         assert seen(memory)[0][0] == {"home": "Lisbon", "car": "none"}
 
@@ -137,11 +136,11 @@ class TestErasing:
         assert seen(memory)[0][0] == {"name": "Ada"}
 
     def test_on_a_copy_it_is_buried_and_what_it_hid_stays_hidden(self, memory):
-        run(memory, lambda layers, facts: layers.core.set("home", "Turin"), "a")
+        keep(memory, "home", "Turin", "a")
         memory.checkpointer.copy_thread("a", "b")
-        run(memory, lambda layers, facts: layers.core.set("home", "Lisbon"), "b")
+        keep(memory, "home", "Lisbon", "b")
         memory.checkpointer.copy_thread("b", "c")
-        run(memory, lambda layers, facts: layers.core.set("pet", "cat"), "c")
+        keep(memory, "pet", "cat", "c")
         memory.erase(thread_id="b")
         assert memory.layers(at("c"), scope="thread").core.get() == {"pet": "cat"}
         assert seen(memory, "c")[0][0] == {"pet": "cat"}
@@ -150,9 +149,9 @@ class TestErasing:
         assert "Lisbon" not in {each.text for each in memory.search("Lisbon", namespace=ADA)}
 
     def test_a_thread_begun_anew_is_another_and_erasing_by_id_means_both(self, memory):
-        run(memory, lambda layers, facts: layers.core.set("home", "Turin"))
+        keep(memory, "home", "Turin")
         memory.checkpointer.delete_thread("t")
-        run(memory, lambda layers, facts: layers.core.set("pet", "cat"))
+        keep(memory, "pet", "cat")
         assert memory.layers(at()).core.get() == {"home": "Turin", "pet": "cat"}
         assert memory.layers(at(), scope="thread").core.get() == {"pet": "cat"}
         memory.erase(thread_id="t")
@@ -164,7 +163,7 @@ class TestPruning:
     def test_keeping_the_latest_changes_nothing_for_anybody(self, memory):
         teach(memory)
         for number in range(3):
-            run(memory, lambda layers, facts, number=number: layers.core.set("home", f"home {number}"))
+            keep(memory, "home", f"home {number}")
         before = seen(memory), seen(memory, "t", "other", "new")
         memory.checkpointer.prune(["t", "other"])
         assert len(list(memory.checkpointer.list(at()))) == 1

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
@@ -13,16 +11,14 @@ from tests.support.graphs import line
 from tests.tracing.trees import Collector
 
 AT = {"thread_id": "t", "agentmem_namespace": ("ada",)}
-REWIND, FORK = "memory.thread.rewind", "memory.thread.fork"
 
 
 class Agent:
     """An agent of one node that notes what it is told, in the memory of its thread, and what traces show of it."""
 
-    def __init__(self, url, clock, **options):
-        self.memory = AgentMemory(url, clock=clock, **options)
-        self.collector = Collector()
-        self.graph = line(self.memory.checkpointer, self.note)
+    def __init__(self, memory):
+        self.memory, self.collector = memory, Collector()
+        self.graph = line(memory.checkpointer, self.note)
 
     def note(self, state, config):
         said = state["messages"][-1].text
@@ -42,13 +38,16 @@ class Agent:
         """Tell it something, and give the ids of the checkpoints after each."""
         ids = []
         for each in said:
-            self.graph.invoke({"messages": [HumanMessage(each)]}, self.at(checkpoint))
+            self.graph.invoke({"messages": [("user", each)]}, self.at(checkpoint))
             ids.append(self.newest())
-        self.collector.roots.clear()
         return ids
 
     def newest(self):
         return self.graph.get_state(self.at()).config["configurable"]["checkpoint_id"]
+
+    @property
+    def last(self):
+        return self.memory.layers(self.at(), namespace=("ada",)).core.get()["last"]
 
     @property
     def shown(self):
@@ -57,49 +56,44 @@ class Agent:
 
 @pytest.fixture
 def agent(url, clock):
-    agent = Agent(url, clock)
-    with agent.memory:
-        yield agent
+    with AgentMemory(url, clock=clock) as memory:
+        yield Agent(memory)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_run_that_begins_earlier_is_shown_once_under_its_caller(agent, asynchronous):
+async def test_a_run_that_begins_earlier_is_shown_once_under_its_caller(agent, asynchronous):
     first, _, third = agent.tell("one", "two", "three")
-    again = {"messages": [HumanMessage("four")]}
+    given, at = {"messages": [("user", "four")]}, agent.at(first)
+
+    async def turn(_):
+        return await agent.graph.ainvoke(given, at)
+
     if asynchronous:
-
-        async def turn(_):
-            return await agent.graph.ainvoke(again, agent.at(first))
-
-        asyncio.run(RunnableLambda(turn, name="turn").ainvoke(None, {"callbacks": [agent.collector]}))
+        await RunnableLambda(turn, name="turn").ainvoke(None, {"callbacks": [agent.collector]})
     else:
-        turn = RunnableLambda(lambda _: agent.graph.invoke(again, agent.at(first)), name="turn")
-        turn.invoke(None, {"callbacks": [agent.collector]})
+        RunnableLambda(lambda _: agent.graph.invoke(given, at)).invoke(None, {"callbacks": [agent.collector]})
     [run] = agent.shown
-    assert (run.name, run.run_type, run.error) == (REWIND, "chain", None)
+    assert (run.name, run.run_type, run.error) == ("memory.thread.rewind", "chain", None)
     assert run.inputs == {"namespace": "ada", "thread_id": "t", "checkpoint_id": first}
     # The events "two" and "three", and the value that is not "one".
     assert run.outputs == {"checkpoint_id": first, "newest_checkpoint_id": third, "hidden": 3}
-    metadata = run.extra["metadata"]
-    assert (metadata["thread_id"], metadata["checkpoint_id"]) == ("t", first)
-    assert metadata["agentmem_namespace"] == "ada"
-    assert agent.memory.layers(agent.at(), namespace=("ada",)).core.get() == {"last": "four"}
+    shown = {"thread_id": "t", "checkpoint_id": first, "agentmem_namespace": "ada"}
+    assert shown.items() <= run.extra["metadata"].items()
+    assert agent.last == "four"
 
 
-@pytest.mark.parametrize(
-    ("told", "place", "then", "hidden"),
-    [
+def test_how_much_is_hidden_is_shown_each_time_unless_nothing_is(agent):
+    for told, place, then, hidden in (
         (["one", "two"], -1, ["three"], []),  # at the newest checkpoint
         (["one", "forget it", "forget it"], 0, ["two"], []),
         (["one", "two"], 0, ["three", "four"], [2, 2]),
         (["forget it", "one"], 0, ["two"], [2]),  # before anything was remembered
-    ],
-)
-def test_how_much_is_hidden_is_shown_each_time_unless_nothing_is(agent, told, place, then, hidden):
-    there = agent.tell(*told)[place]
-    for said in then:
-        agent.graph.invoke({"messages": [HumanMessage(said)]}, agent.at(there))
-    assert [run.outputs["hidden"] for run in agent.shown] == hidden
+    ):
+        there = agent.tell(*told)[place]
+        agent.tell(*then, checkpoint=there)
+        assert [run.outputs["hidden"] for run in agent.shown] == hidden, told
+        agent.collector.roots.clear()
+        agent.memory.erase(namespace=())
 
 
 @pytest.mark.parametrize("looked_at", [True, False])
@@ -108,28 +102,26 @@ def test_a_run_costs_no_query_while_nobody_looks_and_goes_on_where_it_cannot_be_
     asked = []
     monkeypatch.setattr("langchain_agentmem.rewinding.sealing.hidden", lambda *_: asked.append(1) or 1 / 0)
     config = agent.at(first) if looked_at else {"configurable": agent.at(first)["configurable"]}
-    agent.graph.invoke({"messages": [HumanMessage("three")]}, config)
+    agent.graph.invoke({"messages": [("user", "three")]}, config)
     assert bool(asked) == looked_at
     assert agent.shown == []
-    assert agent.memory.layers(agent.at(), namespace=("ada",)).core.get() == {"last": "three"}
+    assert agent.last == "three"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_an_update_of_an_earlier_state_is_a_fork_and_the_run_that_follows_is_nothing_more(agent, asynchronous):
+async def test_an_update_of_an_earlier_state_is_a_fork_and_the_run_that_follows_is_nothing_more(agent, asynchronous):
     first, _ = agent.tell("one", "two")
-    change = {"messages": [HumanMessage("changed")]}
-    graph, at = agent.graph, agent.at(first)
+    graph, change = agent.graph, {"messages": [("user", "changed")]}
     graph.update_state(agent.at(), change)  # of the newest state it is none
     assert agent.shown == []
-    second = agent.newest()
-    new = asyncio.run(graph.aupdate_state(at, change)) if asynchronous else graph.update_state(at, change)
+    second, at = agent.newest(), agent.at(first)
+    new = await graph.aupdate_state(at, change) if asynchronous else graph.update_state(at, change)
     made = new["configurable"]["checkpoint_id"]
-    graph.invoke({"messages": [HumanMessage("three")]}, agent.at(made))
+    [newest] = agent.tell("three", checkpoint=made)
     # LangGraph hands on no callbacks of a config here; those of the run around it are heard.
-    copy = RunnableLambda(lambda _: graph.update_state(agent.at(first), None, as_node="__copy__"))
-    newest = agent.newest()
+    copy = RunnableLambda(lambda _: graph.update_state(at, None, as_node="__copy__"))
     copy.invoke(None, {"callbacks": [agent.collector]})
     [run, copied] = agent.shown
-    assert (run.name, run.inputs["checkpoint_id"]) == (FORK, first)
+    assert (run.name, run.inputs["checkpoint_id"]) == ("memory.thread.fork", first)
     assert run.outputs == {"checkpoint_id": made, "newest_checkpoint_id": second, "hidden": 2}
-    assert (copied.name, copied.outputs["newest_checkpoint_id"]) == (FORK, newest)
+    assert (copied.name, copied.outputs["newest_checkpoint_id"]) == ("memory.thread.fork", newest)
