@@ -14,9 +14,11 @@ from langgraph.types import Command, interrupt
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import ThreadMoved
 from langchain_agentmem.errors import InvalidInput
+from tests.support import graphs
+from tests.support.graphs import line
 from tests.upkeep.test_integrity import stored_bytes
 
-NS = ("users", "ana")
+NS, THREADS = ("users", "ana"), ("t", "copy", "asking")
 WORDS = {
     "branch": "brindlefork8",
     "key": "quixotry31",
@@ -51,46 +53,35 @@ def graph_of(memory):
         store.put(("things",), "last", {"thing": f"thing {said}"}, ttl=1_000_000)
         store.put(("things",), said, {"thing": f"thing {said}"})
         store.get(("things",), "last")
-        return {"said": []}
 
     def forget(state, config):
-        said = state["said"][-1]
-        if "forget" in said:
+        if "forget" in state["said"][-1]:
             memory.layers(config).core.delete("last")
-        return {"said": []}
 
     def left(state, config):
         memory.layers(config).recall.append("left", state["said"][-1])
-        return {"said": []}
 
     def right(state, config):
         memory.layers(config).core.set("before the question", state["said"][-1])
         answer = interrupt("Well?") if "ask" in state["said"][-1] else "none"
         memory.layers(config).core.set("answer", answer)
-        return {"said": []}
 
-    inner = StateGraph(State)
-    inner.add_sequence([("note", note), ("right", right)])
-    inner.add_edge(START, "note")
-    builder = StateGraph(State)
-    for name, node in {"note": note, "forget": forget, "left": left, "right": right, "sub": inner.compile()}.items():
-        builder.add_node(name, node)
-    builder.add_edge(START, "note")
-    builder.add_edge("note", "forget")
-    builder.add_edge("forget", "left")
-    builder.add_edge("forget", "right")
-    builder.add_edge(["left", "right"], "sub")
+    sub = line(None, note, right, state=State)
+    builder = StateGraph(State).add_sequence([note, forget, left, ("sub", sub)]).add_node(right)
+    builder.add_edge(START, "note").add_edge("forget", "right").add_edge("right", "sub")
     return builder.compile(checkpointer=memory.checkpointer)
 
 
-def at(thread="t", namespace=()):
-    return {"configurable": {"thread_id": thread, "agentmem_namespace": namespace}}
+def at(thread="t", namespace=(), **more):
+    return graphs.at(thread, namespace=namespace, **more)
 
 
 def say(memory, said, thread="t", namespace=(), **more):
-    config = at(thread, namespace)
-    config["configurable"].update(more)
-    return graph_of(memory).invoke({"said": [said]}, config, durability="sync")
+    return graph_of(memory).invoke({"said": [said]}, at(thread, namespace, **more), durability="sync")
+
+
+def answer(memory, text="yes", thread="asking"):
+    graph_of(memory).invoke(Command(resume=text), at(thread), durability="sync")
 
 
 def fill_threads(memory, namespace=()):
@@ -132,18 +123,15 @@ def named(memory):
     return [(each.read(), each.ancestors(), str(each.tree())) for each in layers]
 
 
-def shown(memory, threads=("t", "copy", "asking"), namespace=()):
-    """What every checkpoint of threads shows."""
+def shown(memory):
+    """What every checkpoint of the threads shows."""
     seen = {}
-    for thread in threads:
-        for found in memory.checkpointer.list(at(thread, namespace)):
-            configurable = found.config["configurable"]
-            key = thread, configurable["checkpoint_ns"], configurable["checkpoint_id"]
-            items = memory.thread_store.at(found.config).search((), limit=100, refresh_ttl=False)
-            seen[key] = (
-                memory.layers(found.config, namespace).read(),
-                memory.session(found.config).to_conversation().to_dict(),
-                [item.dict() for item in items],
+    for thread in THREADS:
+        for each in memory.checkpointer.list(at(thread)):
+            seen[thread, each.config["configurable"]["checkpoint_ns"], each.checkpoint["id"]] = (
+                memory.layers(each.config, ()).read(),
+                memory.session(each.config).to_conversation().to_dict(),
+                [item.dict() for item in memory.thread_store.at(each.config).search((), limit=100, refresh_ttl=False)],
             )
     return seen
 
@@ -163,8 +151,8 @@ class TestCounting:
     def test_what_waits_for_its_checkpoint_is_counted(self, memory):
         say(memory, "ask")
         assert memory.admin.stats()["waiting_groups"] == 2
-        for answer in ("yes", "yes again"):  # in the graph, and in its subgraph
-            graph_of(memory).invoke(Command(resume=answer), at(), durability="sync")
+        for text in ("yes", "yes again"):  # in the graph, and in its subgraph
+            answer(memory, text, "t")
         assert memory.admin.stats()["waiting_groups"] == 0
 
     async def test_verification_looks_at_all_of_it(self, filled):
@@ -191,11 +179,9 @@ def tell_secrets(memory):
         layers.archival.write(WORDS["record"], tags=[WORDS["tag"]])
         if len(state["said"]) > 1:
             interrupt("Well?")
-        return {"said": []}
 
-    graph = StateGraph(State).add_node("node", node).add_edge(START, "node")
     for said in ("one", "two"):
-        graph.compile(checkpointer=memory.checkpointer).invoke({"said": [said]}, at(WORDS["thread"], namespace))
+        line(memory.checkpointer, node, state=State).invoke({"said": [said]}, at(WORDS["thread"], namespace))
 
 
 def traces(memory, url):
@@ -228,8 +214,9 @@ class TestErasing:
         own = {"last", "about in the copy", "before the question", "answer"}
         assert set(layers.core.get()) == own
         assert {each.content for each in layers.archival.all()} == {"Somebody said in the copy"}
-        assert memory.search("somebody said one two three fork", kinds=["event", "record", "item"], limit=50) != []
-        for each in memory.search("one two three fork forget", kinds=["event", "record", "item"], limit=50):
+        kinds = ["event", "record", "item"]
+        assert memory.search("somebody said one two three fork", kinds=kinds, limit=50) != []
+        for each in memory.search("one two three fork forget", kinds=kinds, limit=50):
             assert "in the copy" in each.text
         assert memory.admin.verify().problems == ()
         memory.erase(thread_id="copy")
@@ -292,30 +279,34 @@ class TestAdopting:
         [first, *_] = older.search("what did Ana say", namespace=NS, kinds=["message"])
         assert (first.text, first.namespace) == ("somebody said one more thing", NS)
 
-    def test_the_root_has_nothing_of_it_left(self, older):
+    def test_it_goes_on_rewinds_and_is_erased_there_and_the_root_has_nothing_of_it_left(self, older):
         older.admin.adopt("t", NS)
         assert [each.namespace for each in older.admin.threads(thread_id="t").threads] == [NS]
         assert older.conversation("t").retrieve_all() == []
         assert {text for _, text in said_in(older, ())[1]} & {"one", "Somebody said one"} == set()
+        say(older, "later", namespace=NS)
+        early = list(older.checkpointer.list(at(namespace=NS)))[-2].config["configurable"]
+        assert "about later" in older.layers("main", NS).core.get()
+        say(older, "again", namespace=NS, checkpoint_id=early["checkpoint_id"], checkpoint_ns="")
+        assert "about later" not in older.layers("main", NS).core.get()
         older.erase(namespace=NS)
+        assert older.layers("main", NS).core.get() == {}
         assert older.admin.verify().problems == ()
         assert older.layers(at("other")).core.get("last") == {"last": "three"}
 
-    def test_a_conversation_that_is_no_thread_moves_too(self, memory):
-        memory.conversation("c").add(role="user", content="hello")
-        memory.admin.adopt("c", NS)
-        assert memory.conversation("c", namespace=NS).retrieve_all() == [{"role": "user", "content": "hello"}]
-        assert memory.conversation("c").retrieve_all() == []
-        assert memory.admin.verify().problems == ()
-
-    async def test_the_awaited_twin_moves_it_and_the_hooks_are_told(self, url):
+    async def test_a_conversation_that_is_no_thread_moves_too_and_the_hooks_are_told(self, url):
         told = []
         async with AgentMemory(url, hooks=[told.append]) as memory:
-            memory.conversation("c").add(role="user", content="hello")
-            await memory.admin.aadopt("c", NS)
-            assert len(memory.conversation("c", namespace=NS)) == 1
+            for name in ("c", "d"):
+                memory.conversation(name).add(role="user", content="hello")
+            memory.admin.adopt("c", NS)
+            await memory.admin.aadopt("d", NS)
+            for name in ("c", "d"):
+                assert memory.conversation(name, namespace=NS).retrieve_all() == [{"role": "user", "content": "hello"}]
+                assert memory.conversation(name).retrieve_all() == []
+            assert memory.admin.verify().problems == ()
         moved = [each for each in told if isinstance(each, ThreadMoved)]
-        assert moved == [ThreadMoved(namespace=NS, conversation_id="c")]
+        assert moved == [ThreadMoved(namespace=NS, conversation_id=name) for name in ("c", "d")]
 
     def test_what_cannot_be_is_refused_and_nothing_moves(self, older):
         say(older, "elsewhere", "other", NS)
@@ -343,55 +334,42 @@ class TestAdopting:
         assert older.admin.verify().problems == ()
 
 
-class TestMoving:
-    def test_every_branch_and_every_checkpoint_shows_the_same_on_the_other_engine(self, filled, another, tmp_path):
-        written = filled.export(tmp_path / "all.jsonl")
-        read = another.import_(tmp_path / "all.jsonl")
-        assert read == written
-        assert (read.branches, read.memories) == (4, another.admin.stats()["memories"])
-        assert named(another) == named(filled)
-        assert shown(another) == shown(filled)
-        assert another.admin.verify().problems == ()
+def told(memory, *view):
+    """What core memory and events say that somebody sees."""
+    seen = memory.layers(*view).read()
+    return seen["core"], [each["content"] for each in seen["recall"]]
 
-    def test_what_was_imported_goes_on(self, filled, another, exported):
+
+class TestMoving:
+    def test_every_branch_and_every_checkpoint_shows_the_same_on_the_other_engine(self, filled, another, exported):
+        """A second time nothing is added, nor into itself. What an unfinished task remembered stays behind."""
+        read = another.import_(exported)
+        assert (read.branches, read.memories) == (4, another.admin.stats()["memories"])
+        before = named(filled), shown(filled)
+        assert filled.admin.stats()["waiting_groups"] - another.admin.stats()["waiting_groups"] == 1
+        for memory in (another, filled):
+            held = counted(memory)
+            assert (named(memory), shown(memory)) == before
+            report = memory.import_(exported)
+            assert (report.branches, report.memories, report.checkpoints) == (0, 0, 0)
+            assert (counted(memory), named(memory), shown(memory)) == (held, *before)
+            assert memory.admin.verify().problems == ()
+
+    def test_what_was_imported_goes_on_and_what_is_gone_comes_back(self, filled, another, exported):
+        before = shown(filled)
         another.import_(exported)
         for memory in (filled, another):
             memory.layers("root", NS).core.set("name", "Later")
             memory.layers("fork", NS).fork("third").recall.append("note", "third")
-            graph_of(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
+            answer(memory)
             say(memory, "four")
             say(memory, "again in the copy", "copy")
         assert named(another)[2] == named(filled)[2]
-        for name in ("root", "fork", "third"):
-            mine, theirs = (each.layers(name, NS).read() for each in (filled, another))
-            assert mine["core"] == theirs["core"]
-            assert [each["content"] for each in mine["recall"]] == [each["content"] for each in theirs["recall"]]
-        for thread in ("t", "copy", "asking"):
-            mine, theirs = (each.layers(at(thread)).read() for each in (filled, another))
-            assert mine["core"] == theirs["core"]
-            assert [each["content"] for each in mine["recall"]] == [each["content"] for each in theirs["recall"]]
-        assert another.layers(at("asking")).core.get("answer") == {"answer": "yes"}
-        assert another.admin.verify().problems == ()
-
-    def test_what_an_unfinished_task_remembered_stays_behind(self, filled, another, exported):
-        """Nobody sees it, and the task runs again; what its finished sibling remembered comes along."""
-        another.import_(exported)
-        assert filled.admin.stats()["waiting_groups"] - another.admin.stats()["waiting_groups"] == 1
-        graph_of(another).invoke(Command(resume="yes"), at("asking"), durability="sync")
-        assert [each.content for each in another.layers(at("asking")).recall.recent(kind="left")] == ["early", "ask"]
-
-    def test_twice_adds_nothing_and_into_itself_neither(self, filled, another, exported):
-        another.import_(exported)
-        for memory in (another, filled):
-            before = counted(memory), named(memory), shown(memory)
-            report = memory.import_(exported)
-            assert (report.branches, report.memories, report.checkpoints) == (0, 0, 0)
-            assert (counted(memory), named(memory), shown(memory)) == before
-
-    def test_a_thread_gets_back_what_is_gone_and_keeps_what_is_new(self, filled, another, exported):
-        before = shown(filled)
-        another.import_(exported)
-        say(another, "later")
+        for view in (*((name, NS) for name in ("root", "fork", "third")), *((at(name),) for name in THREADS)):
+            assert told(another, *view) == told(filled, *view), view
+        asking = another.layers(at("asking"))
+        assert asking.core.get("answer") == {"answer": "yes"}
+        assert [each.content for each in asking.recall.recent(kind="left")] == ["early", "ask"]
         new = shown(another)
         another.checkpointer.prune(["t", "asking"])
         another.checkpointer.delete_thread("copy")
@@ -401,11 +379,8 @@ class TestMoving:
         assert {key: new[key] for key in new if key in after} == after
         assert another.admin.verify().problems == ()
         assert another.import_(exported).memories == 0
-        graph_of(another).invoke(Command(resume="yes"), at("asking"), durability="sync")
-        assert another.layers(at("asking")).core.get("answer") == {"answer": "yes"}
-        assert another.admin.verify().problems == ()
 
-    def test_what_a_scope_shares_is_shared_where_it_was_imported(self, memory, tmp_path):
+    def test_what_a_scope_shares_is_shared_where_it_was_imported(self, memory, another, tmp_path):
         main = memory.layers("main", NS)
         for value in ("Turin", "Lisbon"):
             main.core.set("home", value)
@@ -414,10 +389,9 @@ class TestMoving:
         seen = memory.layers(at("new", NS)).core.get()
         assert ("pet" in seen, seen["home"], seen["about one"]) == (False, "Lisbon", "one")
         memory.export(tmp_path / "all.jsonl")
-        with AgentMemory(tmp_path / "other.db") as other:
-            other.import_(tmp_path / "all.jsonl")
-            assert other.layers(at("new", NS)).core.get() == seen
-            assert other.admin.verify().problems == ()
+        another.import_(tmp_path / "all.jsonl")
+        assert another.layers(at("new", NS)).core.get() == seen
+        assert another.admin.verify().problems == ()
 
     def test_nothing_of_another_namespace_comes_along_that_waits_there(self, memory, tmp_path):
         say(memory, "ours", namespace=NS)
@@ -431,18 +405,19 @@ class TestMoving:
 
     @pytest.mark.parametrize("change", ["other value", "fewer", "other branch", "other parent"])
     def test_a_branch_of_the_same_name_with_other_content_refuses_all_of_it(self, filled, another, tmp_path, change):
+        path = tmp_path / "all.jsonl"
         if change == "fewer":
-            filled.export(tmp_path / "early.jsonl")
-            another.import_(tmp_path / "early.jsonl")
+            filled.export(path)
+            another.import_(path)
             filled.layers("root", NS).core.set("new", "value")
         elif change == "other parent":
             another.layers("other", NS).fork("deep")
         else:
             another.layers("root" if change == "other branch" else "alone", NS).core.set("name", "Bea")
             another.layers("alone").core.set("pet", "dog")
-        filled.export(tmp_path / "all.jsonl")
+        filled.export(path)
         before = counted(another)
         with pytest.raises(InvalidInput, match="other content"):
-            another.import_(tmp_path / "all.jsonl")
+            another.import_(path)
         assert counted(another) == before
         assert another.admin.stats()["threads"] == (3 if change == "fewer" else 0)

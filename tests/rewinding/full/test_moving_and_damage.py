@@ -7,7 +7,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from langgraph.graph import START, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -26,6 +25,7 @@ from tests.rewinding.test_care import (
     traces,
 )
 from tests.rewinding.worlds import random_script
+from tests.support.graphs import line
 
 DAMAGE = {
     "update branch set head = 0 where name = 'root'": "ends at 0, but something lies",
@@ -93,20 +93,10 @@ class TestErasing:
             assert memory.admin.verify().problems == ()
 
 
-class TestAdopting:
-    def test_it_goes_on_rewinds_and_is_erased_there(self, older):
-        older.admin.adopt("t", NS)
-        say(older, "later", namespace=NS)
-        early = list(older.checkpointer.list(at(namespace=NS)))[-2].config["configurable"]
-        assert "about later" in older.layers("main", NS).core.get()
-        say(older, "again", namespace=NS, checkpoint_id=early["checkpoint_id"], checkpoint_ns="")
-        assert "about later" not in older.layers("main", NS).core.get()
-        older.erase(thread_id="t")
-        assert older.layers("main", NS).core.get() == {}
-        assert older.admin.verify().problems == ()
-
-
+TWICE = {"number": 10**9}
+"""Of a branch that is told once more."""
 DAMAGED = (
+    ("branch", TWICE),
     ("memory", {"body": "AAAA"}),
     ("memory", {"checksum": None}),
     ("memory", {"number": True}),
@@ -135,146 +125,129 @@ DAMAGED = (
 """A record, and what is wrong with it."""
 
 
-class TestMoving:
-    def test_copies_of_a_thread_still_share_what_they_have_in_common(self, filled, another, tmp_path):
-        filled.erase(thread_id="asking")
-        filled.export(tmp_path / "all.jsonl")
+@pytest.fixture
+def moved(memory, another, tmp_path):
+    """Moves a memory to the other database, and gives the report."""
+
+    def move():
+        written = memory.export(tmp_path / "all.jsonl")
         another.import_(tmp_path / "all.jsonl")
+        assert another.admin.verify().problems == ()
+        return written
+
+    return move
+
+
+class TestMoving:
+    def test_copies_of_a_thread_still_share_what_they_have_in_common(self, filled, another, moved):
+        filled.erase(thread_id="asking")
+        moved()
         mine, theirs = counted(filled), counted(another)
         for name in ("branches", "forks", "core", "events", "records"):
             assert theirs[name] == mine[name], name
         assert theirs["memories"] < mine["memories"], "what a step replaced itself, nobody sees, and stays behind"
 
-    def test_a_search_finds_it_and_knows_who_remembered_it(self, filled, another, exported):
+    def test_a_search_finds_it_and_knows_who_remembered_it_and_it_ends_when_it_was_to(
+        self, filled, another, clock, exported
+    ):
         another.import_(exported)
         for asked in ("quinces", "medlars", "somebody said three", "moved", "please do one", "thing"):
             mine, theirs = (
-                [
+                {
                     (each.kind, each.id, each.text, each.conversation_id, each.namespace)
                     for each in memory.search(asked, everything=True)
-                ]
+                }
                 for memory in (filled, another)
             )
-            assert sorted(mine) == sorted(theirs)
-            assert mine
+            assert mine == theirs != set()
+        assert another.layers("deep", NS).core.get("soon") == {"soon": "gone"}
+        clock.pass_time(hours=2)
+        assert another.layers("deep", NS).core.get("soon") == {}
 
-    def test_a_checkpoint_that_came_back_goes_on_without_what_came_after_it(self, memory, another, tmp_path):
-        def node(state, config):
-            key, value = state["said"][-1].split("=")
-            memory_of[config["metadata"]["where"]].layers(config).core.set(key, value)
-            return {"said": []}
-
+    def test_a_checkpoint_that_came_back_goes_on_without_what_came_after_it(self, memory, another, moved):
         def tell(where, said, **more):
-            config = at() | {"metadata": {"where": where}}
-            config["configurable"].update(more)
-            graph = StateGraph(State).add_node("node", node).add_edge(START, "node")
-            graph.compile(checkpointer=memory_of[where].checkpointer).invoke({"said": [said]}, config)
+            def node(state, config):
+                where.layers(config).core.set(*state["said"][-1].split("="))
 
-        memory_of = {"here": memory, "there": another}
+            line(where.checkpointer, node, state=State).invoke({"said": [said]}, at(**more))
+
         for said in ("k=1", "k=2"):
-            tell("here", said)
+            tell(memory, said)
         early = list(memory.checkpointer.list(at()))[3].config
-        memory.export(tmp_path / "all.jsonl")
-        another.import_(tmp_path / "all.jsonl")
+        moved()
         another.checkpointer.prune(["t"])
-        another.import_(tmp_path / "all.jsonl")
+        moved()
         assert another.layers(early).core.get() == {"k": "1"}
-        tell("there", "j=1", checkpoint_id=early["configurable"]["checkpoint_id"], checkpoint_ns="")
+        tell(another, "j=1", checkpoint_id=early["configurable"]["checkpoint_id"], checkpoint_ns="")
         assert another.layers(at()).core.get() == {"k": "1", "j": "1"}
 
-    def test_rounds_stand_where_they_stood_whatever_was_there_before(self, memory, another, tmp_path):
+    def test_rounds_stand_where_they_stood_whatever_was_there_before(self, memory, another, moved):
         def node(state, config):
             session = memory.session(config)
             begun = session.create_round(state["said"][-1])
             if state["said"][-1] == "finished":
                 session.finish_round(begun.id)
-            return {"said": []}
 
-        graph = StateGraph(State).add_node("node", node).add_edge(START, "node")
         for said in ("open", "finished", "open too"):
-            graph.compile(checkpointer=memory.checkpointer).invoke({"said": [said]}, at())
+            line(memory.checkpointer, node, state=State).invoke({"said": [said]}, at())
         another.layers("x", settings=LayersConfig(recall_max_events=1_000)).write(recall=["event"] * 50)
-        memory.export(tmp_path / "all.jsonl")
-        another.import_(tmp_path / "all.jsonl")
+        moved()
         assert [each.user_query for each in another.session(at()).rounds] == ["open", "finished", "open too"]
 
     def test_a_forks_own_version_counts_where_it_was_imported_whatever_the_clock_had_said(
-        self, memory, clock, tmp_path
+        self, memory, another, clock, moved
     ):
         root = memory.layers("root")
         root.core.set("name", "Ana")
         clock.pass_time(hours=-1)
         root.fork("fork").core.set("name", "Bea")
-        memory.export(tmp_path / "all.jsonl")
-        with AgentMemory(tmp_path / "other.db") as other:
-            other.import_(tmp_path / "all.jsonl")
-            assert other.layers("fork").core.get() == {"name": "Bea"}
-            assert other.layers("root").core.get() == {"name": "Ana"}
+        moved()
+        assert another.layers("fork").core.get() == {"name": "Bea"}
+        assert another.layers("root").core.get() == {"name": "Ana"}
 
-    def test_a_subgraph_comes_along_that_remembered_nothing_itself(self, memory, tmp_path):
-        inner = StateGraph(State).add_node("idle", lambda state: {"said": []}).add_edge(START, "idle").compile()
+    def test_a_subgraph_comes_along_that_remembered_nothing_itself(self, memory, another, moved):
+        inner = line(None, lambda state: None, state=State)
 
         def caller(state, config):
             memory.layers(config).core.set("before", "it")
             inner.invoke(state)
             memory.layers(config).core.set("after", "it")
-            return {"said": []}
 
-        graph = StateGraph(State).add_node("caller", caller).add_edge(START, "caller")
-        graph.compile(checkpointer=memory.checkpointer).invoke({"said": ["one"]}, at())
+        line(memory.checkpointer, caller, state=State).invoke({"said": ["one"]}, at())
         seen = [
             (each.config, memory.layers(each.config).core.get())
             for each in memory.checkpointer.list({"configurable": {"thread_id": "t"}})
             if each.config["configurable"]["checkpoint_ns"]
         ]
         assert seen[-1][1] == seen[0][1] == {"before": "it"}
-        memory.export(tmp_path / "all.jsonl")
-        with AgentMemory(tmp_path / "other.db") as other:
-            other.import_(tmp_path / "all.jsonl")
-            assert [(config, other.layers(config).core.get()) for config, _ in seen] == seen
+        moved()
+        assert [(config, another.layers(config).core.get()) for config, _ in seen] == seen
 
-    def test_a_fork_whose_parent_has_gone_on_without_it_is_refused(self, memory, another, tmp_path):
+    def test_a_fork_whose_parent_has_gone_on_without_it_is_refused(self, memory, another, moved):
         root = memory.layers("root")
         root.core.set("name", "Ana")
-        memory.export(tmp_path / "early.jsonl")
-        another.import_(tmp_path / "early.jsonl")
+        moved()
         another.layers("root").core.set("name", "Bea")
         root.fork("fork")
-        memory.export(tmp_path / "late.jsonl")
         with pytest.raises(InvalidInput, match="has gone on here"):
-            another.import_(tmp_path / "late.jsonl")
+            moved()
         assert another.admin.stats()["branches"] == 1
 
-    def test_texts_of_every_sort_come_through(self, memory, another, tmp_path):
-        layers = memory.layers("x")
-        for text in ("half of one \ud83d", "\ude00 the other", "NUL \0, line \u2028 \x85", " "):
-            layers.recall.append("note", text)
-            layers.archival.write(text, tags=["tag ünïcode"])
-        memory.export(tmp_path / "all.jsonl")
-        another.import_(tmp_path / "all.jsonl")
-        assert another.layers("x").read() == layers.read()
-
-    def test_many_versions_move_in_pages_and_keep_their_order(self, memory, another, tmp_path):
+    def test_many_versions_of_every_sort_of_text_move_in_pages_and_keep_their_order(
+        self, memory, another, moved, tmp_path
+    ):
         layers = memory.layers("x", settings=LayersConfig(recall_max_events=1_000))
-        layers.write(recall=[f"event {n}" for n in range(450)])
+        for text in ("half of one \ud83d", "\ude00 the other", "NUL \0, line \u2028 \x85", " "):
+            layers.archival.write(text, tags=["tag ünïcode"])
+        layers.write(recall=[f"event {n} \ud83d \0" for n in range(450)])
         fork = layers.fork("y")
         layers.write(recall=[f"later {n}" for n in range(250)])
         fork.write(recall=[f"on the fork {n}" for n in range(3)], core={"k": "v"})
-        assert memory.export(tmp_path / "all.jsonl").memories == 704
+        assert moved().memories == 708
         heads = [json.loads(line).get("record") for line in (tmp_path / "all.jsonl").read_text().splitlines()]
         assert heads.count("memories") == 4, "or it is held as a whole"
-        another.import_(tmp_path / "all.jsonl")
         for name in ("x", "y"):
             assert another.layers(name).read() == memory.layers(name).read()
-
-    def test_a_branch_that_is_told_twice_is_refused(self, exported, another):
-        lines = [json.loads(line) for line in exported.read_text(encoding="utf-8").splitlines()]
-        branch = next(line for line in lines if line.get("record") == "branch" and line["kind"] == "layers")
-        lines.insert(lines.index(branch), {**branch, "number": 10**9})
-        exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        with pytest.raises(InvalidInput, match="twice"):
-            another.import_(exported)
-        assert another.admin.stats()["branches"] == 0
 
     @pytest.mark.parametrize(
         "damage",
@@ -293,19 +266,17 @@ class TestMoving:
             filled.export(tmp_path / "all.jsonl")
         assert not (tmp_path / "all.jsonl").exists()
 
-    def test_a_time_to_live_comes_along(self, filled, another, clock, exported):
-        another.import_(exported)
-        assert another.layers("deep", NS).core.get("soon") == {"soon": "gone"}
-        clock.pass_time(hours=2)
-        assert another.layers("deep", NS).core.get("soon") == {}
-
     def test_a_damaged_record_is_refused_and_nothing_is_written(self, exported, another):
         before, good = another.admin.stats(), exported.read_text(encoding="utf-8")
         for record, damage in DAMAGED:
             lines = [json.loads(line) for line in good.splitlines()]
-            next(line for line in lines if line["record" if "record" in line else "format"] == record).update(damage)
+            found = next(line for line in lines if line["record" if "record" in line else "format"] == record)
+            if damage == TWICE:
+                lines.insert(lines.index(found), {**found, **damage})
+            else:
+                found.update(damage)
             exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-            with pytest.raises(InvalidInput):
+            with pytest.raises(InvalidInput, match="twice" if damage == TWICE else None):
                 another.import_(exported)
             after = another.admin.stats()
             assert {name: after[name] for name in MEMORIES} == {name: before[name] for name in MEMORIES}, (
