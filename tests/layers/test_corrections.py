@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import partial
 
 import pytest
-from langchain_core.messages import AIMessage
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import interrupt
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError, Outdated
 from langchain_agentmem.storage import query
+from tests.support.graphs import at, line
 
 ADA = ("users", "ada")
 BY = "Maria"
@@ -21,16 +19,23 @@ def core(memory, key="city"):
     return memory.layers(namespace=ADA).core.get().get(key)
 
 
+def saying(memory, work):
+    """A graph whose node works with the config and what is said last, and answers with what that gives."""
+
+    def node(state, config):
+        return {"messages": [("ai", str(work(config, state["messages"][-1].text)))]}
+
+    return line(memory.checkpointer, node)
+
+
+def say(graph, text, config, **options):
+    return graph.invoke({"messages": [("user", text)]}, config, **options)["messages"][-1].text
+
+
 def talk(memory, thread, words):
     """A turn of a thread whose node remembers what is said."""
-
-    def remember(state, config):
-        memory.layers(config).core.set("city", state["messages"][-1].text)
-        return {"messages": [AIMessage("ok")]}
-
-    graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
-    config = {"configurable": {"thread_id": thread, "agentmem_namespace": ADA}}
-    graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", words)]}, config)
+    config = at(thread, namespace=ADA)
+    say(saying(memory, lambda config, text: memory.layers(config).core.set("city", text)), words, config)
     return config
 
 
@@ -151,93 +156,85 @@ class TestCoreMemory:
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert core(memory) is None
 
-
-class TestThreads:
-    def test_of_a_namespace_are_corrected_for_all_of_them_and_their_past_stays(self, memory):
+    def test_of_a_namespace_is_corrected_for_all_threads_and_their_past_stays(self, memory):
         config = talk(memory, "one", "Lisbon")
         then = memory.checkpointer.get_tuple(config).config
         made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
         assert [memory.layers(each).core.get("city")["city"] for each in (config, then)] == ["Porto", "Lisbon"]
         memory.corrections.undo(made.id, by=BY, namespace=ADA)
         assert memory.layers(config).core.get("city") == {"city": "Lisbon"}
+        with pytest.raises(InvalidInput, match="leave out thread_id"):
+            memory.corrections.core("city", "Porto", by=BY, namespace=ADA, thread_id="one")
+        with pytest.raises(InvalidInput, match="no thread"):
+            memory.corrections.core("city", "Porto", by=BY, thread_id="nobody")
         assert memory.admin.verify().ok
+
+
+ALONE = at("alone")
 
 
 class TestAThreadThatSharesNothing:
     """It is corrected at its newest checkpoint."""
 
-    THREAD: ClassVar = {"configurable": {"thread_id": "alone"}}
-
     @pytest.fixture
     def graph(self, memory):
-        def remember(state, config):
-            layers, said = memory.layers(config), state["messages"][-1].text
-            knew = layers.core.get("city").get("city")
-            if said == "ask":
-                said = interrupt(knew)
+        def remember(config, said):
+            knew = self.city(memory, config)
             if said != "nothing":
-                layers.core.set("city", said)
-            return {"messages": [AIMessage(f"I knew {knew}")]}
+                memory.layers(config).core.set("city", said)
+            return f"I knew {knew}"
 
-        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
-        return graph.compile(checkpointer=memory.checkpointer)
+        return saying(memory, remember)
 
-    def say(self, graph, text, config=THREAD):
-        return graph.invoke({"messages": [("user", text)]}, config)["messages"][-1].text
-
-    def city(self, memory, config=THREAD):
+    def city(self, memory, config=ALONE):
         return memory.layers(config).core.get().get("city")
 
     def test_its_next_step_sees_that_and_its_past_does_not(self, memory, graph):
-        self.say(graph, "Lisbon")
-        self.say(graph, "nothing")
-        [*past] = [each.config for each in graph.get_state_history(self.THREAD)]
+        say(graph, "Lisbon", ALONE)
+        say(graph, "nothing", ALONE)
+        [*past] = [each.config for each in graph.get_state_history(ALONE)]
         made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         assert (made.branch, made.thread_id) == ("alone", "alone")
         assert [self.city(memory, each) for each in past] == ["Porto", *["Lisbon"] * 3, None, None]
-        assert self.say(graph, "nothing") == "I knew Porto"
+        assert say(graph, "nothing", ALONE) == "I knew Porto"
         memory.corrections.undo(made.id, by=BY)
-        assert self.say(graph, "nothing") == "I knew Lisbon"
+        assert say(graph, "nothing", ALONE) == "I knew Lisbon"
         assert [each.by for each in memory.corrections.history("core", "city", thread_id="alone")] == [BY, BY]
         assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_a_run_that_is_under_way_keeps_it(self, memory, durability):
-        def remember(state, config):
+        def remember(config, _):
             memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
             memory.layers(config).core.set("food", "soup")
-            return {"messages": [AIMessage("ok")]}
 
-        builder = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
-        graph = builder.compile(checkpointer=memory.checkpointer)
-        graph.update_state(self.THREAD, {"messages": [("user", "Hi")]})
-        graph.invoke({"messages": [("user", "Hi")]}, self.THREAD, durability=durability)
-        assert memory.layers(self.THREAD).core.get() == {"city": "Porto", "food": "soup"}
+        graph = saying(memory, remember)
+        graph.update_state(ALONE, {"messages": [("user", "Hi")]})
+        say(graph, "Hi", ALONE, durability=durability)
+        assert memory.layers(ALONE).core.get() == {"city": "Porto", "food": "soup"}
         assert memory.admin.verify().ok
 
     def test_records_and_facts_of_it_too(self, memory):
-        def remember(state, config):
+        def remember(config, _):
             memory.layers(config).archival.write("Ada likes tea.")
             memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
-            return {"messages": [AIMessage("ok")]}
 
-        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
-        self.say(graph.compile(checkpointer=memory.checkpointer), "Hi")
-        do, at = memory.corrections, {"by": BY, "thread_id": "alone"}
-        [record] = memory.layers(self.THREAD).archival.all()
-        [fact] = memory.facts(self.THREAD).as_of()
-        made = [do.record(record.id, "Ada likes coffee.", **at), do.fact(fact.id, obj="Porto", **at)]
-        assert [each.content for each in memory.layers(self.THREAD).archival.search("coffee")] == ["Ada likes coffee."]
-        assert memory.layers(self.THREAD).archival.search("tea") == []
-        assert [each.object for each in memory.facts(self.THREAD).as_of()] == ["Porto"]
+        say(saying(memory, remember), "Hi", ALONE)
+        do, where = memory.corrections, {"by": BY, "thread_id": "alone"}
+        archival, facts = memory.layers(ALONE).archival, memory.facts(ALONE)
+        [record], [fact] = archival.all(), facts.as_of()
+        made = [do.record(record.id, "Ada likes coffee.", **where), do.fact(fact.id, obj="Porto", **where)]
+        assert [each.content for each in archival.search("coffee")] == ["Ada likes coffee."]
+        assert archival.search("tea") == []
+        assert [each.object for each in facts.as_of()] == ["Porto"]
         for each in made:
             do.undo(each.id, by=BY)
-        assert memory.layers(self.THREAD).archival.all()[0].content == "Ada likes tea."
-        assert [each.object for each in memory.facts(self.THREAD).as_of()] == ["Lisbon"]
+        assert archival.all()[0].content == "Ada likes tea."
+        assert [each.object for each in facts.as_of()] == ["Lisbon"]
         assert memory.admin.verify().ok
 
     def test_all_of_it_is_erased_and_moves_with_it(self, memory, graph, new_database, tmp_path):
-        self.say(graph, "Lisbon")
+        say(graph, "Lisbon", ALONE)
         made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         memory.export(tmp_path / "all.jsonl")
         with AgentMemory(new_database("sqlite")) as other:
@@ -250,36 +247,29 @@ class TestAThreadThatSharesNothing:
         assert memory.corrections.history() == []
         assert memory.admin.verify().ok
 
-    def test_when_it_is_deleted_nothing_is_left(self, memory, graph):
-        self.say(graph, "Lisbon")
-        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+    def corrected(self, memory, graph):
+        """What is remembered of it and what it was told are corrected."""
+        say(graph, "Lisbon", ALONE)
         message = memory.conversation("alone").raw_messages[0]
-        memory.corrections.message("alone", message.id, content="Lisboa", by=BY)
+        return [
+            memory.corrections.core("city", "Porto", by=BY, thread_id="alone"),
+            memory.corrections.message("alone", message.id, content="Lisboa", by=BY),
+        ]
+
+    def test_when_it_is_deleted_nothing_is_left(self, memory, graph):
+        self.corrected(memory, graph)
         memory.checkpointer.delete_thread("alone")
         assert memory.corrections.history() == []
         assert memory.admin.verify().ok
 
     def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
-        self.say(graph, "Lisbon")
-        message = memory.conversation("alone").raw_messages[0]
-        made = [
-            memory.corrections.core("city", "Porto", by=BY, thread_id="alone"),
-            memory.corrections.message("alone", message.id, content="Lisboa", by=BY),
-        ]
+        made = self.corrected(memory, graph)
         memory.admin.adopt("alone", ADA)
         for each in made:
             memory.corrections.undo(each.id, by=BY, namespace=ADA)
         assert (core(memory), memory.conversation("alone", ADA).raw_messages[0].text) == ("Lisbon", "Lisbon")
         assert len(memory.corrections.history("core", "city", namespace=ADA)) == 2
         assert memory.admin.verify().ok
-
-    def test_one_of_a_namespace_is_named_by_that_alone(self, memory):
-        talk(memory, "one", "Lisbon")
-        with pytest.raises(InvalidInput, match="leave out thread_id"):
-            memory.corrections.core("city", "Porto", by=BY, namespace=ADA, thread_id="one")
-        with pytest.raises(InvalidInput, match="no thread"):
-            memory.corrections.core("city", "Porto", by=BY, thread_id="nobody")
-        assert memory.corrections.history() == []
 
 
 class TestRecords:
@@ -302,26 +292,19 @@ class TestRecords:
         assert memory.admin.verify().ok
 
 
-class TestFacts:
-    def test_that_a_thread_told_are_corrected_for_all(self, memory):
-        def learn(state, config):
-            memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
-            return {"messages": [AIMessage("ok")]}
-
-        graph = StateGraph(MessagesState).add_node(learn).add_edge(START, "learn")
-        config = {"configurable": {"thread_id": "one", "agentmem_namespace": ADA}}
-        graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", "Hi")]}, config)
-        [fact] = memory.facts(namespace=ADA).as_of()
-        at = {"by": BY, "namespace": ADA}
-        for correct, told in (
-            (lambda: memory.corrections.fact(fact.id, obj="Porto", **at), ["Porto"]),
-            (lambda: memory.corrections.delete("fact", fact.id, **at), []),
-        ):
-            made = correct()
-            assert [each.object for each in memory.facts(config).as_of()] == told
-            memory.corrections.undo(made.id, **at)
-            assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
-        assert memory.admin.verify().ok
+def test_facts_that_a_thread_told_are_corrected_for_all(memory):
+    config, where = at("one", namespace=ADA), {"by": BY, "namespace": ADA}
+    say(saying(memory, lambda at, _: memory.facts(at).add_fact("user", "Ada", "lives in", "Lisbon")), "Hi", config)
+    [fact] = memory.facts(namespace=ADA).as_of()
+    for correct, told in (
+        (lambda: memory.corrections.fact(fact.id, obj="Porto", **where), ["Porto"]),
+        (lambda: memory.corrections.delete("fact", fact.id, **where), []),
+    ):
+        made = correct()
+        assert [each.object for each in memory.facts(config).as_of()] == told
+        memory.corrections.undo(made.id, **where)
+        assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
+    assert memory.admin.verify().ok
 
 
 class TestMessages:
@@ -342,26 +325,21 @@ class TestMessages:
 
 
 class TestErrors:
-    @pytest.mark.parametrize("by", ["", " ", None, 7, "a\x00b", "a\nb"])
-    def test_somebody_says_who_corrects(self, memory, by):
-        with pytest.raises(InvalidInput, match="who corrects"):
-            memory.corrections.core("city", "Porto", by=by)
-        assert memory.layers("main").core.get() == {}
-
-    @pytest.mark.parametrize("wrong", [7, None, "", "a\x00b", ["x"], "x" * 5000])
-    def test_what_cannot_be_a_key_is_refused(self, memory, wrong):
+    def test_who_corrects_and_what_is_named_or_refused(self, memory):
         do = memory.corrections
-        for call in (
-            lambda: do.core(wrong, "Porto", by=BY),
-            lambda: do.record(wrong, "x", by=BY),
-            lambda: do.fact(wrong, obj="x", by=BY),
-            lambda: do.message("chat", wrong, content="x", by=BY),
-            lambda: do.delete("core", wrong, by=BY),
-            lambda: do.present("core", wrong),
-            lambda: do.history("core", wrong),
-        ):
-            with pytest.raises(InvalidInput):
-                call()
+        for by in ("", " ", None, 7, "a\x00b", "a\nb"):
+            with pytest.raises(InvalidInput, match="who corrects"):
+                do.core("city", "Porto", by=by)
+        for wrong in (7, None, "", "a\x00b", ["x"], "x" * 5000):
+            for call, given in (
+                (do.core, {"value": "Porto"}), (do.record, {"content": "x"}), (do.fact, {"obj": "x"}),
+                (partial(do.message, "chat"), {"content": "x"}), (partial(do.delete, "core"), {}),
+            ):  # fmt: skip
+                with pytest.raises(InvalidInput):
+                    call(wrong, by=BY, **given)
+            for call in (do.present, do.history):
+                with pytest.raises(InvalidInput):
+                    call("core", wrong)
         with pytest.raises(InvalidInput, match="force"):
             do.undo("x", by=BY, force="no")
         assert do.history() == []

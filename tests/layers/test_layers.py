@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
-
 import pytest
-from langgraph.graph import START, StateGraph
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.consolidation import CONSOLIDATED
 from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from tests.support.graphs import Log, at, line
+from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -31,36 +30,42 @@ class TestMaking:
         assert LayeredMemory(memory, "main", namespace=("a",)).core.get() == {"k": "v"}
         assert repr(memory.layers("main", ("a",))) == "LayeredMemory('main', namespace=('a',))"
 
-    @pytest.mark.parametrize("branch", ["", "a\x00", 5, None, {"k": "v"}])
-    def test_a_branch_that_is_none(self, memory, branch):
-        with pytest.raises(InvalidInput):
-            LayeredMemory(memory, branch)
+    def test_1_it_is_made_of_a_database_a_configuration_and_a_model(self, url):
+        """`MemoryManager(db_path, config=None, llm_client=None, llm_model=None)`"""
+        config = {"db_path": url, "use_fts": "auto", "core_max_chars": 300, "recall_max_events": 7}
+        layers = LayeredMemory(url, "root", settings=LayersConfig.from_config(config), model=ScriptedModel("short"))
+        assert (layers.settings.core_max_chars, layers.settings.recall_max_events) == (300, 7)
+        assert layers.compress("a long text, " * 9, 20) == "short"
+        assert layers.is_enabled() is True
+        assert LayeredMemory(url, "root", settings=LayersConfig(enabled=False)).is_enabled() is False
 
-    def test_settings_and_models_that_are_none(self, memory):
+    def test_13_secrets_are_redacted_unless_that_is_switched_off(self, memory):
+        for redacted, kept in ((True, "api_key=***"), (False, "api_key=abcd1234efgh")):
+            layers = memory.layers(f"{redacted}", settings=LayersConfig(redact_secrets=redacted))
+            layers.core.set("k", "api_key=abcd1234efgh")
+            assert layers.core.get() == {"k": kept}
+
+    def test_what_cannot_be_is_refused_at_once(self, memory):
+        for branch in ("", "a\x00", 5, None, {"k": "v"}):
+            with pytest.raises(InvalidInput):
+                LayeredMemory(memory, branch)
         with pytest.raises(InvalidInput, match="LayersConfig"):
             LayeredMemory(memory, "main", settings={"core_max_chars": 5})
         with pytest.raises(InvalidInput, match="cannot be asked"):
             LayeredMemory(memory, "main", model=5)
+        for wrong in (
+            {"core_max_chars": 0}, {"core_max_chars": "2000"}, {"recall_max_events": True}, {"retrieval_k": 0},
+            {"enabled": "yes"}, {"section_budgets": {"archival_snippet": -1}}, {"section_budgets": 3000},
+            {"final_memory_filename_md": "../x.md"}, {"final_memory_filename_json": ""},
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput):
+                LayersConfig(**wrong)
 
-
-class TestSettings:
     def test_the_documents_defaults(self):
         settings = LayersConfig()
         assert (settings.core_max_chars, settings.recall_max_events, settings.retrieval_k) == (2000, 20, 8)
         assert settings.section_budgets["archival_snippet"] == 3000
         assert settings.max_compression_iterations == 3
-
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"core_max_chars": 0}, {"core_max_chars": "2000"}, {"recall_max_events": True}, {"retrieval_k": 0},
-            {"enabled": "yes"}, {"section_budgets": {"archival_snippet": -1}}, {"section_budgets": 3000},
-            {"final_memory_filename_md": "../x.md"}, {"final_memory_filename_json": ""},
-        ],
-    )  # fmt: skip
-    def test_what_cannot_work_is_refused_at_once(self, wrong):
-        with pytest.raises(InvalidInput):
-            LayersConfig(**wrong)
 
 
 class TestPrompts:
@@ -80,9 +85,18 @@ class TestPrompts:
         assert len(layers.format_for_prompt("otters", budget=300)) <= 300
         assert len(layers.format_for_prompt("otters", {"total": 60, "unit": "tokens"})) < 600
 
-
-class State(TypedDict, total=False):
-    turn: Annotated[int, lambda old, new: new]
+    def test_6_the_context_is_core_the_newest_events_and_what_fits_the_task(self, layers):
+        layers.core.set("name", "Ada")
+        for number in range(30):
+            layers.recall.append("step", f"{number} " + "x" * 300)
+        layers.archival.write("otters " + "y" * 4000)
+        assert len(layers.context()["recall"]) == 20
+        assert (layers.context()["archival"], len(layers.context("otters")["archival"])) == ([], 1)
+        core, recall, archival = layers.format_for_prompt("otters").split("\n\n")
+        assert core == "## Core Memory\n**name**: Ada"
+        assert [each.split()[2] for each in recall.splitlines()[1:]] == ["25", "26", "27", "28", "29"]
+        assert archival.startswith("## Retrieved Context\n- otters")
+        assert len(archival) <= len("## Retrieved Context\n- ") + 3000
 
 
 def run(memory, act, turns=1, thread="t"):
@@ -90,14 +104,18 @@ def run(memory, act, turns=1, thread="t"):
     settings = LayersConfig(core_max_chars=40, recall_max_events=4)
 
     def node(state):
-        act(memory.layers(settings=settings), state["turn"])
-        return {}
+        act(memory.layers(settings=settings), len(state["log"]) - 1)
 
-    graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(checkpointer=memory.checkpointer)
-    config = {"configurable": {"thread_id": thread}}
-    for turn in range(turns):
-        graph.invoke({"turn": turn}, config, durability="sync")
+    graph, config = line(memory.checkpointer, node, state=Log), at(thread)
+    for _ in range(turns):
+        graph.invoke({"log": ["turn"]}, config, durability="sync")
     return graph, config, settings
+
+
+def after(graph, config, memory, settings, turns):
+    """The memory as it was after so many turns."""
+    past = next(each for each in graph.get_state_history(config) if len(each.values["log"]) == turns and not each.next)
+    return memory.layers(past.config, settings=settings)
 
 
 class TestOnThreads:
@@ -109,8 +127,7 @@ class TestOnThreads:
         now = memory.layers(config, settings=settings)
         assert list(now.core.get()) == ["k1"]
         assert contents(now.archival.all(tags=[EVICTED])) == ["Core evicted: k0\n" + "x" * 20]
-        first = next(each for each in graph.get_state_history(config) if each.values.get("turn") == 0 and not each.next)
-        before = memory.layers(first.config, settings=settings)
+        before = after(graph, config, memory, settings, 1)
         assert list(before.core.get()) == ["k0"]
         assert before.archival.all() == []
 
@@ -122,8 +139,7 @@ class TestOnThreads:
         now = memory.layers(config, settings=settings)
         assert contents(now.recall.recent(None)) == [f"event {turn}" for turn in range(3, 7)]
         assert len(now.archival.all(tags=[CONSOLIDATED])) == 1
-        sixth = next(each for each in graph.get_state_history(config) if each.values.get("turn") == 5 and not each.next)
-        before = memory.layers(sixth.config, settings=settings)
+        before = after(graph, config, memory, settings, 6)
         assert contents(before.recall.recent(None)) == [f"event {turn}" for turn in range(6)]
         assert before.archival.all() == []
         assert {each.content for each in before.recall.search("event", limit=None)} == {f"event {n}" for n in range(6)}
@@ -136,11 +152,6 @@ class TestOnThreads:
                 act()
         assert layers.ancestors() == ["t"]
         assert layers.diff("nobody").core.mine == {"k": "v"}
-
-    def test_outside_of_a_task_it_can_only_be_read(self, memory):
-        _, config, settings = run(memory, lambda layers, turn: layers.core.set("k", "v"))
-        layers = memory.layers(config, settings=settings)
-        assert layers.core.get() == {"k": "v"}
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInput):  # outside of a task it can only be read
             layers.core.set("k", "w")
         assert layers.core.get() == {"k": "v"}

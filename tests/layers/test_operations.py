@@ -7,7 +7,7 @@ import json
 import pytest
 
 from langchain_agentmem import InvalidInput
-from langchain_agentmem.language_models.model_calls import aperform, perform
+from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.language_models.tool_arguments import read
 from langchain_agentmem.language_models.tool_factory import MOST, PASSAGE, told
 from langchain_agentmem.layers.layer_tools import OPERATIONS
@@ -28,11 +28,6 @@ def do(layers, name, /, **given):
     return perform(operation.do(layers, read(operation.arguments, given)))
 
 
-async def ado(layers, name, **given):
-    operation = BY_NAME[name]
-    return await aperform(operation.do(layers, read(operation.arguments, given)))
-
-
 def test_the_operations_are_those_of_the_document():
     assert sorted(BY_NAME) == [
         "consolidate", "mem_archival_get", "mem_archival_search", "mem_archival_update", "mem_archival_write",
@@ -51,9 +46,7 @@ class TestCore:
         assert do(layers, "mem_core_del", key="plan") == "The note 'plan' is deleted."
         assert do(layers, "mem_core_del", key="plan") == "There is no note 'plan'."
         assert layers.core.get() == {}
-
-    def test_a4_a_key_that_is_not_there_is_missing_and_not_empty(self, layers):
-        layers.core.set("a", "")
+        layers.core.set("a", "")  # what is empty is not missing
         assert do(layers, "mem_core_get", keys=["a", "b"]) == {"core": {"a": ""}, "missing": ["b"]}
 
 
@@ -137,12 +130,11 @@ class TestBranches:
         child, sibling = layers.fork("child"), layers.fork("sibling")
         sibling.core.set("secret", "its")
         for where, name in ((layers, "user-43"), (child, "sibling"), (child, "user-42"), (layers, "nowhere")):
-            with pytest.raises(InvalidInput, match="There is no branch"):
-                do(where, "mem_node_read", node_id=name)
-            with pytest.raises(InvalidInput, match="There is no branch"):
-                do(where, "mem_node_write", node_id=name, core={"a": "x"})
-            with pytest.raises(InvalidInput, match="There is no branch"):
-                do(where, "mem_node_fork", node_id=name, name="mine")
+            for operation, given in (
+                ("mem_node_read", {}), ("mem_node_write", {"core": {"a": "x"}}), ("mem_node_fork", {"name": "mine"}),
+            ):  # fmt: skip
+                with pytest.raises(InvalidInput, match="There is no branch"):
+                    do(where, operation, node_id=name, **given)
 
 
 class TestTelling:

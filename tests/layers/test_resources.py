@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.resource_files import under
-from langchain_agentmem.layers.resource_memory import ResourceMemory, build_resource_snapshot, usage_record
+from langchain_agentmem.layers.resource_memory import ResourceMemory, build_resource_snapshot
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -24,7 +23,7 @@ SECRET = "sk-Zq7xT2mB9wL4kR8vN3cY"
 
 
 def write(path: Path, text: str | bytes = "") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.resolve().mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
@@ -33,13 +32,13 @@ def write(path: Path, text: str | bytes = "") -> Path:
 def place(tmp_path) -> Path:
     """A workspace with two folders, and a secret beside it."""
     root = tmp_path / "workspace"
-    write(root / "data" / "baseline" / "main.c", "int main(void) { return 0; }\n")
-    write(root / "data" / "baseline" / "Makefile", "all: main\n")
-    write(root / "data" / "baseline" / "src" / "deep.h", "#pragma once\n")
-    write(root / "data" / "baseline" / ".git" / "config", "[remote]\n")
-    write(root / "data" / "baseline" / "node_modules" / "x" / "index.js", "x\n")
-    write(root / "data" / "manifest.json", '{"baseline": "C"}')
-    write(tmp_path / "workspace2" / "secret.txt", "outside")
+    for path, text in {
+        "data/baseline/main.c": "int main(void) { return 0; }\n", "data/baseline/Makefile": "all: main\n",
+        "data/baseline/src/deep.h": "#pragma once\n", "data/baseline/.git/config": "[remote]\n",
+        "data/baseline/node_modules/x/index.js": "x\n", "data/manifest.json": '{"baseline": "C"}',
+        "../workspace2/secret.txt": "outside",
+    }.items():  # fmt: skip
+        write(root / path, text)
     return root
 
 
@@ -92,27 +91,26 @@ class TestASnapshot:
         assert baseline["path"] == "/workspace/input/data/baseline"
 
     def test_shows_the_files_that_an_item_names(self, place):
-        item = {"class": "template", "path": "data/baseline", "include_files": ["src/deep.h", "missing.c"]}
-        seen = item_of(place, **item)
-        assert (
-            seen["content_excerpt"] == "File: src/deep.h (13 bytes)\n#pragma once\n\n\nFile: missing.c (not readable)"
-        )
+        files = ["src/deep.h", "missing.c"]
+        seen = item_of(place, **{"class": "template", "path": "data/baseline", "include_files": files})
+        deep = "File: src/deep.h (13 bytes)\n#pragma once\n"
+        assert seen["content_excerpt"] == f"{deep}\n\nFile: missing.c (not readable)"
         assert (seen["fetch_status"], seen["reason"]) == ("available", "missing.c: There is no file at this path.")
 
-    @pytest.mark.parametrize(
-        ("kind", "files", "chars", "total"),
-        [("template", 12, 3_500, 12_000), ("setup", 8, 3_000, 8_000), ("document", 4, 3_000, 8_000)],
-    )
-    def test_keeps_the_limits_of_the_class(self, place, kind, files, chars, total):
+    def test_keeps_the_limits_of_the_class(self, place):
         for number in range(20):
             write(place / "many" / f"{number:02}.txt", "short")
             write(place / "long" / f"{number:02}.txt", "word " * 1_000)
-        seen = item_of(place, **{"class": kind, "path": "many"})
-        assert seen["content_excerpt"].count("File: ") == files
-        seen = item_of(place, **{"class": kind, "path": "long"})
-        assert total - 100 < len(seen["content_excerpt"]) <= total
-        first = seen["content_excerpt"].split("\n\n")[0].partition("\n")[2]
-        assert chars - 20 < len(first) <= chars
+        for kind, files, chars, total in (
+            ("template", 12, 3_500, 12_000), ("setup", 8, 3_000, 8_000), ("document", 4, 3_000, 8_000)
+        ):  # fmt: skip
+            many, long = (
+                item_of(place, **{"class": kind, "path": path})["content_excerpt"] for path in ("many", "long")
+            )
+            assert many.count("File: ") == files
+            assert total - 100 < len(long) <= total
+            first = long.split("\n\n")[0].partition("\n")[2]
+            assert chars - 20 < len(first) <= chars
 
     def test_leaves_secrets_out_before_it_cuts(self, place):
         write(place / "notes.md", f"the key is {SECRET} and so on")
@@ -131,19 +129,16 @@ class TestASnapshot:
 
 
 class TestWhatCannotBeShown:
-    @pytest.mark.parametrize(
-        ("data", "shown"),
-        [
+    def test_is_binary_or_text_in_some_form(self, place):
+        for data, shown in (
             (b"\x89PNG\0\0" * 100, " (600 bytes, binary)"), ("äöü".encode("latin-1") * 50, " (150 bytes, binary)"),
             ("Grüße".encode("utf-16"), " (12 bytes)\nGrüße"), ("\ufeffGrüße".encode(), " (10 bytes)\nGrüße"),
             (("a" + "ü" * 150_000).encode(), None), (b"", " (0 bytes)\n"),
-        ],
-    )  # fmt: skip
-    def test_is_binary_or_text_in_some_form(self, place, data, shown):
-        write(place / "file.txt", data)
-        excerpt = item_of(place, path="file.txt")["content_excerpt"]
-        assert "\ufffd" not in excerpt
-        assert shown is None or excerpt == f"File: file.txt{shown}"
+        ):  # fmt: skip
+            write(place / "file.txt", data)
+            excerpt = item_of(place, path="file.txt")["content_excerpt"]
+            assert "\ufffd" not in excerpt
+            assert shown is None or excerpt == f"File: file.txt{shown}"
 
     def test_is_missing_or_a_pipe_that_nobody_waits_for(self, place):
         os.mkfifo(place / "pipe")
@@ -177,24 +172,29 @@ class TestWhatCannotBeShown:
 
 
 class TestTheWorkspace:
-    @pytest.mark.parametrize(
-        "path",
-        [
-            "../workspace2/secret.txt", "data/../../workspace2/secret.txt", "{outside}/secret.txt", "/etc/passwd",
-            "{root}/../workspace2/secret.txt", "{root}2/secret.txt", "..", "/",
-        ],
-    )  # fmt: skip
-    def test_is_not_left(self, place, path):
-        path = path.format(root=place, outside=place.parent / "workspace2")
-        seen = item_of(place, path=path)
-        assert (seen["fetch_status"], seen["reason"]) == ("failed", "It is outside of the workspace.")
-        assert (seen["tree_summary"], seen["content_excerpt"]) == ("", "")
+    def test_is_not_left_by_any_path_or_link(self, place):
+        outside = place.parent / "workspace2"
+        links = {"file": outside / "secret.txt", "folder": outside, "relative": "../workspace2/secret.txt"}
+        for name, to in (links | {"twice": "relative"}).items():
+            (place / name).symlink_to(to)
+        for path in (
+            "../workspace2/secret.txt", "data/../../workspace2/secret.txt", f"{outside}/secret.txt", "/etc/passwd",
+            f"{place}/../workspace2/secret.txt", f"{place}2/secret.txt", "..", "/",
+            "file", "folder", "folder/secret.txt", "relative", "twice",
+        ):  # fmt: skip
+            seen = item_of(place, path=path)
+            assert (seen["fetch_status"], seen["reason"]) == ("failed", "It is outside of the workspace."), path
+            assert (seen["tree_summary"], seen["content_excerpt"]) == ("", ""), path
 
-    def test_is_not_left_by_the_files_that_an_item_names(self, place):
-        for name in ("../../../workspace2/secret.txt", str(place.parent / "workspace2" / "secret.txt")):
+    def test_is_not_left_by_the_files_that_an_item_names_or_finds(self, place):
+        secret = place.parent / "workspace2" / "secret.txt"
+        (place / "data" / "baseline" / "leak.c").symlink_to(secret)
+        for name in ("../../../workspace2/secret.txt", str(secret), "leak.c"):
             seen = item_of(place, path="data/baseline", include_files=[name])
-            assert seen["fetch_status"] == "failed"
-            assert "File: " not in seen["content_excerpt"]
+            assert (seen["fetch_status"], seen["content_excerpt"]) == ("failed", "")
+        seen = item_of(place, path="data/baseline")
+        assert "leak.c@" in seen["tree_summary"]
+        assert "outside" not in seen["content_excerpt"]
 
     def test_a19_its_name_is_not_a_prefix(self):
         assert under("/workspace/a/b", "/workspace") == "a/b"
@@ -206,27 +206,6 @@ class TestTheWorkspace:
         for path in (str(manifest), "data/manifest.json"):
             seen = item_of(place, path=path)
             assert (seen["fetch_status"], seen["path"]) == ("available", str(manifest))
-
-
-class TestLinks:
-    def test_out_of_the_workspace_are_refused(self, place):
-        outside = place.parent / "workspace2"
-        (place / "file").symlink_to(outside / "secret.txt")
-        (place / "folder").symlink_to(outside)
-        (place / "relative").symlink_to("../workspace2/secret.txt")
-        (place / "twice").symlink_to("relative")
-        for path in ("file", "folder", "folder/secret.txt", "relative", "twice"):
-            seen = item_of(place, path=path)
-            assert (seen["fetch_status"], seen["reason"]) == ("failed", "It is outside of the workspace.")
-            assert "outside" not in seen["content_excerpt"]
-
-    def test_out_of_the_workspace_are_refused_among_the_files_of_an_item(self, place):
-        (place / "data" / "baseline" / "leak.c").symlink_to(place.parent / "workspace2" / "secret.txt")
-        seen = item_of(place, path="data/baseline")
-        assert "leak.c@" in seen["tree_summary"]
-        assert "outside" not in seen["content_excerpt"]
-        seen = item_of(place, path="data/baseline", include_files=["leak.c"])
-        assert (seen["fetch_status"], seen["content_excerpt"]) == ("failed", "")
 
 
 class TestA19:
@@ -248,52 +227,40 @@ class TestA19:
         assert [item["digest"] for item in after["items"]] == [item["digest"] for item in before["items"]]
         assert str(tmp_path) not in json.dumps(described(place)["config_normalized"])
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            lambda place: write(place / "data" / "baseline" / "main.c", "int main(void) { return 1; }\n"),
-            lambda place: write(place / "data" / "baseline" / "new.bin", "x"),
-            lambda place: (place / "data" / "baseline" / "Makefile").unlink(),
-            lambda place: write(place / "data" / "manifest.json", "x" * 100_000 + "y"),  # beyond what is shown
-        ],
-    )
-    def test_the_digest_is_another_when_something_changed(self, place, change):
-        write(place / "data" / "manifest.json", "x" * 100_001)
-        before = described(place)["digest"]
-        write(place / "data" / "baseline" / ".git" / "index", "changed")  # by tools, which does not count
-        assert described(place)["digest"] == before
-        change(place)
-        assert described(place)["digest"] != before
+    def test_the_digest_is_another_when_something_changed(self, place):
+        baseline, manifest = place / "data" / "baseline", place / "data" / "manifest.json"
+        write(manifest, "x" * 100_001)
+        digests = [described(place)["digest"]]
+        write(baseline / ".git" / "index", "changed")  # by tools, which does not count
+        assert described(place)["digest"] == digests[0]
+        for change in (
+            lambda: write(baseline / "main.c", "int main(void) { return 1; }\n"),
+            lambda: write(baseline / "new.bin", "x"),
+            (baseline / "Makefile").unlink,
+            lambda: write(manifest, "x" * 100_000 + "y"),  # beyond what is shown
+        ):
+            change()
+            digests.append(described(place)["digest"])
+        assert len({*digests}) == 5
 
 
 class TestAFile:
-    @pytest.mark.parametrize(
-        ("text", "wrong"),
-        [
-            *json.loads(Path(__file__).with_name("cases.json").read_text("utf-8"))["resource_files"],
+    def test_that_is_wrong_or_cannot_be_read_says_so(self, place, tmp_path):
+        cases = json.loads(Path(__file__).with_name("cases.json").read_text("utf-8"))["resource_files"]
+        for text, wrong in (
+            *cases,
             ("[" * 100_000, "neither JSON nor YAML"),
             (b"\xff\xfe\x00", "neither JSON nor YAML"),
             (f"items: [{{path: {'a' * 600}}}]", "more than 480 characters"),
             ("x" * 600_000, "more than 500,000 bytes"),
-        ],
-    )
-    def test_that_is_wrong_says_what_is(self, tmp_path, text, wrong):
-        with pytest.raises(InvalidInput, match=wrong):
-            build_resource_snapshot(write(tmp_path / "resources", text))
-
-    def test_that_is_not_there_is_refused(self, tmp_path):
+        ):
+            with pytest.raises(InvalidInput, match=wrong):
+                build_resource_snapshot(write(tmp_path / "resources", text))
         with pytest.raises(InvalidInput, match="cannot be read"):
             build_resource_snapshot(tmp_path / "nothing.yaml")
-
-    @pytest.mark.parametrize(
-        "config",
-        [
-            3, {"workspace_root": 3}, {"workspace_root": "/nothing/here"},
-        ],
-    )  # fmt: skip
-    def test_with_a_config_that_cannot_work_is_refused(self, place, config):
-        with pytest.raises(InvalidInput):
-            described(place, config=config)
+        for config in (3, {"workspace_root": 3}, {"workspace_root": "/nothing/here"}):
+            with pytest.raises(InvalidInput):
+                described(place, config=config)
 
     def test_may_name_the_source_in_the_item(self, place):
         said = [
@@ -310,12 +277,6 @@ class TestAFile:
         ]
 
 
-@pytest.mark.parametrize("wrong", [("", "read", None), (3, "read", None), ("a", "eat", None), ("a", "read", 3)])
-def test_a_use_that_is_wrong_is_refused(wrong):
-    with pytest.raises(InvalidInput):
-        usage_record(*wrong, datetime.now(UTC))
-
-
 def resources_of(memory: AgentMemory, branch: str = "b", **settings) -> tuple[LayeredMemory, ResourceMemory]:
     layers = LayeredMemory(memory, branch, settings=LayersConfig(**settings))
     return layers, ResourceMemory(layers._ground, layers.core, layers.archival)
@@ -327,7 +288,7 @@ def file(place) -> Path:
 
 
 class TestResourceMemory:
-    def test_remembers_what_a_file_names(self, memory, file):
+    def test_remembers_what_a_file_names_for_words_and_tags(self, memory, file):
         layers, resources = resources_of(memory)
         snapshot = resources.load(file)
         assert snapshot == build_resource_snapshot(file)
@@ -336,26 +297,23 @@ class TestResourceMemory:
         index = layers.core.get()["RESOURCE_INDEX"]
         assert "- template:baseline:local:data:baseline (available)" in index
         assert "- model:small:huggingface:small:. (pending)" in index
-
-    def test_is_found_by_words_and_tags(self, memory, file):
-        layers, resources = resources_of(memory)
-        resources.load(file)
         (hit,) = layers.archival.search("pragma once", tags=["resource:template:baseline"])
-        assert hit.content.startswith(
-            "Resource: baseline\nId: template:baseline:local:data:baseline\nClass: template\n"
-        )
+        head = "Resource: baseline\nId: template:baseline:local:data:baseline\nClass: template\n"
+        assert hit.content.startswith(head)
         assert {"RESOURCE_ITEM", "resource_class:template", "resource_source:local_data"} <= set(hit.tags)
         assert len(layers.archival.search("*", tags=["RESOURCE_PENDING"])) == 2
 
     def test_keeps_what_has_not_changed_and_writes_what_has(self, memory, file, place):
         layers, resources = resources_of(memory)
-        resources.load(file)
-        before = {record.tags[1]: record for record in layers.archival.all(["RESOURCE_ITEM"])}
-        resources.load(file)
-        assert {record.tags[1]: record for record in layers.archival.all(["RESOURCE_ITEM"])} == before
+
+        def loaded():
+            resources.load(file)
+            return {record.tags[1]: record for record in layers.archival.all(["RESOURCE_ITEM"])}
+
+        before = loaded()
+        assert loaded() == before
         write(place / "data" / "manifest.json", "changed")
-        resources.load(file)
-        after = {record.tags[1]: record for record in layers.archival.all(["RESOURCE_ITEM"])}
+        after = loaded()
         changed = [key for key in after if after[key] != before[key]]
         assert changed == ["resource_id:document:manifest:local:data:manifest.json"]
         assert after[changed[0]].id == before[changed[0]].id
@@ -386,6 +344,9 @@ class TestResourceMemory:
 
     def test_notes_a19_every_context_of_a_repeated_use(self, memory):
         _, resources = resources_of(memory)
+        for wrong in (("", "read"), (3, "read"), ("a", "eat"), ("a", "read", 3)):
+            with pytest.raises(InvalidInput):
+                resources.track_usage(*wrong)
         for number in range(12):
             resources.track_usage("a", "reference", f"context {number}")
         resources.track_usage("a", "read")

@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layer_tools import OPERATIONS, layer_tools
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from tests.support.graphs import at
+from tests.support.models import ScriptedModel, calling
 
 pytestmark = pytest.mark.sqlite_suffices
-
-CONFIG = {"configurable": {"thread_id": "t"}}
-
-
-def calls(*wanted):
-    """A message that calls tools."""
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"c{n}"} for n, (name, args) in enumerate(wanted)]
-    )
 
 
 @pytest.fixture
@@ -32,26 +24,16 @@ def tools(memory):
     return {tool.name: tool for tool in layer_tools(memory, "user-42")}
 
 
-def agent(memory, *script, **options):
-    """A graph that calls the tools of each message in turn."""
+def agent(memory, *script):
+    return create_agent(ScriptedModel(*script), tools=layer_tools(memory), checkpointer=memory.checkpointer)
 
-    def act(state):
-        return {"messages": [script[sum(isinstance(each, AIMessage) for each in state["messages"])]]}
 
-    def where(state):
-        return "tools" if state["messages"][-1].tool_calls else "__end__"
-
-    builder = StateGraph(MessagesState)
-    builder.add_node("act", act)
-    builder.add_node("tools", ToolNode(layer_tools(memory, **options)))
-    builder.add_edge(START, "act")
-    builder.add_conditional_edges("act", where, ["tools", "__end__"])
-    builder.add_edge("tools", "act")
-    return builder.compile(checkpointer=memory.checkpointer)
+def says(text):
+    return {"messages": [("user", text)]}
 
 
 def results(state):
-    return [message.text for message in state["messages"] if isinstance(message, ToolMessage)]
+    return [message for message in state["messages"] if isinstance(message, ToolMessage)]
 
 
 class TestUse:
@@ -95,39 +77,36 @@ class TestUse:
             assert LayeredMemory(memory, "x", namespace=owner).core.get() == {"owner": owner[0]}
         assert LayeredMemory(memory, "x").core.get() == {}
 
-    @pytest.mark.parametrize("arguments", [(5,), ("",), (None, "ns"), ("x", ("",))])
-    def test_what_cannot_be_is_refused_when_they_are_made(self, memory, arguments):
-        with pytest.raises(InvalidInput):
-            layer_tools(memory, *arguments)
-        for wrong in ((object(),), (LayeredMemory(memory, "x"), "y"), (LayeredMemory(memory, "x"), None, ("ns",))):
+    def test_what_cannot_be_is_refused_when_they_are_made(self, memory):
+        mine = LayeredMemory(memory, "x")
+        wrong = [(memory, *given) for given in ((5,), ("",), (None, "ns"), ("x", ("",)))]
+        for given in (*wrong, (object(),), (mine, "y"), (mine, None, ("ns",))):
             with pytest.raises(InvalidInput):
-                layer_tools(*wrong)
+                layer_tools(*given)
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(
-        ("name", "arguments", "said"),
-        [
+    async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools):
+        note = {"key": "a", "value": "x"}
+        for name, arguments, said in (
             ("mem_core_set", {"key": "a"}, "value: it is missing"),
-            ("mem_core_set", {"key": "a", "value": "x", "importance": 7}, "importance: "),
-            ("mem_core_set", {"key": "a", "value": "x", "ttl": "soon"}, "ttl: "),
-            ("mem_core_set", {"key": "a", "value": "x", "ttl": 1e12}, "ttl must end in the future and before"),
-            ("mem_core_set", {"key": "a", "value": "x", "importence": 5}, "importence: there is no such argument"),
+            ("mem_core_set", {**note, "importance": 7}, "importance: "),
+            ("mem_core_set", {**note, "ttl": "soon"}, "ttl: "),
+            ("mem_core_set", {**note, "ttl": 1e12}, "ttl must end in the future and before"),
+            ("mem_core_set", {**note, "importence": 5}, "importence: there is no such argument"),
             ("mem_recall_evict", {}, "say which events: ids, kind, or oldest"),
             ("mem_archival_update", {"record_id": "x"}, "give the new content, the new tags, or both"),
             ("mem_node_read", {"scope": "everything"}, "scope: "),
-            ("mem_core_set", {"key": "\x1b[2J", "value": "x"}, "mem_core_set was not done: "),
-            ("mem_core_set", {"key": "", "value": "x"}, "mem_core_set was not done: "),
+            ("mem_core_set", {**note, "key": "\x1b[2J"}, "mem_core_set was not done: "),
+            ("mem_core_set", {**note, "key": ""}, "mem_core_set was not done: "),
             ("mem_node_read", {"node_id": "user-43"}, "There is no branch 'user-43' here."),
-        ],
-    )
-    async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools, name, arguments, said):
-        call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
-        for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
-            assert message.status == "error"
-            assert said in message.content
-            assert "\x1b" not in message.content
-            message.content.encode()
+        ):
+            call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
+            for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
+                assert message.status == "error", arguments
+                assert said in message.content, arguments
+                assert "\x1b" not in message.content
+                message.content.encode()
 
     def test_half_a_character_is_no_mistake_and_never_told_as_it_is(self, tools):
         tools["mem_core_set"].invoke({"key": "a", "value": "x\ud800"})
@@ -148,37 +127,24 @@ class TestMistakes:
 
 
 class TestInAGraph:
-    def test_an_agent_remembers_in_its_thread_and_no_other(self, memory):
-        graph = agent(
-            memory,
-            calls(("mem_core_set", {"key": "user_name", "value": "Ada"}), ("mem_recall_append", {"content": "Met."})),
-            calls(("mem_core_get", {}), ("mem_recall_search", {"query": "*"}), ("mem_node_read", {})),
-            AIMessage("Done."),
-        )
-        told = results(graph.invoke({"messages": [HumanMessage("I am Ada.")]}, CONFIG))
-        assert json.loads(told[2]) == {"core": {"user_name": "Ada"}}
-        assert json.loads(told[3])["events"][0]["content"] == "Met."
-        assert memory.layers(CONFIG).core.get() == {"user_name": "Ada"}
-        assert memory.layers({"configurable": {"thread_id": "u"}}).core.get() == {}
-
-    async def test_it_rewinds_with_the_thread(self, memory):
-        graph = agent(
-            memory,
-            calls(("mem_core_set", {"key": "user_name", "value": "Ada"})),
-            AIMessage("Hello Ada."),
-            calls(("mem_core_set", {"key": "user_name", "value": "Bob"})),
-            AIMessage("Hello Bob."),
-        )
-        await graph.ainvoke({"messages": [HumanMessage("I am Ada.")]}, CONFIG)
-        before = (await graph.aget_state(CONFIG)).config
-        await graph.ainvoke({"messages": [HumanMessage("I am Bob.")]}, CONFIG)
-        assert await memory.layers(CONFIG).core.aget() == {"user_name": "Bob"}
+    async def test_an_agent_remembers_in_its_thread_and_rewinds_with_it(self, memory):
+        noting = [calling("mem_core_set", key="user_name", value=name) for name in ("Ada", "Bob")]
+        wrong = calling("mem_core_set", "c2", key=1, wrong=2)
+        looking = calling("mem_core_get", keys="user_name")
+        graph = agent(memory, noting[0], wrong, looking, AIMessage("Hello Ada."), noting[1], AIMessage("Hello Bob."))
+        state = await graph.ainvoke(says("I am Ada."), at())
+        kept, refused, shown = [message.text for message in results(state)]
+        assert kept == "The note 'user_name' is kept."
+        assert "value: it is missing" in refused
+        assert json.loads(shown) == {"core": {"user_name": "Ada"}}
+        before = (await graph.aget_state(at())).config
+        graph.invoke(says("I am Bob."), at())
+        assert memory.layers(at()).core.get() == {"user_name": "Bob"}
         assert await memory.layers(before).core.aget() == {"user_name": "Ada"}
+        assert memory.layers(at("u")).core.get() == {}
 
     def test_a_threads_memory_is_forked_by_langgraph_and_the_model_is_told(self, memory):
-        graph = agent(
-            memory, calls(("mem_node_fork", {"name": "b"}), ("mem_node_read", {"node_id": "b"})), AIMessage("x")
-        )
-        state = graph.invoke({"messages": [HumanMessage("Hi.")]}, CONFIG)
-        assert [message.status for message in state["messages"] if isinstance(message, ToolMessage)] == ["error"] * 2
-        assert all("is forked by LangGraph" in text for text in results(state))
+        forking, reading = calling("mem_node_fork", name="b"), calling("mem_node_read", node_id="b")
+        told = results(agent(memory, forking, reading, AIMessage("x")).invoke(says("Hi."), at()))
+        assert [message.status for message in told] == ["error"] * 2
+        assert all("is forked by LangGraph" in message.text for message in told)

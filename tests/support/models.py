@@ -36,6 +36,7 @@ class ScriptedModel(BaseChatModel):
         threads: The names of the threads that called.
         free: Calls wait until it is set. It is, at first.
         began: Counts the calls that have begun.
+        model_name: What it is called, as models of providers are.
     """
 
     replies: list[Any] = Field(default_factory=list)
@@ -44,6 +45,7 @@ class ScriptedModel(BaseChatModel):
     tools: list[Any] = Field(default_factory=list)
     threads: list[str] = Field(default_factory=list)
     profile: dict[str, Any] | None = None
+    model_name: str = ""
     _free: threading.Event = PrivateAttr(default_factory=threading.Event)
     _began: threading.Semaphore = PrivateAttr(default_factory=lambda: threading.Semaphore(0))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from random import Random
 
@@ -29,88 +30,63 @@ def contents(things):
     return [each.content for each in things]
 
 
-class TestForking:
-    def test_a_hundred_levels_are_read_in_one_query(self, main, memory):
-        layers = main
-        for level in range(100):
-            layers.core.set(f"k{level}", str(level))
-            layers = layers.fork(f"level {level}")
-        asked = []
-        engine = memory.database.engine
-        view = layers._ground.point
+def test_a_hundred_levels_are_read_in_one_query(main, memory):
+    layers = main
+    for level in range(100):
+        layers.core.set(f"k{level}", str(level))
+        layers = layers.fork(f"level {level}")
+    asked = []
 
-        def steps():
-            generator = view.view(memory.database.now())
-            rows = None
-            while True:
-                try:
-                    statement = generator.send(rows)
-                except StopIteration as done:
-                    return done.value
-                asked.append(statement.query)
-                rows = yield statement
+    def steps():
+        generator, rows = layers._ground.point.view(memory.database.now()), None
+        while True:
+            try:
+                statement = generator.send(rows)
+            except StopIteration:
+                return
+            asked.append(statement.query)
+            rows = yield statement
 
-        engine.read(steps)
-        assert asked == ["find_branch", "line_from"]
-        assert len(layers.core.get()) == 100
-        assert len(layers.ancestors()) == 101
+    memory.database.engine.read(steps)
+    assert asked == ["find_branch", "line_from"]
+    assert len(layers.core.get()) == 100
+    assert len(layers.ancestors()) == 101
 
 
 class TestTogether:
     def test_a_fork_taken_while_others_write_is_one_moment(self, main):
         """Core holds two keys that are always written together; no fork may see one without the other."""
         main.write(core={"a": "0", "b": "0"})
-        done = threading.Event()
 
         def write() -> None:
             for number in range(30):
                 main.write(core={"a": str(number), "b": str(number)})
-            done.set()
 
-        thread = threading.Thread(target=write)
-        thread.start()
-        forks = []
-        while not done.is_set() or not forks:
-            forks.append(main.fork(f"fork {len(forks)}"))
-        thread.join()
+        with ThreadPoolExecutor() as pool:
+            writing, forks = pool.submit(write), []
+            while not writing.done() or not forks:
+                forks.append(main.fork(f"fork {len(forks)}"))
+            writing.result()
         seen = [fork.core.get() for fork in forks]
         assert all(each["a"] == each["b"] for each in seen)
         assert [int(each["a"]) for each in seen] == sorted(int(each["a"]) for each in seen)
 
-    def test_who_begins_a_branch_at_the_same_time_begins_the_same_one(self, url):
+    def test_who_begins_a_branch_at_the_same_time_begins_the_same_one_and_loses_nothing(self, url):
         barrier = threading.Barrier(4)
 
-        def begin(name):
-            with AgentMemory(url) as memory:
-                barrier.wait()
-                LayeredMemory(memory, "main").core.set(name, "v")
-
-        threads = [threading.Thread(target=begin, args=(name,)) for name in "abcd"]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        with AgentMemory(url) as memory:
-            assert set(LayeredMemory(memory, "main").core.get()) == set("abcd")
-
-    def test_many_writers_lose_nothing(self, url):
         def write(name: str) -> None:
             with AgentMemory(url) as memory:
                 layers = LayeredMemory(memory, "main", settings=SETTINGS)
+                barrier.wait()
                 for number in range(10):
-                    layers.recall.append("k", f"{name} {number}")
+                    layers.recall.append(name, str(number))
 
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, "abcd"))
         with AgentMemory(url) as memory:
-            threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            there = contents(LayeredMemory(memory, "main").recall.recent(None))
-        assert sorted(there) == sorted(f"{name} {number}" for name in "abcd" for number in range(10))
-        for name in "abcd":
-            mine = [each for each in there if each.startswith(name)]
-            assert mine == [f"{name} {number}" for number in range(10)]
+            recall = LayeredMemory(memory, "main").recall
+            for name in "abcd":
+                assert contents(recall.recent(None, kind=name)) == [str(number) for number in range(10)]
 
 
 class Model:
@@ -186,23 +162,14 @@ def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory,
     assert raw(memory, orphans) == []
 
 
-class TestTheNewestOnALongLine:
-    def test_are_the_same_whether_levels_are_read_or_everything(self, memory, monkeypatch):
-        layers = memory.layers("branch 0")
-        for number in range(8):
-            layers.recall.append(f"kind {number % 2}", f"event {number}")
-            layers.archival.write(f"record {number}")
-            layers = layers.fork(f"branch {number + 1}")
-
-        def newest():
-            found = [layers.recall.recent(3), layers.recall.recent(3, kind="kind 1"), layers.archival.all(limit=3)]
-            return [contents(some) for some in found]
-
-        everything = newest()
-        assert everything == [
-            ["event 5", "event 6", "event 7"],
-            ["event 3", "event 5", "event 7"],
-            ["record 5", "record 6", "record 7"],
-        ]
-        monkeypatch.setattr(memory_rows, "FEW", 0)
-        assert newest() == everything
+def test_the_newest_on_a_long_line_are_the_same_whether_levels_are_read_or_everything(memory, monkeypatch):
+    layers = memory.layers("branch 0")
+    for number in range(8):
+        layers.recall.append(f"kind {number % 2}", f"event {number}")
+        layers.archival.write(f"record {number}")
+        layers = layers.fork(f"branch {number + 1}")
+    for few in (memory_rows.FEW, 0):
+        monkeypatch.setattr(memory_rows, "FEW", few)
+        assert contents(layers.recall.recent(3)) == ["event 5", "event 6", "event 7"]
+        assert contents(layers.recall.recent(3, kind="kind 1")) == ["event 3", "event 5", "event 7"]
+        assert contents(layers.archival.all(limit=3)) == ["record 5", "record 6", "record 7"]

@@ -28,32 +28,23 @@ BLOCKS = ("core_memory", "recalled_memory")
 HEADINGS = ["Core Memory", "Recent Events", "Retrieved Context"]
 
 
-def core(*values):
-    return [
-        CoreEntry(
-            key=key,
-            value=value,
-            importance=3,
-            expires_at=None,
-            created_at=NOW + timedelta(seconds=number),
-            updated_at=NOW,
-        )
-        for number, (key, value) in enumerate(values)
-    ]
+def record(content, tags=()):
+    return Record(id="r", content=content, tags=tags, created_at=NOW, updated_at=NOW)
 
 
 def event(kind, content):
     return Event(id="e", kind=kind, content=content, created_at=NOW)
 
 
-def record(content, tags=()):
-    return Record(id="r", content=content, tags=tags, created_at=NOW, updated_at=NOW)
-
-
 def material(text):
     """A memory that holds a text in every place in which there can be one."""
+    values = [("before", "x"), ("k", text), (text, "y"), ("after", text)]
+    times = [NOW + timedelta(seconds=number) for number in range(len(values))]
     return Material(
-        core(("before", "x"), ("k", text), (text, "y"), ("after", text)),
+        [
+            CoreEntry(key=k, value=v, importance=3, expires_at=None, created_at=at, updated_at=NOW)
+            for (k, v), at in zip(values, times, strict=True)
+        ],
         [event("note", text), event(text, "x"), event("note", "z")],
         [record(text), FoundPassage("m", text, NOW, f"by {text}"), record("last")],
     )
@@ -73,21 +64,6 @@ def assert_is_ours(text, hostile):
 
 def shown(text):
     return perform(composed(material(text))).text
-
-
-class TestHostileStrings:
-    def test_none_leaves_its_line_of_a_prompt(self):
-        for text in HOSTILE:
-            assert_is_ours(shown(text), text)
-
-    def test_none_leaves_its_block(self):
-        for text in HOSTILE:
-            assert_stays_in_its_block(shown(text), text)
-
-    @pytest.mark.slow
-    def test_none_makes_anything_of_its_own_in_the_final_memory(self):
-        for text in HOSTILE:
-            assert_final_is_ours(text)
 
 
 def assert_stays_in_its_block(told, hostile):
@@ -125,6 +101,17 @@ def assert_final_is_ours(text):
 
 
 class TestAnyText:
+    def test_no_hostile_string_leaves_its_line_of_a_prompt_or_its_block(self):
+        for text in HOSTILE:
+            told = shown(text)
+            assert_is_ours(told, text)
+            assert_stays_in_its_block(told, text)
+
+    @pytest.mark.slow
+    def test_none_makes_anything_of_its_own_in_the_final_memory(self):
+        for text in HOSTILE:
+            assert_final_is_ours(text)
+
     @pytest.mark.slow
     @given(TEXTS.filter(lambda text: text not in ("before", "k", "after")))  # which are keys already
     @example("[INST")
@@ -163,9 +150,8 @@ class TestThroughTheDatabase:
 
 
 class TestWhatIsHarmless:
-    @pytest.mark.parametrize(
-        "text",
-        [
+    def test_it_stays_as_it_was_written(self):
+        for text in (
             "if a < b && c > d: return List<int>[0]",
             "for (i = 0; i < s; i++) { user < system; }",
             "<div class='x'>&amp; &lt;b&gt;</div>",
@@ -173,10 +159,8 @@ class TestWhatIsHarmless:
             "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u2764\ufe0f",
             "a\tb\nc",
             "[INSTALL] <user@example.org> <s3://bucket>",
-        ],
-    )
-    def test_it_stays_as_it_was_written(self, text):
-        assert harmless(text) == text
+        ):
+            assert harmless(text) == text
 
     def test_it_takes_no_longer_than_its_length(self):
         for piece in ("<", "<|", "</", "\u200b", "<\u115f", "é\u200d", "[", "&lt;", "<s", "\n", "<memor", "<system "):
