@@ -18,24 +18,19 @@ COUNTER = TokenCounter("estimate")
 
 
 def entry(key, value, importance=3, *, at=0, updated=None):
-    created = START + timedelta(minutes=at)
-    changed = created if updated is None else START + timedelta(minutes=updated)
-    return CoreEntry(
-        key=key, value=value, importance=importance, expires_at=None, created_at=created, updated_at=changed
-    )
+    created, changed = (START + timedelta(minutes=each) for each in (at, at if updated is None else updated))
+    times = {"created_at": created, "updated_at": changed}
+    return CoreEntry(key=key, value=value, importance=importance, expires_at=None, **times)
 
 
 def event(number, content=None, kind="note"):
-    return Event(
-        id=f"e{number}", kind=kind, content=content or f"event {number}", created_at=START + timedelta(hours=number)
-    )
+    at = START + timedelta(hours=number)
+    return Event(id=f"e{number}", kind=kind, content=content or f"event {number}", created_at=at)
 
 
 def record(number, content=None, score=None, tags=()):
-    at = START + timedelta(days=number)
-    return Record(
-        id=f"r{number}", content=content or f"record {number}", tags=tags, created_at=at, updated_at=at, score=score
-    )
+    at, content = START + timedelta(days=number), content or f"record {number}"
+    return Record(id=f"r{number}", content=content, tags=tags, created_at=at, updated_at=at, score=score)
 
 
 def text_of(material, budget=None, shorten=None, **more):
@@ -75,63 +70,46 @@ class TestTheForm:
         found = FoundPassage("m1", "I planted a quince.", START, "Maya, 2026-01-01")
         assert text_of(Material(records=[found])) == "## Retrieved Context\n- [Maya, 2026-01-01] I planted a quince."
 
-    def test_further_lines_stand_further_in(self):
+    def test_further_lines_stand_further_in_and_keys_and_kinds_end_where_their_marks_do(self):
         material = Material([entry("plan", "one\n## two\r\nthree\u2028- four\n")], [event(1, "a\n- [note] b")])
         assert text_of(material) == (
             "## Core Memory\n**plan**: one\n    ## two\n    three\n    - four\n"
             "\n## Recent Events\n- [note] a\n      - [note] b"
         )
-
-    def test_keys_and_kinds_end_where_their_marks_do(self):
         material = Material([entry("a**: b\\", "c")], [event(1, "d", "x] y")])
         assert text_of(material) == "## Core Memory\n**a\\*\\*: b\\\\**: c\n\n## Recent Events\n- [x\\] y] d"
 
-    def test_data_has_the_document_s_keys(self):
-        material = Material([entry("b", "2", at=1), entry("a", "1")], [event(1)], [record(1, score=0.5, tags=("t",))])
-        assert context_of(material) == {
-            "core": {"a": "1", "b": "2"},
-            "recall": [{"type": "note", "content": "event 1", "timestamp": event(1).created_at.timestamp()}],
-            "archival": [
-                {
-                    "id": "r1",
-                    "content": "record 1",
-                    "tags": ["t"],
-                    "timestamp": record(1).created_at.timestamp(),
-                    "score": 0.5,
-                }
-            ],
-        }
-
-    def test_data_holds_every_event_as_it_was_written(self):
+    def test_data_has_the_documents_keys_and_holds_everything_as_it_was_written(self):
         long = "x" * 500 + "\n## y\u200b"
-        material = Material([entry("k", long)], [event(number, long) for number in range(20)], [record(1, long)])
+        events = [event(number, long) for number in range(20)]
+        material = Material([entry("b", "2", at=1), entry("a", long)], events, [record(1, long, 0.5, ("t",))])
         context = context_of(material)
-        assert len(context["recall"]) == 20
-        assert context["core"]["k"] == context["recall"][0]["content"] == context["archival"][0]["content"] == long
-
-
-class TestStableBytes:
-    def test_the_same_memory_gives_the_same_bytes(self):
-        core = [entry(f"k{number}", "v" * number, number % 5 + 1, at=number) for number in range(20)]
-        for budget in (None, Budget(total=120), Budget(core=50, unit="tokens")):
-            assert text_of(Material(core), budget) == text_of(Material(core[::-1]), budget)
+        assert list(context) == ["core", "recall", "archival"]
+        assert context["core"] == {"a": long, "b": "2"}
+        assert context["recall"] == [
+            {"type": "note", "content": long, "timestamp": each.created_at.timestamp()} for each in events
+        ]
+        time = record(1).created_at.timestamp()
+        assert context["archival"] == [{"id": "r1", "content": long, "tags": ["t"], "timestamp": time, "score": 0.5}]
 
 
 class TestBudgets:
     CORE = (entry("low", "x" * 30, 1), entry("high", "y" * 30, 5, at=1), entry("middle", "z" * 30, 3, at=2))
 
-    def test_the_least_important_leaves_first(self):
+    def test_the_same_memory_gives_the_same_bytes(self):
+        core = [entry(f"k{number}", "v" * number, number % 5 + 1, at=number) for number in range(20)]
+        for budget in (None, Budget(total=120), Budget(core=50, unit="tokens")):
+            assert text_of(Material(core), budget) == text_of(Material(core[::-1]), budget)
+
+    def test_the_least_important_and_least_recent_leaves_first_and_protected_keys_last(self):
         text = text_of(Material(self.CORE), Budget(core=100))
         assert [line[2:6] for line in text.splitlines()[1:]] == ["high", "midd"]
-        assert list(context_of(Material(self.CORE), Budget(core=100))["core"]) == ["high", "middle"]
-
-    def test_of_equals_what_was_updated_least_recently_leaves_first(self):
-        core = [entry("a", "x" * 30, at=0, updated=9), entry("b", "y" * 30, at=1), entry("c", "z" * 30, at=2)]
-        assert list(context_of(Material(core), Budget(core=100))["core"]) == ["a", "c"]
-
-    def test_protected_keys_leave_last(self):
-        core = [*self.CORE, entry("resource_digest", "x" * 30, 1)]
-        assert list(context_of(Material(core), Budget(core=70))["core"]) == ["resource_digest"]
+        equal = [entry("a", "x" * 30, at=0, updated=9), entry("b", "y" * 30, at=1), entry("c", "z" * 30, at=2)]
+        digest = [*self.CORE, entry("resource_digest", "x" * 30, 1)]
+        for core, most, left in (
+            (self.CORE, 100, ["high", "middle"]), (equal, 100, ["a", "c"]), (digest, 70, ["resource_digest"])
+        ):  # fmt: skip
+            assert list(context_of(Material(core), Budget(core=most))["core"]) == left
 
     def test_the_oldest_events_leave_first(self):
         events = [event(number, "x" * 30) for number in range(5)]
@@ -145,39 +123,30 @@ class TestBudgets:
         assert [each["id"] for each in kept] == ["r0", "r1"]
 
     @pytest.mark.parametrize("unit", ["characters", "tokens"])
-    @pytest.mark.parametrize("total", [0, 1, 5, 17, 20, 25, 60, 150, 400, 2_000])
-    def test_a_total_is_never_exceeded(self, unit, total):
+    def test_neither_a_total_nor_a_sections_own_is_ever_exceeded(self, unit):
         material = Material(
             [entry(f"key-{number}", "some words " * number, number % 5 + 1) for number in range(9)],
             [event(number, "it happened\nthen " * number) for number in range(9)],
             [record(number, "found words " * number * 9) for number in range(1, 9)],
         )
-        text = text_of(material, Budget(total=total, unit=unit))
-        assert (len(text) if unit == "characters" else COUNTER.count_text(text)) <= total
-        if total >= 60:
-            assert text.startswith("## Core Memory\n**key-")
+        count = len if unit == "characters" else COUNTER.count_text
+        for total in (0, 1, 5, 17, 20, 25, 60, 150, 400, 2_000):
+            text = text_of(material, Budget(total=total, unit=unit))
+            assert count(text) <= total
+            if total >= 60:
+                assert text.startswith("## Core Memory\n**key-")
+        most = {"core": 150, "recall": 90, "archival": 200}
+        sections = perform(composed(material, Budget(**most, unit=unit), counter=COUNTER)).sections
+        assert list(sections) == list(most)
+        assert all(count(text) <= most[name] for name, text in sections.items())
 
-    def test_every_section_keeps_to_its_own(self):
-        material = Material(
-            [entry(f"key-{number}", "v" * 50) for number in range(9)],
-            [event(number, "e" * 50) for number in range(9)],
-            [record(number, "r" * 50) for number in range(9)],
-        )
-        budget = Budget(core=150, recall=90, archival=200)
-        sections = perform(composed(material, budget)).sections
-        assert list(sections) == ["core", "recall", "archival"]
-        assert len(sections["core"]) <= 150
-        assert len(sections["recall"]) <= 90
-        assert len(sections["archival"]) <= 200
-
-    def test_where_not_one_line_fits_it_is_cut(self):
-        text = text_of(Material([entry("idea", "w" * 500)]), Budget(core=60))
+    def test_where_not_one_line_fits_it_is_cut_unless_nothing_but_its_name_would_be_left(self):
+        material = Material([entry("idea", "w" * 500)])
+        text = text_of(material, Budget(core=60))
         assert len(text) == 60
         assert text.startswith("## Core Memory\n**idea**: www")
         assert text.endswith("www...")
-
-    def test_a_line_of_which_nothing_but_its_name_would_be_left_is_left_out(self):
-        assert text_of(Material([entry("idea", "w" * 500)]), Budget(core=len("## Core Memory\n**idea**: ..."))) == ""
+        assert text_of(material, Budget(core=len("## Core Memory\n**idea**: ..."))) == ""
 
     def test_a_record_is_shortened_to_what_one_may_take(self):
         asked = []
@@ -201,15 +170,10 @@ class TestBudgets:
             assert text == "## Retrieved Context\n- " + "x" * 97 + "..."
 
 
-class TestBudgetGiven:
-    def test_settings_fill_in_what_is_not_said(self):
-        settings = {"archival_snippet": 100, "results": 4_000, "core": 7}
-        assert Budget.of({"core": 9}, settings) == Budget(core=9, archival_snippet=100)
-        assert Budget.of(None, settings) == Budget(core=7, archival_snippet=100)
-
-    @pytest.mark.parametrize(
-        "given", ["500", -1, True, 1.5, {"heading": 3}, {"core": -1}, {"core": "3"}, {"unit": "words"}, [1]]
-    )
-    def test_nonsense_is_refused(self, given):
+def test_settings_fill_in_what_a_budget_does_not_say_and_nonsense_is_refused():
+    settings = {"archival_snippet": 100, "results": 4_000, "core": 7}
+    assert Budget.of({"core": 9}, settings) == Budget(core=9, archival_snippet=100)
+    assert Budget.of(None, settings) == Budget(core=7, archival_snippet=100)
+    for given in ("500", -1, True, 1.5, {"heading": 3}, {"core": -1}, {"core": "3"}, {"unit": "words"}, [1]):
         with pytest.raises(InvalidInput, match="budget"):
             Budget.of(given)

@@ -62,62 +62,39 @@ def final():
 
 
 class TestData:
-    def test_core_and_recall_are_all_there_is(self, final):
+    def test_core_and_recall_are_all_there_and_archival_memory_is_summed_up(self, final):
         assert final["core"] == {"name": "Ada", "goal": "a fast stencil"}
         assert final["recall"] == [
             {"type": "phase_complete", "content": "The baseline\nruns.", "timestamp": at(3).timestamp()},
             {"type": "metric_extracted", "content": "40 GFLOPS", "timestamp": at(5).timestamp()},
         ]
-
-    def test_archival_memory_is_summed_up(self, final):
         summary = final["archival_summary"]
-        assert summary["count"] == 2
-        assert summary["tags"] == {"results": 2, "openmp": 1}
-        assert summary["records"][0] == {
-            "id": "r1",
-            "tags": ["results", "openmp"],
-            "timestamp": at(4).timestamp(),
-            "excerpt": "Guided scheduling wins.",
-        }
+        assert (summary["count"], summary["tags"]) == (2, {"results": 2, "openmp": 1})
+        told = {"id": "r1", "tags": ["results", "openmp"], "timestamp": at(4).timestamp()}
+        assert summary["records"][0] == {**told, "excerpt": "Guided scheduling wins."}
         assert summary["records"][1]["excerpt"] == "x" * 499 + "…"
 
-    def test_resources_tell_every_use(self, final):
-        assert final["resources_used"] == [
-            {
-                "resource_id": "template",
-                "uses": [
-                    {"usage_type": "read", "context": "to begin with", "timestamp": at(2).timestamp()},
-                    {"usage_type": "include", "context": None, "timestamp": at(7).timestamp()},
-                ],
-            }
+    def test_resources_tell_every_use_and_the_timeline_everything_in_the_order_of_time(self, final):
+        uses = [
+            {"usage_type": "read", "context": "to begin with", "timestamp": at(2).timestamp()},
+            {"usage_type": "include", "context": None, "timestamp": at(7).timestamp()},
         ]
-
-    def test_the_timeline_is_everything_in_the_order_of_time(self, final):
+        assert final["resources_used"] == [{"resource_id": "template", "uses": uses}]
         assert [(each["layer"], each["type"]) for each in final["experiment_timeline"]] == [
-            ("resource", "read"),
-            ("recall", "phase_complete"),
-            ("archival", "results, openmp"),
-            ("recall", "metric_extracted"),
-            ("resource", "include"),
-            ("archival", "results"),
-        ]
+            ("resource", "read"), ("recall", "phase_complete"), ("archival", "results, openmp"),
+            ("recall", "metric_extracted"), ("resource", "include"), ("archival", "results"),
+        ]  # fmt: skip
 
-    @pytest.mark.parametrize(
-        "content", ["", "no JSON", "[1]", "{}", '{"timestamp": NaN}', '{"timestamp": "soon"}', "[" * 100_000]
-    )
-    def test_a_record_that_names_no_resource_is_no_use_of_one(self, content):
-        given = record("u", content, 1, RESOURCE_USED, "resource_id:data")
-        final = final_memory([], [], [given])
-        assert final["resources_used"] == []
-        assert [each["id"] for each in final["archival_summary"]["records"]] == ["u"]
-
-    @pytest.mark.parametrize("time", ["NaN", '"soon"', "null", "true"])
-    def test_a_use_without_a_time_is_of_that_of_its_record(self, time):
-        given = record("u", f'{{"resource_id": "data", "timestamp": {time}}}', 1, RESOURCE_USED)
-        final = final_memory([], [], [given])
-        [resource] = final["resources_used"]
-        assert resource["uses"][0]["timestamp"] == at(1).timestamp()
-        assert final_markdown(final)
+    def test_what_names_no_resource_is_no_use_of_one_and_one_without_a_time_is_of_its_records(self):
+        for text in ("", "no JSON", "[1]", "{}", '{"timestamp": NaN}', '{"timestamp": "soon"}', "[" * 100_000):
+            final = final_memory([], [], [record("u", text, 1, RESOURCE_USED, "resource_id:data")])
+            assert final["resources_used"] == []
+            assert [each["id"] for each in final["archival_summary"]["records"]] == ["u"]
+        for time in ("NaN", '"soon"', "null", "true"):
+            use = record("u", f'{{"resource_id": "data", "timestamp": {time}}}', 1, RESOURCE_USED)
+            final = final_memory([], [], [use])
+            assert final["resources_used"][0]["uses"][0]["timestamp"] == at(1).timestamp()
+            assert final_markdown(final)
 
 
 class TestMarkdown:
@@ -136,10 +113,8 @@ class TestMarkdown:
     def test_an_empty_memory_says_so(self):
         text = final_markdown(final_memory([], [], []))
         assert text.count("\n## ") == text.count("Nothing.") == 5
-
-    def test_times_that_are_none_do_no_harm(self):
-        given = used("u", 1, resource_id="x", timestamp=1e300)
-        assert "at some time" in final_markdown(final_memory([], [], [given]))
+        far = used("u", 1, resource_id="x", timestamp=1e300)
+        assert "at some time" in final_markdown(final_memory([], [], [far]))
 
 
 class TestFiles:
