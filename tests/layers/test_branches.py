@@ -34,22 +34,24 @@ class TestForking:
         main.archival.write("record after")
         main.archival.update(record_id, "changed after")
         assert fork.core.get() == {"k": "before"}
+        fork.core.set("k", "child")
+        main.core.set("k", "later")
+        assert fork.core.get() == {"k": "child"}
         assert contents(fork.recall.recent()) == ["event before"]
         assert contents(fork.archival.all()) == ["record before"]
         assert contents(fork.archival.search("after")) == []
 
-    def test_a_name_is_given_once(self, main):
-        main.fork("fork")
-        for name in ("fork", "main"):
-            with pytest.raises(InvalidInput, match="already"):
-                main.fork(name)
-
-    def test_names_belong_to_a_namespace(self, memory):
+    def test_a_name_is_given_once_in_a_namespace(self, memory):
         for namespace in (("a",), ("b",)):
             layers = LayeredMemory(memory, "main", namespace=namespace)
             layers.core.set("k", namespace[0])
             layers.fork("fork")
+            for name in ("fork", "main"):
+                with pytest.raises(InvalidInput, match="already"):
+                    layers.fork(name)
         assert LayeredMemory(memory, "fork", namespace=("b",)).core.get() == {"k": "b"}
+        with pytest.raises(InvalidInput, match="one namespace"):
+            layers.diff(LayeredMemory(memory, "main", namespace=("a",)))
 
     def test_eviction_by_id_reaches_nobody_elses_events_and_counts_right(self, main):
         mine = main.recall.append("k", "parent's")
@@ -64,13 +66,6 @@ class TestForking:
         main.context("hint")
         main.ancestors()
         assert raw(memory, "select * from branch") == []
-
-    def test_a_child_keeps_its_own_value_whatever_the_parent_writes_later(self, main):
-        main.core.set("k", "before")
-        fork = main.fork("fork")
-        fork.core.set("k", "child")
-        main.core.set("k", "parent, later")
-        assert fork.core.get() == {"k": "child"}
 
     def test_a_fork_copies_nothing(self, main, memory, raw):
         main.write(core={"k": "v"}, recall=["event"] * 50, archival=["record"] * 50)
@@ -100,8 +95,7 @@ class TestSearchOnForks:
     def test_hits_of_other_branches_do_not_take_the_places_of_ones_own(self, main):
         main.archival.write("otters")
         fork = main.fork("fork")
-        for number in range(50):
-            main.archival.write(f"otters otters otters {number}")
+        main.write(archival=[f"otters otters otters {number}" for number in range(50)])
         assert contents(fork.archival.search("otters", limit=1)) == ["otters"]
 
     def test_a_changed_record_is_found_by_what_it_says_here(self, main):
@@ -131,27 +125,21 @@ class TestReadingAndWritingAllLayers:
             (written.archival[0], "text", []),
             (written.archival[1], "tagged", ["t"]),
         ]
-        assert main.read("core") == {"core": read["core"]}
-        assert main.read("recall") == {"recall": read["recall"]}
-        assert main.read("archival") == {"archival": read["archival"]}
-
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"core": ["k"]}, {"core": {"k": {"importance": 1}}}, {"core": {"k": {"value": "v", "colour": "red"}}},
-            {"core": {"k": 5}}, {"recall": 5}, {"recall": [5]}, {"recall": {"kind": "k"}},
-            {"recall": {"knd": "k", "content": "x"}}, {"archival": {"content": "x", "tag": ["t"]}},
-            {"archival": [None]}, {"archival": {"tags": ["t"]}},
-        ],
-    )  # fmt: skip
-    def test_all_of_it_or_nothing(self, main, wrong):
-        with pytest.raises(InvalidInput):
-            main.write(**{"core": {"good": "v"}, "recall": ["good"], "archival": ["good"], **wrong})
-        assert main.read() == {"core": {}, "recall": [], "archival": []}
-
-    def test_a_scope_that_is_none(self, main):
+        for scope in read:
+            assert main.read(scope) == {scope: read[scope]}
         with pytest.raises(InvalidInput, match="scope"):
             main.read("everything")
+
+    def test_all_of_it_or_nothing(self, main):
+        for name, values in {
+            "core": (["k"], {"k": {"importance": 1}}, {"k": {"value": "v", "colour": "red"}}, {"k": 5}),
+            "recall": (5, [5], {"kind": "k"}, {"knd": "k", "content": "x"}),
+            "archival": ({"content": "x", "tag": ["t"]}, [None], {"tags": ["t"]}),
+        }.items():
+            for wrong in values:
+                with pytest.raises(InvalidInput):
+                    main.write(**{"core": {"good": "v"}, "recall": ["good"], "archival": ["good"], name: wrong})
+        assert main.read() == {"core": {}, "recall": [], "archival": []}
 
     def test_nothing_that_is_written_together_pushes_out_the_rest_of_it(self, memory):
         layers = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=20))
@@ -168,37 +156,31 @@ class TestReadingAndWritingAllLayers:
         assert sum(map(len, kept.values())) > 1900
 
 
-class TestAncestry:
-    def test_the_tree_is_the_same_from_every_branch(self, main):
-        assert str(main.tree()) == "main"
-        one = main.fork("one")
-        two = main.fork("two")
-        one.fork("one a")
-        one.fork("one b")
-        assert str(two.tree()) == str(main.tree()) == "main\n  one\n    one a\n    one b\n  two"
-        one, two = main.tree().children
-        assert main.tree().created_at <= one.created_at < two.created_at
+def test_the_tree_is_the_same_from_every_branch(main):
+    assert str(main.tree()) == "main"
+    one = main.fork("one")
+    two = main.fork("two")
+    one.fork("one a")
+    one.fork("one b")
+    assert str(two.tree()) == str(main.tree()) == "main\n  one\n    one a\n    one b\n  two"
+    one, two = main.tree().children
+    assert main.tree().created_at <= one.created_at < two.created_at
 
 
-class TestDifferences:
-    def test_what_each_has_alone_and_what_they_changed(self, main):
-        record_id = main.archival.write("record")
-        main.core.set("both", "v")
-        main.core.set("gone", "v")
-        fork = main.fork("fork")
-        main.core.set("mine", "v")
-        fork.core.set("both", "w")
-        fork.core.delete("gone")
-        event_id = fork.recall.append("k", "event")
-        fork.archival.update(record_id, tags=["t"])
-        found = main.diff("fork")
-        assert found.core.mine == {"gone": "v", "mine": "v"}
-        assert found.core.theirs == {}
-        assert {key: (each.mine, each.theirs) for key, each in found.core.changed.items()} == {"both": ("v", "w")}
-        assert found.recall.theirs == {event_id: "event"}
-        assert list(found.archival.changed) == [record_id]
-        assert fork.diff(main).recall.mine == {event_id: "event"}
-
-    def test_only_branches_of_one_namespace_are_compared(self, main, memory):
-        with pytest.raises(InvalidInput, match="one namespace"):
-            main.diff(LayeredMemory(memory, "main", namespace=("a",)))
+def test_a_difference_is_what_each_has_alone_and_what_they_changed(main):
+    record_id = main.archival.write("record")
+    main.core.set("both", "v")
+    main.core.set("gone", "v")
+    fork = main.fork("fork")
+    main.core.set("mine", "v")
+    fork.core.set("both", "w")
+    fork.core.delete("gone")
+    event_id = fork.recall.append("k", "event")
+    fork.archival.update(record_id, tags=["t"])
+    found = main.diff("fork")
+    assert found.core.mine == {"gone": "v", "mine": "v"}
+    assert found.core.theirs == {}
+    assert {key: (each.mine, each.theirs) for key, each in found.core.changed.items()} == {"both": ("v", "w")}
+    assert found.recall.theirs == {event_id: "event"}
+    assert list(found.archival.changed) == [record_id]
+    assert fork.diff(main).recall.mine == {event_id: "event"}
