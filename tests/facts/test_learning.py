@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -13,38 +12,40 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts import fact_extraction
+from langchain_agentmem.facts import fact_extraction, source_texts
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.source_texts import KEPT_FAILURES, LONGEST_ANSWER
+from langchain_agentmem.facts.source_texts import LONGEST_ANSWER
 from langchain_agentmem.storage import jobs
+from tests.support.models import ScriptedModel, calling
 
-from .scripted import CASES, STYLES, Awaited, ChatModel, Scripted, ToolModel, told
+from .scripted import CASES, STYLES, Scripted, shown, told
 
 pytestmark = pytest.mark.sqlite_suffices
 
 PATIENCE = 60.0
+
+
+def awaited(script):
+    async def answer(messages):
+        return script(messages)
+
+    return answer
+
+
 MODELS = {
     "a function": lambda script: script,
-    "an awaited function": lambda script: Awaited(script.style, script.meanwhile),
+    "an awaited function": awaited,
     "a runnable": RunnableLambda,
-    "a chat model": lambda script: ChatModel(script=script),
-    "a chat model with tools": lambda script: ToolModel(script=script),
+    "a chat model": ScriptedModel,
+    "a chat model with tools": lambda _: ScriptedModel(lambda messages: calling("facts", **told(shown(messages)))),
 }
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """What failed is tried again soon."""
-    monkeypatch.setattr(jobs, "pause", lambda *_: 0.01)
-
-
-def until(condition):
-    """Wait for what happens in the background."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-    return found
+def in_background(memory, model):
+    """Facts of a branch, once a model was asked about what waits, in the background."""
+    facts = memory.facts("b", model=model)
+    assert facts._attendant.wait(PATIENCE)
+    return facts
 
 
 def said(facts, *texts, first=0):
@@ -95,17 +96,18 @@ class TestAnyModel:
         assert await facts.awaiting() == 0
         assert [fact.object for fact in await facts.ahistory("Maya")] == ["tea", "rain"]
 
-    @pytest.mark.parametrize("style", STYLES)
-    def test_may_answer_in_any_style(self, here, style):
-        model = Scripted(STYLES[style])
-        said(here.facts("b"), *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
-        facts = here.facts("b", model=model)
-        facts.drain()
-        assert known(facts) == {("likes", "tea"): ("m0",), ("lives in", "Oslo"): ("m1",)}
-        assert known(facts, "Tom") == {("likes", "tea"): ("m1",)}
-        # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for again.
-        assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1)
-        assert facts.waiting() == (1 if style == "cut off" else 0)
+    def test_may_answer_in_any_style(self):
+        for style in STYLES:
+            with AgentMemory(":memory:") as here:
+                model, plain = Scripted(STYLES[style]), here.facts("b")
+                said(plain, *likes("tea"), "Maya | lives in | Oslo | 2024-01-01\nTom | likes | tea", "Hello!")
+                facts = here.facts("b", model=model)
+                facts.drain()
+                assert known(facts) == {("likes", "tea"): ("m0",), ("lives in", "Oslo"): ("m1",)}, style
+                assert known(facts, "Tom") == {("likes", "tea"): ("m1",)}, style
+                # Of a message that tells nothing, an answer that is cut off says nothing, so it is asked for again.
+                assert len(model.calls) == {"unnumbered": 4, "cut off": 5}.get(style, 1), style
+                assert facts.waiting() == (1 if style == "cut off" else 0), style
 
     def test_whose_answer_is_cut_off_is_shown_one_at_a_time(self, here):
         """Else what it had no room for would never be known."""
@@ -121,9 +123,10 @@ class TestAnyModel:
         assert failure.error == "The answer cannot be used: It is cut off."
 
     def test_that_fails_at_structured_output_is_asked_without(self, here):
-        model = ToolModel(script=Scripted(), fails=True)
+        script = Scripted()
+        model = ScriptedModel(ValueError("This model takes no tools."), script, script)
         facts = learned(here, model, *likes("tea", "rain"))
-        assert model.asked == [True, False, False]
+        assert [len(each) for each in model.tools] == [1, 0, 0]
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         [failure] = facts.failures()
         assert "takes no tools" in failure.error
@@ -137,11 +140,9 @@ class TestAnyModel:
         with pytest.raises(InvalidInput, match="a model is needed"):
             facts.extract_and_update_from_text("Maya likes tea.")
         assert facts.waiting() == 1
-
-    @pytest.mark.parametrize("model", [7, object(), ["gpt"]])
-    def test_must_be_something_that_can_be_asked(self, here, model):
-        with pytest.raises(InvalidInput, match="cannot be asked"):
-            here.facts("b", model=model)
+        for model in (7, object(), ["gpt"]):
+            with pytest.raises(InvalidInput, match="cannot be asked"):
+                memory.facts("b", model=model)
 
 
 class TestAdding:
@@ -188,8 +189,8 @@ class TestAdding:
         with AgentMemory(url) as memory:
             said(memory.facts("b"), *likes("tea"))
         with AgentMemory(url) as memory:
-            facts = memory.facts("b", model=Scripted())
-            until(lambda: known(facts) == {("likes", "tea"): ("m0",)})
+            facts = in_background(memory, Scripted())
+            assert known(facts) == {("likes", "tea"): ("m0",)}
 
     def test_the_same_message_again_is_one(self, memory):
         model = Scripted()
@@ -202,36 +203,30 @@ class TestAdding:
         with pytest.raises(MessageError, match="another message 'm0'"):
             said(facts, *likes("rain"))
 
-    @pytest.mark.parametrize("content", ["", "  \n", None])
-    def test_what_says_nothing_waits_for_nothing(self, here, content):
+    def test_what_says_nothing_waits_for_nothing(self, here):
         model = Scripted()
         facts = here.facts("b", model=model)
-        facts.add(role="user", content=content)
+        for content in ("", "  \n", None):
+            facts.add(role="user", content=content)
         assert (facts.waiting(), facts.drain(), model.calls) == (0, 0, [])
 
 
 @pytest.mark.usefixtures("alone")
 class TestBatches:
-    def drained(self, memory, texts):
-        model = Scripted()
-        facts = learned(memory, model, *texts)
-        assert facts.waiting() == 0
-        return model
-
-    def test_are_of_eight_messages(self, here):
-        model = self.drained(here, likes(*map(str, range(20))))
+    def test_are_of_eight_messages_and_not_too_long(self, here, monkeypatch):
+        learned(here, model := Scripted(), *likes(*map(str, range(20))))
         assert list(map(len, model.calls)) == [8, 8, 4]
         assert [text for texts in model.texts for text in texts] == likes(*map(str, range(20)))
-
-    def test_are_not_too_long(self, here, monkeypatch):
         monkeypatch.setattr(fact_extraction, "BATCH_CHARS", 100)
         texts = ["x" * 40, "y" * 40, "z" * 40, "w"]
-        assert self.drained(here, texts).texts == [texts[:2], texts[2:]]
+        with AgentMemory(":memory:") as other:
+            learned(other, model := Scripted(), *texts)
+        assert model.texts == [texts[:2], texts[2:]]
 
-    @pytest.mark.parametrize("settings", CASES["wrong settings"])
-    def test_settings_that_cannot_work_are_refused(self, settings):
-        with pytest.raises(InvalidInput):
-            FactsConfig(**settings)
+    def test_settings_that_cannot_work_are_refused(self):
+        for settings in CASES["wrong settings"]:
+            with pytest.raises(InvalidInput):
+                FactsConfig(**settings)
 
 
 CUT, REFUSED, EMPTY, PROSE = "It is cut off.", "It is a refusal.", "It is empty.", "It is prose, and no JSON object."
@@ -271,17 +266,15 @@ class TestFailing:
             assert all(each.error.startswith(f"The answer cannot be used: {what}") for each in failures), answer
             assert not isinstance(answer, str) or failures[0].answer == answer[:LONGEST_ANSWER], answer
 
-    @pytest.mark.parametrize("error", [ConnectionError("no route"), KeyError("x"), RecursionError(), MemoryError()])
-    def test_a_model_that_raises_is_recorded(self, memory, error):
-        def fail(before, some):
-            raise error
-
-        facts = failing(memory, Scripted(meanwhile=fail), *likes("tea"))
-        failures = facts.failures()
-        assert len(failures) == 2
-        assert failures[0].error == f"The model gave no answer: {type(error).__name__}: {error}"
-        assert known(facts) == {}
-        assert facts.retrieve_by_id("m0") is not None
+    def test_a_model_that_raises_is_recorded(self):
+        for error in (ConnectionError("no route"), KeyError("x"), RecursionError(), MemoryError()):
+            with AgentMemory(":memory:") as memory:
+                facts = failing(memory, ScriptedModel(error).reply, *likes("tea"))
+                failures = facts.failures()
+                assert len(failures) == 2
+                assert failures[0].error == f"The model gave no answer: {type(error).__name__}: {error}"
+                assert known(facts) == {}
+                assert facts.retrieve_by_id("m0") is not None
 
     @pytest.mark.parametrize("kind", ["a function", "an awaited function"])
     def test_a_model_that_hangs_is_left_when_time_is_up(self, here, kind):
@@ -296,23 +289,20 @@ class TestFailing:
     def test_what_failed_is_learned_before_what_was_said_after_it(self, here, monkeypatch):
         """Else who moved away and came back would not have come back."""
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
-        said(
-            here.facts("b"),
-            *(f"Maya | lives in | {town} | 2024-0{n}-01" for n, town in enumerate(["Oslo", "Rome", "Oslo"], 1)),
-        )
+        towns = ["Oslo", "Rome", "Oslo"]
+        said(here.facts("b"), *(f"Maya | lives in | {town} | 2024-0{n}-01" for n, town in enumerate(towns, 1)))
         model = Scripted(meanwhile=lambda before, some: "no" if before in {1, 2} else None)
         facts = here.facts("b", model=model)
         facts.drain()
-        assert [fact.object for fact in facts.history("Maya")] == ["Oslo", "Rome", "Oslo"]
+        assert [fact.object for fact in facts.history("Maya")] == towns
         assert [fact.sources for fact in facts.as_of(subject="Maya")] == [("m2",)]
 
     def test_the_last_failures_are_kept(self, here, monkeypatch):
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
-        texts = likes(*map(str, range(KEPT_FAILURES // 2 + 5)))
-        facts = failing(here, Scripted(lambda _: "no"), *texts, max_attempts=2)
+        monkeypatch.setattr(source_texts, "KEPT_FAILURES", 10)
+        facts = failing(here, Scripted(lambda _: "no"), *likes(*"abcdefgh"), max_attempts=2)
         failures = facts.failures()
-        assert len(failures) == KEPT_FAILURES
-        assert failures[-1].message_ids == (f"m{len(texts) - 1}",)
+        assert (len(failures), failures[-1].message_ids) == (10, ("m7",))
         assert facts.failures(2) == failures[-2:]
         assert facts.failures(0) == []
 
@@ -325,48 +315,38 @@ class TestFailing:
         assert known(facts) == {("likes", "tea"): ("m0",)}
 
 
-class TestFailingInTheBackground:
-    def test_is_tried_again(self, here, quick):
-        def fail_at_first(before, some):
-            if before < 2:
-                raise ConnectionError("busy")
+def test_what_fails_in_the_background_is_tried_again(here, monkeypatch):
+    monkeypatch.setattr(jobs, "pause", lambda *_: 0.01)
+    said(here.facts("b"), *likes("tea"))
 
-        facts = here.facts("b", model=Scripted(meanwhile=fail_at_first))
-        said(facts, *likes("tea"))
-        until(lambda: known(facts))
-        assert len(facts.failures()) == 2
+    def fail_at_first(before, some):
+        if before < 2:
+            raise ConnectionError("busy")
+
+    facts = in_background(here, Scripted(meanwhile=fail_at_first))
+    assert known(facts)
+    assert len(facts.failures()) == 2
 
 
 @pytest.mark.usefixtures("alone")
-class TestMeanwhile:
-    """While a model thinks, the world goes on."""
-
-    def drained(self, memory, meanwhile, *texts):
+class TestWhatChanges:
+    @pytest.mark.parametrize("change", ["removed", "changed"])
+    def test_a_message_that_changes_while_a_model_thinks_tells_what_it_says_now(self, memory, change):
         plain = memory.facts("b")
-        said(plain, *texts)
-        model = Scripted(meanwhile=lambda before, some: meanwhile(plain) if before == 0 else None)
-        facts = memory.facts("b", model=model)
+        said(plain, *likes("tea", "rain"))
+
+        def meanwhile(before, some):
+            if before == 0:
+                plain.remove_by_id("m0") if change == "removed" else plain.update("m0", content="Maya | likes | opera")
+
+        facts = memory.facts("b", model=(model := Scripted(meanwhile=meanwhile)))
         facts.drain()
-        assert facts.waiting() == 0
-        assert facts.failures() == []
-        return facts, model
+        assert (facts.waiting(), facts.failures()) == (0, [])
+        more = {("likes", "opera"): ("m0",)} if change == "changed" else {}
+        assert known(facts) == {("likes", "rain"): ("m1",)} | more
+        assert model.texts[1:] == [likes("opera")] * len(more)
 
-    def test_a_message_is_removed(self, memory):
-        facts, _ = self.drained(memory, lambda plain: plain.remove_by_id("m0") and None, *likes("tea", "rain"))
-        assert known(facts) == {("likes", "rain"): ("m1",)}
-
-    def test_a_message_is_changed(self, memory):
-        """What it said before is not known of it, and what it says now is."""
-        facts, model = self.drained(
-            memory, lambda plain: plain.update("m0", content="Maya | likes | opera"), *likes("tea", "rain")
-        )
-        assert known(facts) == {("likes", "rain"): ("m1",), ("likes", "opera"): ("m0",)}
-        assert model.texts == [likes("tea", "rain"), likes("opera")]
-
-
-@pytest.mark.usefixtures("alone")
-class TestUpdating:
-    def test_a_message_has_its_facts_extracted_anew(self, memory):
+    def test_a_message_that_is_updated_has_its_facts_extracted_anew(self, memory):
         facts = memory.facts("b", model=Scripted())
         said(facts, *likes("tea", "tea"), "Maya | lives in | Oslo | 2024-01-01", "Maya | lives in | Rome | 2024-02-01")
         facts.drain()
@@ -384,15 +364,13 @@ class TestUpdating:
 class TestBranches:
     def test_two_models_never_see_each_others_messages(self, memory):
         one, two = Scripted(), Scripted()
-        places = [("b", None, one), ("c", None, two), ("b", ("them",), two)]
-        for branch, namespace, model in places:
-            facts = memory.facts(branch, namespace, model)
-            said(facts, f"Maya | likes | {branch} of {namespace}")
+        for branch, namespace, model in (("b", None, one), ("c", None, two), ("b", ("them",), two)):
+            facts, text = memory.facts(branch, namespace, model), f"{branch} of {namespace}"
+            said(facts, f"Maya | likes | {text}")
             facts.drain()
+            assert list(known(memory.facts(branch, namespace))) == [("likes", text)]
         assert one.texts == [["Maya | likes | b of None"]]
         assert two.texts == [["Maya | likes | c of None"], ["Maya | likes | b of ('them',)"]]
-        for branch, namespace, _ in places:
-            assert list(known(memory.facts(branch, namespace))) == [("likes", f"{branch} of {namespace}")]
 
     def test_what_waits_at_a_fork_is_extracted_on_both_sides_once(self, memory):
         plain = memory.facts("b")
@@ -408,13 +386,10 @@ class TestBranches:
 
 
 @pytest.mark.usefixtures("alone")
-class TestSecrets:
-    def test_stay_out_of_facts(self, here):
-        facts = here.facts("b", model=Scripted())
-        said(facts, "Maya | has the key | sk-abcdefghijklmnopqrstuvwxyz123456")
-        facts.drain()
-        [fact] = facts.history("Maya")
-        assert "sk-" not in fact.object
+def test_secrets_stay_out_of_facts(here):
+    facts = learned(here, Scripted(), "Maya | has the key | sk-abcdefghijklmnopqrstuvwxyz123456")
+    [fact] = facts.history("Maya")
+    assert "sk-" not in fact.object
 
 
 def test_names_that_a_model_takes_for_one_are_proposed_and_never_merged(here):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -12,51 +11,24 @@ from hypothesis import strategies as st
 
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
-from langchain_agentmem.facts.fact import FactsConfig, entity_key
-from langchain_agentmem.facts.fact_extraction import (
-    question,
-    read,
-    reply_of,
-    time_in,
-)
-from langchain_agentmem.facts.source_texts import Due
-from langchain_agentmem.messages.message import Message
+from langchain_agentmem.facts.fact import entity_key
+from langchain_agentmem.facts.fact_extraction import read, reply_of, time_in
 from tests.facts.scripted import STYLES
-
-NOW = datetime(2024, 5, 15, 12, tzinfo=UTC)  # a Wednesday
-
-
-FACT = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
+from tests.facts.test_extraction import FACT, NOW, ONE, TWO, asked, due
 
 
-def due(text="Hello", key="m1", *, role="user", name=None, at=NOW):
-    return Due(key, 0, Message(role=role, content=text, name=name, message_id=key), micros(at), None)
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.text(max_size=10))
+def test_any_messages_that_are_asked_about_are_told_apart(texts, name):
+    _, human = asked(*(due(text, f"m{n}", name=name or None) for n, text in enumerate(texts)))
+    marks = re.findall(r'^<message number="(\d+)" ', human.content, re.MULTILINE)
+    assert marks == [str(n) for n in range(1, len(texts) + 1)]
+    assert human.content.count("</message>") == len(texts)
 
 
-TWO = [due("one", "m1"), due("two", "m2")]
-
-
-ONE = TWO[:1]
-
-
-def asked(*some, single=(), instructions=""):
-    return question(some, FactsConfig(instructions=instructions), single)
-
-
-class TestWhatIsAsked:
-    @given(st.lists(st.text(max_size=40), min_size=1, max_size=4), st.text(max_size=10))
-    def test_any_messages_are_told_apart(self, texts, name):
-        _, human = asked(*(due(text, f"m{n}", name=name or None) for n, text in enumerate(texts)))
-        marks = re.findall(r'^<message number="(\d+)" ', human.content, re.MULTILINE)
-        assert marks == [str(n) for n in range(1, len(texts) + 1)]
-        assert human.content.count("</message>") == len(texts)
-
-
-class TestTimes:
-    @given(st.text() | st.integers() | st.dates().map(str) | st.datetimes().map(str), st.booleans())
-    def test_any_value_is_one_or_none(self, value, last):
-        found = time_in(value, micros(NOW), last=last)
-        assert found is None or isinstance(found, int)
+@given(st.text() | st.integers() | st.dates().map(str) | st.datetimes().map(str), st.booleans())
+def test_any_value_is_a_time_or_none(value, last):
+    found = time_in(value, micros(NOW), last=last)
+    assert found is None or isinstance(found, int)
 
 
 JUNK = st.recursive(
@@ -64,47 +36,43 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
-
-
 KEYS = ["same", *(name for names in fact_extraction._NAMES.values() for name in names)]
-
-
 OBJECTS = st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=6)
-
-
 REPLIES = JUNK | OBJECTS | st.lists(OBJECTS, max_size=3) | st.fixed_dictionaries({"facts": st.lists(OBJECTS | JUNK)})
 
 
-class TestAnything:
-    def check(self, reply, some):
-        answer = read(reply, some)
-        for place, fact in answer.facts:
-            assert 0 <= place < len(some)
-            assert all(entity_key(name) and name == name.strip() for name in fact[1:4])
-            assert fact.sure is None or 0 <= fact.sure <= 1
-            assert fact.end is None or fact.start is None or fact.start < fact.end
-        assert answer.readable or not answer.facts
+def check(reply, some):
+    answer = read(reply, some)
+    for place, fact in answer.facts:
+        assert 0 <= place < len(some)
+        assert all(entity_key(name) and name == name.strip() for name in fact[1:4])
+        assert fact.sure is None or 0 <= fact.sure <= 1
+        assert fact.end is None or fact.start is None or fact.start < fact.end
+    assert answer.readable or not answer.facts
 
-    @given(st.text() | st.lists(st.sampled_from("{}[]\":, facts subject 1 \\'\n"), max_size=60).map("".join))
-    @settings(max_examples=300)
-    def test_any_text_is_read(self, text):
-        self.check(text, TWO)
 
-    @pytest.mark.slow
-    @given(REPLIES)
-    @settings(max_examples=300)
-    def test_any_object_is_read_as_it_is_and_as_text(self, reply):
-        self.check(reply_of(reply), TWO)
-        self.check(reply, ONE)
-        self.check(json.dumps(reply), TWO)
-        self.check(str(reply), TWO)
+@given(st.text() | st.lists(st.sampled_from("{}[]\":, facts subject 1 \\'\n"), max_size=60).map("".join))
+@settings(max_examples=300)
+def test_any_text_is_read(text):
+    check(text, TWO)
 
-    @given(st.integers(0, 400), st.sampled_from(sorted(STYLES.keys() - {"object", "message"})))
-    def test_an_answer_cut_off_anywhere_tells_nothing_else(self, length, style):
-        right = {"facts": [{**FACT, "object": f"thing number {n}", "message": 1} for n in range(4)]}
-        whole = STYLES[style](right)
-        for some in (ONE, TWO):
-            answer = read(whole[:length], some)
-            told_ = [fact.object for _, fact in answer.facts]
-            assert told_ == [f"thing number {n}" for n in range(len(told_))]
-            assert len(told_) in {0, 4} or (some is ONE and "It is cut off." in answer.problems)
+
+@pytest.mark.slow
+@given(REPLIES)
+@settings(max_examples=300)
+def test_any_object_is_read_as_it_is_and_as_text(reply):
+    check(reply_of(reply), TWO)
+    check(reply, ONE)
+    check(json.dumps(reply), TWO)
+    check(str(reply), TWO)
+
+
+@given(st.integers(0, 400), st.sampled_from(sorted(STYLES.keys() - {"object", "message"})))
+def test_an_answer_cut_off_anywhere_tells_nothing_else(length, style):
+    right = {"facts": [{**FACT, "object": f"thing number {n}", "message": 1} for n in range(4)]}
+    whole = STYLES[style](right)
+    for some in (ONE, TWO):
+        answer = read(whole[:length], some)
+        told = [fact.object for _, fact in answer.facts]
+        assert told == [f"thing number {n}" for n in range(len(told))]
+        assert len(told) in {0, 4} or (some is ONE and "It is cut off." in answer.problems)
