@@ -21,7 +21,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 
 from .brute import TICK, Branch, Shown
 
-EXAMPLES = {"sqlite": 300, "postgres": 15}
+EXAMPLES = {"sqlite": 100, "postgres": 6}
 QUICK = 20
 """Seeds of the quick ring."""
 
@@ -105,10 +105,7 @@ class History:
     def state(self, branch: Telling, said: dict[str, Any]) -> None:
         sources = self.sources(branch)
         key = branch.facts.add_fact(
-            said["role"],
-            said["subject"],
-            said["predicate"],
-            said["obj"],
+            *(said[name] for name in ("role", "subject", "predicate", "obj")),
             valid_from=said["start"],
             valid_to=said["end"],
             confidence=said["sure"],

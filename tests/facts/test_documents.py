@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -86,13 +87,10 @@ class TestAdding:
         assert facts.retrieve_by_id(key) == conversation.retrieve_by_id(same)
         result = facts.add(role="tool", content="42", name="look", tool_call_id="c1")
         assert facts.retrieve_by_id(result)["tool_call_id"] == "c1"
-
-    @pytest.mark.parametrize("given", [{}, {"content": "x"}, {"message": 7}, {"message": {"content": "no role"}}])
-    def test_what_is_no_message_is_refused(self, here, given):
-        facts = here.facts("b")
-        with pytest.raises(MessageError):
-            facts.add(**given)
-        assert facts.retrieve_all() == []
+        for given in ({}, {"content": "x"}, {"message": 7}, {"message": {"content": "no role"}}):
+            with pytest.raises(MessageError):
+                facts.add(**given)
+        assert len(facts.retrieve_all()) == 2
 
 
 class TestRetrieving:
@@ -110,6 +108,8 @@ class TestRetrieving:
         assert contents(facts.retrieve_by_role("assistant")) == ORDER[2:]
         assert contents(facts.retrieve_by_role("user", 1)) == ORDER[1:2]
         assert facts.retrieve_by_role("tool") == []
+        # In the original the last 0 of something were all of it.
+        assert facts.retrieve_recent(0) == facts.retrieve_by_role("user", 0) == []
         for role in ("", " ", None, 7):
             with pytest.raises(InvalidInput, match="A role is text"):
                 facts.retrieve_by_role(role)
@@ -124,12 +124,6 @@ class TestRetrieving:
             {"role": "user", "content": "Fact (user): Maya lives in Rome."},
             {"role": "user", "content": "Fact (the plumber): Tom said wait."},
         ]
-
-    def test_none_of_it_is_nothing(self, memory):
-        """In the original the last 0 of something were all of it."""
-        facts = filled(memory)
-        assert facts.retrieve_recent(0) == []
-        assert facts.retrieve_by_role("user", 0) == []
 
 
 @pytest.mark.sqlite_suffices
@@ -158,36 +152,19 @@ class TestChanging:
         facts.delete_memory(-2)
         assert contents(facts.retrieve_all()) == ["Hello", "uno", "Fact (assistant): Maya likes snow."]
 
-    @pytest.mark.parametrize("idx", [5, -6, 99])
-    def test_nothing_stands_elsewhere(self, memory, idx):
+    def test_what_does_not_fit_changes_nothing_and_the_description_stays(self, memory):
         facts = filled(memory, description="Hello")
-        for change in (lambda: facts.replace_memory(idx, content="x"), lambda: facts.delete_memory(idx)):
-            with pytest.raises(MessageError, match="nothing at the index"):
-                change()
-        assert len(facts.retrieve_all()) == 5
-
-    @pytest.mark.parametrize("idx", [0, -5])
-    def test_the_description_stays(self, here, idx):
-        facts = filled(here, description="Hello")
-        for change in (lambda: facts.replace_memory(idx, content="x"), lambda: facts.delete_memory(idx)):
-            with pytest.raises(MessageError, match="This is the description"):
-                change()
+        for idx, told in ((5, "nothing at the index"), (-6, "nothing at the index"), (0, "the desc"), (-5, "the desc")):
+            for change in (lambda idx=idx: facts.replace_memory(idx, content="x"), partial(facts.delete_memory, idx)):
+                with pytest.raises(MessageError, match=told):
+                    change()
+        for key, changes, error in (
+            ("nobody", {"content": "x"}, MessageError), ("m1", {"colour": "red"}, MessageError),
+            ("m1", {"role": 7}, MessageError), (7, {"content": "x"}, InvalidInput),
+        ):  # fmt: skip
+            with pytest.raises(error):
+                facts.update(key, **changes)
         assert contents(facts.retrieve_all()) == ["Hello", *ORDER]
-
-    @pytest.mark.parametrize(
-        ("key", "changes", "error"),
-        [
-            ("nobody", {"content": "x"}, MessageError),
-            ("m1", {"colour": "red"}, MessageError),
-            ("m1", {"role": 7}, MessageError),
-            (7, {"content": "x"}, InvalidInput),
-        ],
-    )
-    def test_what_does_not_fit_changes_nothing(self, memory, key, changes, error):
-        facts = filled(memory)
-        with pytest.raises(error):
-            facts.update(key, **changes)
-        assert contents(facts.retrieve_all()) == ORDER
 
 
 class TestResetting:
@@ -209,12 +186,11 @@ class TestResetting:
         facts = filled(here)
         facts.set_event_context("Researcher", heard.append, "run 1")
         facts.reset_memory()
+        facts.set_event_context("Researcher", None)
+        facts.reset_memory()
         [event] = heard
         assert isinstance(event, MemoryResetEvent)
         assert event.agent_name == "Researcher"
-        facts.set_event_context("Researcher", None)
-        facts.reset_memory()
-        assert len(heard) == 1
 
 
 def busy(memory):
@@ -290,7 +266,7 @@ class TestFiles:
         def of_kind(document, kind):
             return next(each for each in document["entries"] if each["kind"] == kind)
 
-        documents = [
+        for document in (
             [],
             {},
             damaged(lambda d: d.update(version=99)),
@@ -300,16 +276,12 @@ class TestFiles:
             damaged(lambda d: d["entries"][0].update(kind="record")),
             damaged(lambda d: d["entries"][0].update(created_at=10**30)),
             *(damaged(lambda d, kind=kind: of_kind(d, kind).update(extra={})) for kind in KINDS if kind != "fact_rule"),
-        ]
-        for document in documents:
-            path.write_text(json.dumps(document))
+            *("", "{", "\x00", json.dumps(whole)[:-20]),
+        ):
+            path.write_text(document if isinstance(document, str) else json.dumps(document))
             with pytest.raises(InvalidInput):
                 facts.load_from_file(path)
             assert looks(facts) == before
-        for text in ("", "{", "\x00", json.dumps(whole)[:-20]):
-            path.write_text(text)
-            with pytest.raises(InvalidInput):
-                facts.load_from_file(path)
         with pytest.raises(InvalidInput):
             facts.load_from_file(tmp_path / "missing.json")
         assert looks(facts) == before

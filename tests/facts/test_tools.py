@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_agentmem import InvalidInput, KGMemory, fact_tools
+from langchain_agentmem import AgentMemory, InvalidInput, KGMemory, fact_tools
 from langchain_agentmem.facts.fact_tools import LIMIT, OPERATIONS, QUOTED, SOURCES
 from langchain_agentmem.language_models.tool_factory import MOST
+from tests.conftest import SteppingClock
+from tests.support.graphs import at
+from tests.support.models import ScriptedModel, calling
 
 from .scripted import CASES
 
@@ -24,7 +28,7 @@ def day(text):
 
 def on(text):
     """The beginning of a day as a model is told of it."""
-    return f"{text}T00:00:00+00:00"
+    return day(text).isoformat()
 
 
 @pytest.fixture
@@ -62,12 +66,29 @@ class TestOffered:
         adding.invoke({"subject": "Maya", "predicate": "likes", "object": "tea"})
         assert [fact.text for fact in light.facts("user-42").as_of()] == ["Maya likes tea"]
 
-    @pytest.mark.parametrize("arguments", [(5,), ("",), (None, "ns"), ("x", ("",))])
-    def test_what_cannot_be_is_refused_when_they_are_made(self, light, arguments):
-        with pytest.raises(InvalidInput):
-            fact_tools(light, *arguments)
+    def test_what_cannot_be_is_refused_when_they_are_made(self, light):
+        for arguments in ((5,), ("",), (None, "ns"), ("x", ("",))):
+            with pytest.raises(InvalidInput):
+                fact_tools(light, *arguments)
         with pytest.raises(InvalidInput, match="A KGMemory is somebody's already"):
             fact_tools(KGMemory(light, "x"), "y")
+
+    async def test_an_agent_keeps_facts_of_its_thread_and_no_other(self, memory):
+        porto, lisbon = (
+            calling("fact_add", subject="Maya", predicate="lives in", object=place, valid_from=since)
+            for place, since in (("Porto", "2024-01-01"), ("Lisbon", "2024-03-01"))
+        )
+        wrong, looking = calling("fact_add", subject="Maya", wrong=2), calling("fact_history", subject="Maya")
+        model = ScriptedModel(porto, wrong, lisbon, looking, "She lives in Lisbon.")
+        agent = create_agent(model, tools=fact_tools(memory), checkpointer=memory.checkpointer)
+        state = await agent.ainvoke({"messages": [("user", "Where does Maya live?")]}, at())
+        added, refused, moved, history = [each.text for each in state["messages"] if isinstance(each, ToolMessage)]
+        assert added.startswith("The fact is kept, ")
+        assert "predicate: it is missing" in refused
+        assert "it ended: 'Maya lives in Porto'" in moved
+        assert [each["valid_to"] for each in json.loads(history)["history"]] == [on("2024-03-01"), None]
+        assert [fact.object for fact in memory.facts(at()).as_of(subject="Maya")] == ["Lisbon"]
+        assert memory.facts(at("u")).search("*") == []
 
 
 class TestAdding:
@@ -87,16 +108,18 @@ class TestAdding:
         assert said.endswith("; it contradicts: 'Maya lives in Lisbon', since 2024-03-01.")
         said = add("Maya", "lives in", "Oslo", valid_from="2024-04-01")
         assert "Porto" not in said
-        ended = ("Maya lives in Lisbon", "maya LIVES IN Rome")
-        assert said.endswith(
-            f"; it ended: {', '.join(f'{each!r}, from 2024-03-01 until 2024-04-01' for each in ended)}."
-        )
+        ended = [
+            f"'{each}', from 2024-03-01 until 2024-04-01" for each in ("Maya lives in Lisbon", "maya LIVES IN Rome")
+        ]
+        assert said.endswith(f"; it ended: {', '.join(ended)}.")
 
-    @pytest.mark.parametrize(("given", "start", "end"), CASES["times of tools"])
-    def test_times_are_iso_or_words(self, add, facts, given, start, end):
-        add("Maya", "visited", "Rome", **given)
-        [fact] = facts.history("Maya")
-        assert (fact.valid_from, fact.valid_to) == (day(start), None if end is None else day(end))
+    def test_times_are_iso_or_words(self):
+        for given, start, end in CASES["times of tools"]:
+            with AgentMemory(clock=SteppingClock()) as memory:
+                [adding, *_] = fact_tools(memory, "x")
+                adding.invoke({"subject": "Maya", "predicate": "visited", "object": "Rome", **given})
+                [fact] = memory.facts("x").history("Maya")
+            assert (fact.valid_from, fact.valid_to) == (day(start), None if end is None else day(end)), given
 
 
 class TestSearching:
@@ -121,10 +144,8 @@ class TestSearching:
         found = json.loads(tools["fact_search"].invoke({"query": "*", "limit": 2}))["found"]
         assert [each["text"] for each in found] == ["Maya likes rain", "It rains."]
         assert [fact.text for fact in facts.search("*")] == ["Maya likes rain", "It rains.", "Maya likes tea"]
-        assert [fact.text for fact in facts.search("*", 2, valid=facts.search("Maya tea", 1)[0].valid_from)] == [
-            "It rains.",
-            "Maya likes tea",
-        ]
+        then = facts.search("Maya tea", 1)[0].valid_from
+        assert [fact.text for fact in facts.search("*", 2, valid=then)] == ["It rains.", "Maya likes tea"]
 
     def test_what_was_taken_back_or_only_read_takes_the_place_of_none_of_the_newest(self, light, facts):
         said = facts.add(role="user", content="It rains.")
@@ -181,31 +202,24 @@ class TestHistory:
 
     def test_of_a_long_history_the_newest_is_told_in_order_and_the_rest_counted(self, tools, facts):
         for number in range(LIMIT + 5):
-            facts.add_fact(
-                "user",
-                "Maya",
-                "saw",
-                f"bird {number}",
-                valid_from=datetime(2020, 1, 1, number // 60, number % 60, tzinfo=UTC),
-            )
+            start = day("2020-01-01") + timedelta(minutes=number)
+            facts.add_fact("user", "Maya", "saw", f"bird {number}", valid_from=start)
         told = json.loads(tools["fact_history"].invoke("Maya"))
         assert [each["text"] for each in told["history"]] == [f"Maya saw bird {n}" for n in range(5, LIMIT + 5)]
         assert told["left_out"] == 5
-
-    def test_nobodys_history_is_told_in_a_sentence(self, tools):
-        assert tools["fact_history"].invoke("Maya") == "Nothing is known of 'Maya'; fact_search finds by words."
-        said = tools["fact_history"].invoke({"subject": "Maya", "predicate": "likes"})
-        assert said.startswith("Nothing is known of 'Maya' and 'likes';")
+        assert tools["fact_history"].invoke("Ben") == "Nothing is known of 'Ben'; fact_search finds by words."
+        said = tools["fact_history"].invoke({"subject": "Ben", "predicate": "likes"})
+        assert said.startswith("Nothing is known of 'Ben' and 'likes';")
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(("name", "arguments", "said"), CASES["mistakes"])  # fmt: skip
-    async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools, facts, name, arguments, said):
-        call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
-        for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
-            assert message.status == "error"
-            assert said in message.content
-            assert "\x1b" not in message.content
+    async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools, facts):
+        for name, arguments, said in CASES["mistakes"]:
+            call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
+            for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
+                assert message.status == "error", arguments
+                assert said in message.content, arguments
+                assert "\x1b" not in message.content
         assert facts.search("*") == []
 
     def test_what_was_stored_is_data(self, tools, add, facts):

@@ -2,24 +2,100 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.lifetime import Attendant
 from langchain_agentmem.facts.fact import FactsConfig
+from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.storage import jobs
-from tests.facts.scripted import Scripted
+from tests.facts.scripted import Scripted, facts_in
 
-from .processes import SHORT, Listener, conversation, hear, known_facts, scripted_facts
-
-KILLS = {"sqlite": 6, "postgres": 3}
-"""How many processes are killed; AGENTMEM_KILLS=200 kills more of them."""
+SHORT = 0.3
+"""Seconds of a lease here, so that nobody waits long for another."""
 SOME = 24
 """Messages, where not all are needed."""
+PEOPLE = ("Maya Ortiz", "Tom", "Aiko", "Zoë", "Grandma", "the plumber")
+FIRST_DAY = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+def day(number: int) -> datetime:
+    """When a message was said: there is one each day, at noon."""
+    return FIRST_DAY + timedelta(days=number)
+
+
+def conversation(count: int = 200) -> list[dict[str, Any]]:
+    """A conversation, always the same, in which much is told again, and much changes."""
+    luck = random.Random(7)
+    said = []
+    for number in range(count):
+        lines = ["Good morning!"] if luck.random() < 0.5 else []
+        for person in luck.sample(PEOPLE, luck.choice([0, 1, 1, 2, 3])):
+            today = f" | {day(number):%Y-%m-%d}" if luck.random() < 0.3 else ""
+            lines += [
+                f"{person} | lives in | {luck.choice(['Lisbon', 'Oslo', 'Kyoto'])}{today}",
+                f"{person} | works at | {luck.choice(['Acme', 'Globex'])}{today}",
+                f"{person} | likes | {luck.choice(['tea', 'opera', 'rain', 'Tom'])}{today}",
+                f"{person} | visited | town {number} | {day(number - 9):%Y-%m-%d} | {day(number - 7):%Y-%m-%d}",
+            ][luck.randrange(4) :][: luck.choice([1, 1, 2])]
+        text = "\n".join(lines or ["How are you?"])
+        role = luck.choice(["user", "assistant"])
+        said.append({"role": role, "content": text, "message_id": f"m{number}", "created_at": day(number).isoformat()})
+    return said
+
+
+def scripted_facts(said: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What is to be known after a conversation, by the plainest rules: each fact with its time and its messages."""
+    held: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for number, message in enumerate(said):
+        for fact in facts_in(message["content"]):
+            start, end = fact.get("valid_from"), fact.get("valid_to")
+            since = day(number) if start is None else _midnight(start)
+            until = None if end is None else _midnight(end)
+            values = held[fact["subject"], fact["predicate"]]
+            single = fact["predicate"] in {"lives in", "works at"}
+            same = [each for each in values if each["object"] == fact["object"] and each["until"] is None]
+            if same and end is None:
+                same[-1]["sources"].append(message["message_id"])
+                continue
+            if single and values:
+                values[-1]["until"] = since
+            told = {"object": fact["object"], "since": since, "until": until}
+            values.append({**told, "sources": [message["message_id"]]})
+    return sorted(
+        (*of, each["object"], each["since"], str(each["until"]), tuple(each["sources"]))
+        for of, values in held.items()
+        for each in values
+    )
+
+
+def known_facts(facts: KGMemory) -> list[tuple[Any, ...]]:
+    """What is known, in the same form."""
+    return sorted(
+        (fact.subject, fact.predicate, fact.object, fact.valid_from, str(fact.valid_to), fact.sources)
+        for person in PEOPLE
+        for fact in facts.history(person)
+    )
+
+
+def hear(facts: KGMemory, said: list[dict[str, Any]]) -> None:
+    """Add a conversation, and have its facts extracted."""
+    for message in said:
+        facts.add(message)
+    facts.drain()
+
+
+def _midnight(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
 SAID = conversation()
 SCRIPT = scripted_facts(SAID)
 
@@ -30,38 +106,16 @@ def short_leases(monkeypatch):
     monkeypatch.setattr(jobs, "RENEW", SHORT / 6)
 
 
-@pytest.fixture(scope="module")
-def listeners(tmp_path_factory):
-    """Two that hear at the same time."""
-    folders = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other")
-    with (
-        Listener(folders[0], "tests.facts.full.processes") as one,
-        Listener(folders[1], "tests.facts.full.processes") as other,
-    ):
-        yield one, other
+def at_once(function, each):
+    """Call a function for each in threads of their own, all at the same moment; give what it gave."""
+    start = threading.Barrier(len(each))
 
-
-def kills(kind):
-    return int(os.environ.get("AGENTMEM_KILLS", KILLS[kind]))
-
-
-def at_once(*functions):
-    """Call functions in threads of their own, all at the same moment."""
-    start, failures = threading.Barrier(len(functions)), []
-
-    def run(function):
+    def run(one):
         start.wait()
-        try:
-            function()
-        except BaseException as error:  # noqa: BLE001 - it is told to the test
-            failures.append(error)
+        return function(one)
 
-    threads = [threading.Thread(target=run, args=(each,)) for each in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(len(each)) as pool:
+        return list(pool.map(run, each))
 
 
 def check(facts, script=SCRIPT):
@@ -122,35 +176,21 @@ class TestAtTheSameTime:
         """Each with its own memory, as processes have it."""
         with AgentMemory(url) as one, AgentMemory(url) as other:
             hearers = [each.facts("b", model=Scripted()) for each in (one, one, other)]
-            at_once(*(lambda facts=facts: hear(facts, SAID[:SOME]) for facts in hearers))
+            at_once(lambda facts: hear(facts, SAID[:SOME]), hearers)
             for facts in hearers:
                 check(facts, scripted_facts(SAID[:SOME]))
-
-    @pytest.mark.slow("in every form")
-    def test_in_two_processes(self, url, listeners):
-        for each in listeners:
-            each.begin(url, "b", SOME)
-        for each in listeners:
-            assert each.heard()
-        with AgentMemory(url) as memory:
-            check(memory.facts("b"), scripted_facts(SAID[:SOME]))
 
     def test_without_any_right_to_ask(self, memory, monkeypatch):
         """Two ask about the same messages; what one of them kept the other keeps no more."""
         monkeypatch.setattr(Attendant, "notify", lambda self: None)
-        together = threading.Barrier(2)
-        rivals = []
+        together, said = threading.Barrier(2), "Tom | lives in | Oslo\nTom | likes | tea"
 
         def wait(before, some):
             if before == 0:
                 together.wait(60)
 
-        for _ in range(2):
-            model = Scripted(meanwhile=wait)
-            rivals.append((memory.facts("b", model=model), model))
-        said = "Tom | lives in | Oslo\nTom | likes | tea"
-        taken = []
-        at_once(*(lambda facts=facts: taken.extend(facts.extract_and_update_from_text(said)) for facts, _ in rivals))
+        rivals = [memory.facts("b", model=Scripted(meanwhile=wait)) for _ in range(2)]
+        at_once(lambda facts: facts.extract_and_update_from_text(said), rivals)
         facts = memory.facts("b")
         assert facts.waiting() == 0
         assert {fact.object: len(fact.sources) for fact in facts.history("Tom")} == {"Oslo": 2, "tea": 2}
@@ -168,24 +208,3 @@ class TestAtTheSameTime:
         facts.drain()
         check(facts, scripted_facts(SAID[:SOME]))
         assert model.texts[0] in model.texts[1:]  # what the first answer said was not kept
-
-
-class TestKilled:
-    @pytest.mark.slow("in every form")
-    @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-    def test_at_any_moment_and_begun_again_knows_the_same(self, kind, new_database, listeners):
-        url, luck, (listener, _) = new_database(kind), random.Random(11), listeners
-        listener.begin(url, "whole", SOME)
-        count = listener.heard()
-        assert count is not None
-        killed = 0
-        for number in range(kills(kind)):
-            listener.begin(url, f"b{number}", SOME, int((number + luck.random()) * count / kills(kind)))
-            killed += listener.heard() is None
-            listener.begin(url, f"b{number}", SOME)
-            assert listener.heard() is not None
-        assert killed > kills(kind) / 2  # with some luck, one came to its end with fewer statements than the first
-        with AgentMemory(url) as memory:
-            for branch in ("whole", *(f"b{number}" for number in range(kills(kind)))):
-                check(memory.facts(branch), scripted_facts(SAID[:SOME]))
-            assert memory.admin.verify().problems == ()

@@ -14,6 +14,7 @@ from langchain_agentmem.facts.fact_store import BEHIND_ALL
 from langchain_agentmem.rewinding.memory_access import changing
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.sqlite import SqliteEngine
+from tests.support.graphs import at
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -137,36 +138,47 @@ COSTS = {
 """What is asked, of facts about different things or, where that is named, of one."""
 
 
+def steps_of(monkeypatch, folder, sizes, prepare, **options):
+    """The steps that are taken in a small memory and in a large one; what prepares each gives the function."""
+    steps = []
+    for size in sizes:
+        with AgentMemory(folder / f"{size}.db", **options) as memory:
+            steps.append(counted(monkeypatch, prepare(memory, size)))
+    assert steps[0] > 0
+    return steps[1] / steps[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COSTS)
 def test_what_else_is_known_costs_nothing(tmp_path, monkeypatch, name):
     """SQLite takes as many steps among 2,000 facts as among 200."""
     about, ask = COSTS[name]
-    steps = []
-    for count in (200, 2_000):
-        with AgentMemory(tmp_path / f"{count}.db") as memory:
-            batch(memory, "main", count, **about)
-            facts = memory.facts("main")
-            if about:
-                facts.add_fact("user", "Newcomer", "likes", "water")
-            else:
-                ask(facts)
-            steps.append(counted(monkeypatch, lambda facts=facts: ask(facts)))
-    assert 0 < steps[1] <= 1.3 * steps[0]
+
+    def prepare(memory, count):
+        batch(memory, "main", count, **about)
+        facts = memory.facts("main")
+        if about:
+            facts.add_fact("user", "Newcomer", "likes", "water")
+        else:
+            ask(facts)
+        return partial(ask, facts)
+
+    assert steps_of(monkeypatch, tmp_path, (200, 2_000), prepare) <= 1.3
 
 
+@pytest.mark.slow
 def test_what_others_know_of_the_same_costs_nothing(tmp_path, monkeypatch):
     """An entity that many branches name is looked up on one."""
-    steps = []
-    for others in (1, 9):
-        with AgentMemory(tmp_path / f"{others}.db") as memory:
-            for number in range(others):
-                batch(memory, f"other {number}", 200)
-            batch(memory, "main", 20)
-            facts = memory.facts("main")
-            facts.neighbours("Friend 7", 2)
-            steps.append(counted(monkeypatch, lambda facts=facts: facts.neighbours("Friend 7", 2)))
-    assert steps[1] <= 1.3 * steps[0]
+
+    def prepare(memory, others):
+        for number in range(others):
+            batch(memory, f"other {number}", 200)
+        batch(memory, "main", 20)
+        facts = memory.facts("main")
+        facts.neighbours("Friend 7", 2)
+        return partial(facts.neighbours, "Friend 7", 2)
+
+    assert steps_of(monkeypatch, tmp_path, (1, 9), prepare) <= 1.3
 
 
 @pytest.mark.slow
@@ -175,16 +187,15 @@ def test_what_others_know_of_the_same_costs_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize("whose", ["its own", "a thread's"])
 def test_a_page_costs_no_more_where_a_name_is_known_very_often(tmp_path, monkeypatch, hub, entity, whose):
     """On the branch itself, and for a thread of the same scope, which is shown it by others."""
-    steps = []
-    for count in (200, 2_000):
-        with AgentMemory(tmp_path / f"{count}.db", namespace=NS) as memory:
-            batch(memory, "main", count, **hub)
-            facts = memory.facts("main" if whose == "its own" else {"configurable": {"thread_id": "t"}})
-            page = facts.latest(5, entity=entity, valid=facts.now)
-            assert len(page) == 5
-            following = partial(facts.latest, 5, entity=entity, valid=facts.now, before=page[-1].id)
-            steps.append(counted(monkeypatch, following))
-    assert steps[1] <= 1.3 * steps[0]
+
+    def prepare(memory, count):
+        batch(memory, "main", count, **hub)
+        facts = memory.facts("main" if whose == "its own" else at())
+        page = facts.latest(5, entity=entity, valid=facts.now)
+        assert len(page) == 5
+        return partial(facts.latest, 5, entity=entity, valid=facts.now, before=page[-1].id)
+
+    assert steps_of(monkeypatch, tmp_path, (200, 2_000), prepare, namespace=NS) <= 1.3
 
 
 def through_forks(memory: AgentMemory, each: int):
@@ -211,9 +222,8 @@ def test_forks_cost_little_that_hold_little(tmp_path, monkeypatch, each):
 @pytest.mark.slow("in every form")
 def test_forks_cost_no_more_that_hold_very_much(tmp_path, monkeypatch):
     """Of what else lies on a branch no more is read than tells that it is much."""
-    steps = []
-    for each in (30, 300):
-        with AgentMemory(tmp_path / f"{each}.db") as memory:
-            facts = through_forks(memory, each)
-            steps.append(counted(monkeypatch, lambda facts=facts: facts.neighbours("Newcomer")))
-    assert steps[1] <= 1.1 * steps[0]
+
+    def prepare(memory, each):
+        return partial(through_forks(memory, each).neighbours, "Newcomer")
+
+    assert steps_of(monkeypatch, tmp_path, (30, 300), prepare) <= 1.1

@@ -12,6 +12,7 @@ from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.source_texts import LONGEST_SILENCE, PARKED
 from langchain_agentmem.upkeep.database_report import diagnose
 from tests.facts.scripted import Scripted
+from tests.facts.test_learning import said
 
 TOWNS = ("Oslo", "Rome", "Oslo", "Lima", "Kyoto", "Rome", "Oslo", "Bergen", "Lima", "Quito", "Turin", "Oslo")
 
@@ -26,11 +27,6 @@ class Provider(Scripted):
     def _answer(self, before: int, some: Any) -> None:
         if not self.up or any(self.refuses and self.refuses in each.text for each in some):
             raise ConnectionError("no route")
-
-
-def said(facts: Any, *texts: str, first: int = 0) -> None:
-    for number, text in enumerate(texts, first):
-        facts.add({"role": "user", "content": text, "message_id": f"m{number}"})
 
 
 def moves(*towns: str) -> list[str]:
@@ -102,64 +98,62 @@ class TestAnOutage:
 
 
 @pytest.mark.usefixtures("alone")
-class TestNonsense:
-    @pytest.mark.slow
-    def test_is_asked_about_again_after_a_day(self, memory, clock):
-        model = Scripted(lambda _: "Nice!")
-        facts = memory.facts("b", model=model)
-        said(facts, *moves("Oslo"))
-        look(facts, clock, hours=20)
-        assert len(model.calls) == 3
-        clock.pass_time(seconds=PARKED)
-        model.style = Scripted().style
-        facts._look()
-        assert lived(facts) == ["Oslo"]
+@pytest.mark.slow
+def test_nonsense_is_asked_about_again_after_a_day(memory, clock):
+    model = Scripted(lambda _: "Nice!")
+    facts = memory.facts("b", model=model)
+    said(facts, *moves("Oslo"))
+    look(facts, clock, hours=20)
+    assert len(model.calls) == 3
+    clock.pass_time(seconds=PARKED)
+    model.style = Scripted().style
+    facts._look()
+    assert lived(facts) == ["Oslo"]
 
 
 @pytest.mark.usefixtures("alone")
 class TestSettling:
     @pytest.mark.parametrize("awaited", [False, True])
-    async def test_waits_for_facts(self, memory, awaited):
+    async def test_waits_for_facts_and_leaves_what_the_model_fails_at(self, memory, awaited):
         facts, others = (memory.facts("b", space, model=Provider(up=True)) for space in (None, ("them",)))
         for each in (facts, others):
             said(each, *moves("Oslo", "Rome"))
-        assert facts.waiting() == 2
         await memory.asettle() if awaited else memory.settle()
         assert lived(facts) == lived(others) == ["Oslo", "Rome"]
-
-    def test_leaves_what_the_model_fails_at(self, memory):
-        facts = memory.facts("b", model=Provider())
-        said(facts, *moves("Oslo"))
-        memory.settle()
-        assert (facts.waiting(), len(facts.failures())) == (1, 2)
+        failing = memory.facts("c", model=Provider())
+        said(failing, *moves("Oslo"))
+        await memory.asettle() if awaited else memory.settle()
+        assert (failing.waiting(), len(failing.failures())) == (1, 2)
 
 
 @pytest.mark.usefixtures("alone")
 class TestWhoHearsOfIt:
-    @pytest.mark.parametrize("model", [Provider(), Scripted(lambda _: "Nice!"), Scripted(lambda _: "")])
-    def test_the_log_says_it_once(self, memory, caplog, model):
+    def test_the_log_says_it_once(self, caplog):
         caplog.set_level(logging.INFO, "langchain_agentmem.facts")
-        for branch in ("b", "c"):
-            facts = memory.facts(branch, model=model)
-            said(facts, *moves("Oslo"))
-            for _ in range(3):
-                facts.drain()
-        [record] = caplog.records
-        assert record.levelname == "WARNING"
-        assert "No facts were extracted from 1 messages" in record.getMessage()
-        assert facts.failures()[0].error in record.getMessage()
+        for model in (Provider(), Scripted(lambda _: "Nice!"), Scripted(lambda _: "")):
+            caplog.clear()
+            with AgentMemory(":memory:") as memory:
+                for branch in ("b", "c"):
+                    facts = memory.facts(branch, model=model)
+                    said(facts, *moves("Oslo"))
+                    for _ in range(3):
+                        facts.drain()
+                failure = facts.failures()[0].error
+            [record] = caplog.records
+            assert record.levelname == "WARNING"
+            assert "No facts were extracted from 1 messages" in record.getMessage()
+            assert failure in record.getMessage()
 
     def test_statistics_count_it(self, memory, monkeypatch):
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 2)
         facts = memory.facts("b", ("us",), model=Provider())
         said(facts, *moves(*TOWNS))
-        counted = [memory.admin.stats(), memory.within(("us",)).admin.stats(), memory.within(("them",)).admin.stats()]
-        assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
-        assert [each["failed_facts"] for each in counted] == [0, 0, 0]
-        facts.drain()
-        counted = [memory.admin.stats(), memory.within(("us",)).admin.stats(), memory.within(("them",)).admin.stats()]
-        assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
-        assert [each["failed_facts"] for each in counted] == [3, 3, 0]
+        for failed in (0, 3):
+            whose = (memory, memory.within(("us",)), memory.within(("them",)))
+            counted = [each.admin.stats() for each in whose]
+            assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
+            assert [each["failed_facts"] for each in counted] == [failed, failed, 0]
+            facts.drain()
 
     def test_the_doctor_tells_of_it(self, url):
         with AgentMemory(url) as memory:
@@ -168,9 +162,8 @@ class TestWhoHearsOfIt:
             facts.drain()
         [finding] = [each for each in diagnose(url) if each.name == "facts"]
         assert finding.level == "note"
-        assert (
-            "2 messages wait to have their facts extracted; a model was asked about 2 of them in vain" in finding.text
-        )
+        told = "2 messages wait to have their facts extracted; a model was asked about 2 of them in vain"
+        assert told in finding.text
         assert "drain()" in finding.remedy
         with AgentMemory(url) as memory:
             memory.facts("b", model=Provider(up=True)).drain()

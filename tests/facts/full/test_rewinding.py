@@ -35,22 +35,25 @@ def reading(messages: Any) -> str:
     return json.dumps({"facts": told})
 
 
+def said(name: str) -> list[HumanMessage] | None:
+    """A message that says what Maya saw; None of what is told without one."""
+    return None if zlib.crc32(name.encode()) % 3 == 0 else [HumanMessage(f"Maya saw {name}", id=f"m{name}")]
+
+
 class Facts(Real):
     """`memory.facts(config)` and `memory.remember_facts(model)`, on `memory.checkpointer`."""
 
     def remember(self, config: RunnableConfig, name: str) -> None:
-        if zlib.crc32(name.encode()) % 3 == 0:
+        if (messages := said(name)) is None:
             self.memory.facts(config).add_fact("user", "Maya", "saw", name)
         else:
-            said = HumanMessage(f"Maya saw {name}", id=f"m{name}")
-            self.memory.remember_facts(reading, share_conversation=True).invoke([said], config)
+            self.memory.remember_facts(reading, share_conversation=True).invoke(messages, config)
 
     async def aremember(self, config: RunnableConfig, name: str) -> None:
-        if zlib.crc32(name.encode()) % 3 == 0:
+        if (messages := said(name)) is None:
             await self.memory.facts(config).aadd_fact("user", "Maya", "saw", name)
         else:
-            said = HumanMessage(f"Maya saw {name}", id=f"m{name}")
-            await self.memory.remember_facts(reading, share_conversation=True).ainvoke([said], config)
+            await self.memory.remember_facts(reading, share_conversation=True).ainvoke(messages, config)
 
     def remembered(self, config: RunnableConfig) -> list[str]:
         return [fact.object for fact in self.memory.facts(config).history("Maya")]
