@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import yaml
+from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.messages.message import Message
+from tests.support.graphs import line
 
 BEGIN = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 SENTENCES = yaml.safe_load((Path(__file__).parent / "report_sentences.yaml").read_text(encoding="utf-8"))
@@ -37,6 +39,22 @@ def call(history, reply, **fields):
         for place, text in enumerate([*history, reply])
     ]
     return entry(history[-1], reply, kind="call", messages=tuple(said), **fields)
+
+
+def echo(messages):
+    return f"Well, {messages[-1].text}"
+
+
+def asking(model, saver=None):
+    """A graph of one node, which asks a model."""
+
+    def call(state):
+        return {"messages": [model.invoke(state["messages"])]}
+
+    async def acall(state):
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return line(saver, RunnableLambda(call, acall))
 
 
 def add_all(memory, entries, path=""):

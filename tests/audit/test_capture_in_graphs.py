@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.audit.model_call_capture import UNFINISHED
+from tests.support.graphs import at
+from tests.support.models import LIMIT, StreamingModel
 
-from .test_handler import Scripted
+from .entries import asking, echo
 
 
 @pytest.fixture
@@ -24,28 +23,16 @@ def handler(trail):
     return trail.handler()
 
 
-def chat(checkpointer, model=None):
-    """A graph of one node, which asks a model."""
-    model = model or Scripted()
-
-    def call(state):
-        return {"messages": [model.invoke(state["messages"])]}
-
-    async def acall(state):
-        return {"messages": [await model.ainvoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("talk", RunnableLambda(call, acall))
-    graph.add_edge(START, "talk")
-    return graph.compile(checkpointer=checkpointer)
-
-
 def within(handler, thread, **configurable):
-    return {"callbacks": [handler], "configurable": {"thread_id": thread, **configurable}}
+    return {"callbacks": [handler], **at(thread, **configurable)}
 
 
 def say(text):
     return {"messages": [HumanMessage(text)]}
+
+
+def chat(saver, reply=echo):
+    return asking(StreamingModel(reply), saver)
 
 
 def counted(messages):
@@ -56,7 +43,7 @@ def counted(messages):
 @pytest.mark.sqlite_suffices
 class TestAChat:
     def test_every_call_is_an_entry(self, memory, trail, handler):
-        graph = chat(memory.checkpointer, Scripted(script=counted))
+        graph = chat(memory.checkpointer, counted)
         for thread in ("monday", "tuesday"):
             for text in ("Where is the heron?", "And the stork?"):
                 graph.invoke(say(text), within(handler, thread))
@@ -75,14 +62,17 @@ class TestAChat:
             "You said: And the stork?",
         ]
         assert second.duration >= 0
+        assert second.extra["node"] == "node0"
+        assert second.extra["checkpoint_ns"].startswith("node0:")
+        assert "tags" not in second.extra  # LangGraph counts steps by tags; the user gave none
+        assert second.messages[:2] == entries[0].messages  # known again, ids and all
         assert None not in (second.run_id, second.parent_run_id)
         assert len({each.run_id for each in entries}) == 4
         assert trail.last(9, kinds=["call"]) == entries
         assert memory.admin.verify().ok
 
     def test_small_talk_is_hidden_as_of_exchanges(self, memory, trail, handler):
-        model = Scripted(script=lambda messages: "You're welcome!")
-        chat(memory.checkpointer, model).invoke(say("thanks!"), within(handler, "t"))
+        chat(memory.checkpointer, "You're welcome!").invoke(say("thanks!"), within(handler, "t"))
         assert trail.last() == []
         (entry,) = trail.last(include_junk=True)
         assert (entry.junk, entry.reply) == (("small talk",), "You're welcome!")
@@ -102,7 +92,7 @@ class TestAChat:
 @pytest.mark.sqlite_suffices
 class TestWhatGoesWrong:
     def test_an_error_is_told_and_raised(self, memory, trail, handler):
-        graph = chat(memory.checkpointer, Scripted(script=lambda messages: ValueError("no such model")))
+        graph = chat(memory.checkpointer, ValueError("no such model"))
         with pytest.raises(ValueError, match="no such model"):
             graph.invoke(say("Where is Ann?"), within(handler, "t"))
         (entry,) = trail.last(include_junk=True)
@@ -132,20 +122,13 @@ class TestWhatGoesWrong:
         assert trail.verify().ok
 
     def test_calls_that_have_not_ended_are_told_when_the_memory_closes(self, url):
-        begun, go_on = threading.Event(), threading.Event()
-
-        def slow(messages):
-            begun.set()
-            assert go_on.wait(120)
-            return "Late."
-
-        memory = AgentMemory(url)
-        graph, handler = chat(InMemorySaver(), Scripted(script=slow)), memory.audit.handler()
+        memory, model = AgentMemory(url), StreamingModel("Late.")
+        model.free.clear()
         with ThreadPoolExecutor(1) as pool:
-            run = pool.submit(graph.invoke, say("Where is Ann?"), within(handler, "t"))
-            assert begun.wait(120)
+            run = pool.submit(asking(model).invoke, say("Where is Ann?"), within(memory.audit.handler(), "t"))
+            assert model.began.acquire(timeout=LIMIT)
             memory.close()
-            go_on.set()
+            model.free.set()
             assert run.result()["messages"][-1].text == "Late."
         with AgentMemory(url) as memory:
             (entry,) = memory.audit.last()

@@ -11,7 +11,8 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_agentmem.audit.model_call_capture import AuditHandler
-from tests.audit.test_handler import Scripted, Trail, agent_script, chat_graph, weather
+from tests.audit.entries import asking
+from tests.audit.test_handler import Trail, agents, model, weather
 from tests.compaction.loopback import calls, loopback
 
 SETTINGS = {"api_key": "x", "model": "gpt-test", "max_retries": 0}
@@ -23,8 +24,8 @@ def trail():
 
 
 @pytest.fixture
-def heard(trail, new_id, clock):
-    return {"callbacks": [AuditHandler(trail, new_id, clock)]}
+def heard(trail):
+    return {"callbacks": [AuditHandler(trail)]}
 
 
 class TestOpenAI:
@@ -63,7 +64,7 @@ class TestOpenAI:
 
         asked, answered = trail
         assert asked.messages[-1].tool_calls[0].arguments == '{"city": "Rome"}'
-        assert asked.extra["stop_reason"] == "tool_calls"
+        assert (asked.extra["stop_reason"], asked.extra["tools"]) == ("tool_calls", ["weather"])
         assert answered.reply == "Sunny in Rome."
         assert asked.messages[-1] == answered.messages[1]
 
@@ -81,7 +82,7 @@ class TestOpenAI:
 
 class TestAgents:
     def test_an_agent_with_tools(self, trail, heard):
-        agent = create_agent(Scripted(script=agent_script), [weather], name="clerk", checkpointer=InMemorySaver())
+        agent = create_agent(agents(), [weather], name="clerk", checkpointer=InMemorySaver())
 
         agent.invoke({"messages": [("user", "Weather in Rome?")]}, {**heard, "configurable": {"thread_id": "t1"}})
 
@@ -91,23 +92,22 @@ class TestAgents:
         assert asked.messages[-1].tool_calls[0].name == "weather"
         assert [each.role for each in answered.messages] == ["user", "assistant", "tool", "assistant"]
         assert answered.reply == "It is Sunny in Rome."
-        assert answered.extra["tools"] == ["weather"]
         assert answered.extra["agent"] == "clerk"
 
     def test_tools_that_call_models_and_graphs_within_graphs(self, trail, heard):
-        inner = chat_graph(Scripted(model="inner"))
+        inner = asking(model(model="inner"), InMemorySaver())
 
         @tool("weather")
-        def asking(city: str) -> str:
+        def look(city: str) -> str:
             """The weather in a city."""
             return inner.invoke({"messages": [("user", city)]})["messages"][-1].text
 
-        agent = create_agent(Scripted(script=agent_script, model="outer"), [asking], checkpointer=InMemorySaver())
+        agent = create_agent(agents(), [look], checkpointer=InMemorySaver())
         agent.invoke({"messages": [("user", "Weather?")]}, {**heard, "configurable": {"thread_id": "t1"}})
 
         assert [(each.model, each.prompt, each.reply) for each in trail] == [
-            ("outer", "Weather?", ""),
+            ("scripted-1", "Weather?", ""),
             ("inner", "Rome", "Well, Rome"),
-            ("outer", "Weather?", "It is Well, Rome"),
+            ("scripted-1", "Weather?", "It is Well, Rome"),
         ]
         assert {each.thread_id for each in trail} == {"t1"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import StepFinished
+from tests.audit.entries import asking
+from tests.support.graphs import at
+from tests.support.models import ScriptedModel
 from tests.tracing.trees import Collector
 
 SECRET = "Xanadu"
@@ -50,34 +50,22 @@ def only(seen):
 class TestTheHandler:
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_what_it_writes_stands_beside_the_models_call(self, memory, seen, asynchronous):
-        model = GenericFakeChatModel(messages=iter([AIMessage("It is by the river.")]))
-
-        def answer(state):
-            return {"messages": [model.invoke(state["messages"])]}
-
-        async def aanswer(state):
-            return {"messages": [await model.ainvoke(state["messages"])]}
-
-        builder = StateGraph(MessagesState)
-        builder.add_node("answer", aanswer if asynchronous else answer)
-        builder.add_edge(START, "answer")
-        graph, given = builder.compile(), {"messages": ["Where is it?"]}
-        where = {"thread_id": "t", "agentmem_namespace": ("ada",)}
-        config = {"callbacks": [seen, memory.audit.handler()], "configurable": where}
+        graph, given = asking(ScriptedModel("It is by the river.")), {"messages": ["Where is it?"]}
+        config = {"callbacks": [seen, memory.audit.handler()], **at(namespace=("ada",))}
         await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
         # One run of ours, though it is told to the very tracers that heard of the model.
-        node = ("answer", [("GenericFakeChatModel", []), (ADD, [])])
+        node = ("node0", [("call", [("ScriptedModel", []), (ADD, [])])])
         assert seen.shapes == [("LangGraph", [node])]
         run = seen.run(ADD)
         told = {name: run.inputs[name] for name in ("kind", "prompt", "reply")}
         assert told == {"kind": "call", "prompt": "Where is it?", "reply": "It is by the river."}
-        assert run.inputs["of_run_id"] == str(seen.run("GenericFakeChatModel").id)
+        assert run.inputs["of_run_id"] == str(seen.run("ScriptedModel").id)
         assert run.outputs["junk"] == []
         metadata = run.extra["metadata"]
         assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
 
     def test_one_that_cannot_be_written_is_an_error_there_and_not_in_the_run(self, memory, seen):
-        model = GenericFakeChatModel(messages=iter([AIMessage("Hello.")]))
+        model = ScriptedModel("Hello.")
         handler = memory.audit.handler()
 
         def failing(*_, **__):
