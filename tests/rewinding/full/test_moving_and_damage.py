@@ -271,12 +271,12 @@ class TestMoving:
         for record, damage in DAMAGED:
             lines = [json.loads(line) for line in good.splitlines()]
             found = next(line for line in lines if line["record" if "record" in line else "format"] == record)
-            if damage == TWICE:
+            if damage is TWICE:
                 lines.insert(lines.index(found), {**found, **damage})
             else:
                 found.update(damage)
             exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-            with pytest.raises(InvalidInput, match="twice" if damage == TWICE else None):
+            with pytest.raises(InvalidInput, match="twice" if damage is TWICE else None):
                 another.import_(exported)
             after = another.admin.stats()
             assert {name: after[name] for name in MEMORIES} == {name: before[name] for name in MEMORIES}, (
