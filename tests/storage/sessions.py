@@ -1,16 +1,22 @@
-"""Operations on a table of numbers, and what a session with PostgreSQL does for them."""
+"""Operations on a table of numbers and on a conversation, and what a session with PostgreSQL does for them."""
+
+import threading
 
 import psycopg
 import psycopg_pool
 from langchain_core.messages import HumanMessage
 
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.steps import Statement
+from tests.emptying import direct
 
 KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
     "where datname = current_database() and pid <> pg_backend_pid()"
 )
+LOCKED = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+AT = message_log.Address("", "c")
 
 
 def adding(*numbers):
@@ -35,6 +41,13 @@ def echo(given):
 def kill_all(engine):
     with psycopg.connect(engine._url, autocommit=True) as connection:
         connection.execute(KILL)
+
+
+def wait_for_lock(engine, call):
+    """Wait until somebody waits for a lock of the server, or a call in a thread has ended."""
+    with psycopg.connect(direct(engine._url), autocommit=True) as connection:
+        while not call.done() and connection.execute(LOCKED).fetchone() == (0,):
+            pass
 
 
 class Trips:
@@ -62,3 +75,30 @@ def say(memory, *said, conversation="c"):
 
 def said(memory, conversation="c"):
     return [message.text for message in memory.conversation(conversation).messages]
+
+
+def entry(key, body=b'{"content":"x","role":"user"}', **more):
+    return message_log.LogEntry(key, body, "x", created_at=1, role="user", **more)
+
+
+def appending(*entries, at=AT):
+    return lambda: message_log.append(at, list(entries), now=1, tail=0)
+
+
+def keys(engine, at=AT):
+    return [row.key for row in engine.read(lambda: message_log.messages(at))]
+
+
+class Held:
+    """An operation that takes its steps, and then waits in its transaction until it is told to go on."""
+
+    def __init__(self, steps):
+        self.steps = steps
+        self.inside, self.go_on = threading.Event(), threading.Event()
+        self.ended = False
+
+    def __call__(self):
+        yield from self.steps()
+        self.inside.set()
+        assert self.go_on.wait(120)
+        self.ended = True

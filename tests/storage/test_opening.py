@@ -66,13 +66,18 @@ class TestAddresses:
                 assert len(memory.conversation("c")) == len(memory.search("here")) == 1
                 assert memory.admin.verify().ok
 
-    def test_full_durability_works_and_a_wrong_one_is_refused(self, tmp_path):
+    def test_a_wrong_durability_is_refused_and_a_right_one_is_that_of_every_connection(self, tmp_path):
         with pytest.raises(InvalidInput, match="synchronous"):
             AgentMemory(tmp_path / "a.db", synchronous="OFF; drop table entry")
         assert list(tmp_path.iterdir()) == []
-        with AgentMemory(tmp_path / "a.db", synchronous="FULL") as memory:
-            memory.conversation("c").add(role="user", content="here")
-            assert memory.admin.verify().ok
+        for given, kept in (({}, 1), ({"synchronous": "NORMAL"}, 1), ({"synchronous": "FULL"}, 2)):
+            with AgentMemory(tmp_path / "a.db", **given) as memory:
+                memory.conversation("c").add(role="user", content="here")
+                engine = memory.database.engine
+                with engine.writer() as writer, engine.reader() as reader:
+                    for connection in (writer, reader):
+                        assert connection.execute("pragma synchronous").fetchone()[0] == kept, given
+                assert memory.admin.verify().ok
 
 
 class TestForeignFiles:

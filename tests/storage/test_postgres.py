@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -13,27 +12,44 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
+from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory, Tenants
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import (
-    BranchMoved,
     DatabaseBusy,
     DatabaseReadOnly,
     DatabaseTimeout,
     ForeignDatabase,
     InvalidInput,
+    MemoryClosed,
     NewerDatabase,
     StorageError,
 )
-from langchain_agentmem.storage import Opening, query
+from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage import engine as engine_module
 from langchain_agentmem.storage.postgres import _ADVISORY_LOCK, PostgresEngine, prepared
 from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.steps import Statement
+from langchain_agentmem.tenants import schema_of_tenant
 from tests.checkpoints.graphs import at, chat_graph
 from tests.emptying import direct
-from tests.storage.sessions import Trips, adding, echo, kill_all, numbers, pool_of, said, say
+from tests.storage.sessions import (
+    AT,
+    KILL,
+    Held,
+    Trips,
+    adding,
+    appending,
+    echo,
+    entry,
+    keys,
+    kill_all,
+    numbers,
+    pool_of,
+    said,
+    say,
+    wait_for_lock,
+)
 
 
 class TestTravellingTogether:
@@ -64,28 +80,21 @@ class TestTravellingTogether:
 
         assert engine.write(steps) == ([[1], [1, 2]], 1, 1)
 
-    def test_storing_a_checkpoint_waits_for_what_is_there_and_for_the_commit(self, new_database, monkeypatch):
+    def test_a_checkpoint_is_stored_in_two_trips_and_read_in_one(self, new_database, monkeypatch):
         with AgentMemory(new_database("postgres")) as memory:
             saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            trips = Trips(monkeypatch)
             for turn in range(3):
                 checkpoint = empty_checkpoint() | {"channel_values": {"text": ["said " * 50, turn]}}
                 checkpoint["channel_versions"] = {"text": f"{turn + 1}"}
-                trips = Trips(monkeypatch)
+                trips.count = 0
                 config = saver.put(config, checkpoint, {}, {"text": f"{turn + 1}"})
             assert trips.count == 2
-
-    def test_a_checkpoint_of_a_thread_that_was_seen_comes_in_one_trip(self, new_database, monkeypatch):
-        with AgentMemory(new_database("postgres")) as memory:
-            saver, config = memory.checkpointer, {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-            checkpoint = empty_checkpoint() | {"channel_values": {"text": ["said " * 50]}}
-            checkpoint["channel_versions"] = {"text": "1"}
-            config = saver.put(config, checkpoint, {}, {"text": "1"})
             saver.put_writes(config, [("text", ["more"])], "task")
             for named in (config, {"configurable": {"thread_id": "t"}}):
-                trips = Trips(monkeypatch)
+                trips.count = 0
                 found = saver.get_tuple(named)
-                assert trips.count == 1
-                assert found.checkpoint == checkpoint
+                assert (trips.count, found.checkpoint) == (1, checkpoint)
                 assert found.pending_writes == [("task", "text", ["more"])]
 
 
@@ -178,8 +187,6 @@ class TestFailing:
 
 
 class TestWaiting:
-    """Nothing is waited for without end."""
-
     @pytest.fixture
     def new_database(self, new_database):
         return lambda kind: direct(new_database(kind))
@@ -195,13 +202,6 @@ class TestWaiting:
             with pytest.raises(DatabaseTimeout):
                 run(slow)
         assert numbers(engine) == []
-
-    def test_a_lock_that_is_held(self, engine):
-        engine._busy_timeout = 0.1
-        with psycopg.connect(engine._url) as other:
-            other.execute("lock table agentmem.blob_test")
-            with pytest.raises(DatabaseBusy):
-                engine.write(adding(1))
 
 
 class TestValues:
@@ -254,14 +254,12 @@ class TestPools:
             assert len(memory.search("heron", limit=100)) == 40
             assert len(memory.database.engine._pool._idle) == 1
 
-    def test_when_it_is_in_use_for_too_long_one_hears_why(self, postgres):
+    def test_when_all_are_in_use_for_too_long_one_hears_why(self, postgres, tmp_path):
         with AgentMemory(postgres, pool_size=1, busy_timeout=0.1) as memory:
             session = memory.database.engine._pool.take()
             with pytest.raises(DatabaseBusy, match="connections"):
                 say(memory, "heron")
             memory.database.engine._pool.give_back(session)
-
-    def test_a_pool_that_is_exhausted_is_told(self, postgres, tmp_path):
         with pool_of(postgres, 1) as pool, AgentMemory(pool, busy_timeout=0.1) as memory:
             for call in (lambda: say(memory, "x"), memory.admin.stats, lambda: memory.admin.copy(tmp_path / "copy.db")):
                 with pool.connection(), pytest.raises(DatabaseBusy, match="pool"):
@@ -275,10 +273,7 @@ class TestPools:
         ):
             say(memory, "one")
             with psycopg.connect(postgres, autocommit=True) as connection:
-                connection.execute(
-                    "select pg_terminate_backend(pid) from pg_stat_activity "
-                    "where datname = current_database() and pid <> pg_backend_pid()"
-                )
+                connection.execute(KILL)
             say(memory, "two")
             assert said(memory) == ["one", "two"]
 
@@ -339,183 +334,144 @@ class TestMigrations:
             assert connection.execute("select 1 from pg_namespace where nspname = 'agentmem'").fetchall() == []
 
 
-AT = message_log.Address("", "c")
+@pytest.mark.bare
+class TestTenants:
+    @pytest.fixture
+    def pool(self, postgres):
+        with pool_of(postgres, 3) as pool:
+            yield pool
+            with pool.connection() as connection:
+                for tenant in ("ada", "bob"):
+                    connection.execute(f"drop schema if exists {schema_of_tenant(tenant)} cascade")
+
+    def test_they_do_not_meet_and_find_what_they_said_again(self, pool):
+        for schema_of in (None, lambda tenant: "tenant"):
+            for expected in ([], ["heron"]):
+                with Tenants(pool, schema_of) as tenants, tenants.of("ada") as ada, tenants.of("bob") as bob:
+                    assert (said(ada), said(bob)) == (expected, [])
+                    if not expected:
+                        say(ada, "heron")
+                    assert (len(ada.search("heron")), len(bob.search("heron"))) == (1, 0)
+
+    def test_of_those_that_nobody_uses_the_last_ones_stay_open(self, pool):
+        with Tenants(pool, max_open=1) as tenants:
+            with tenants.of("ada") as first, tenants.of("bob") as second, tenants.of("ada") as same:
+                assert same is first
+            assert (first.database.engine.usable, second.database.engine.usable) == (True, False)
+        assert not first.database.engine.usable
+        with pytest.raises(MemoryClosed, match="Tenants"), tenants.of("ada"):
+            pass
+
+    def test_what_is_no_tenant_or_pool_is_refused(self, pool):
+        with Tenants(pool) as tenants:
+            for tenant in ("", "a\x00", None):
+                with pytest.raises(InvalidInput, match="tenant"):
+                    tenants.of(tenant)
+        with pytest.raises(InvalidInput, match="psycopg_pool"):
+            Tenants("postgresql://host/name")
 
 
-def entry(key, body=b'{"content":"x","role":"user"}', **more):
-    return message_log.LogEntry(key, body, "x", created_at=1, role="user", **more)
+def operation_with(steps, name, act):
+    """Return an operation that acts once, before its first statement of a name, and the list of its attempts."""
+    attempts, acted = [], []
+
+    def operation():
+        attempts.append(1)
+        running = steps()
+        statement = next(running)
+        while True:
+            if statement.query == name and not acted:
+                acted.append(act())
+            try:
+                statement = running.send((yield statement))
+            except StopIteration as done:
+                return done.value
+
+    return operation, attempts
 
 
-def append(memory, at, *entries):
-    return memory.database.engine.write(lambda: message_log.append(at, list(entries), now=1, tail=memory.database.tail))
+def one_after_the_other(memory, first, second):
+    """Run two operations at the same time, of which the second one waits for a lock of the first one."""
+    engine, held = memory.database.engine, Held(first)
+    with ThreadPoolExecutor(2) as threads:
+        writing = threads.submit(engine.write, held)
+        assert held.inside.wait(120)
+        waiting = threads.submit(engine.write, second)
+        wait_for_lock(engine, waiting)
+        held.go_on.set()
+    writing.result()
+    waiting.result()
+
+
+@pytest.fixture
+def memory(new_database):
+    with AgentMemory(new_database("postgres")) as memory:
+        yield memory
+        assert memory.admin.verify().problems == ()
 
 
 class TestReaders:
-    def test_a_reading_operation_cannot_write_on_postgres(self, new_database):
-        with AgentMemory(new_database("postgres")) as memory, pytest.raises(DatabaseReadOnly):
-            memory.database.engine.read(lambda: message_log.append(AT, [entry("m")], now=1, tail=0))
+    def test_a_reading_operation_cannot_write_on_postgres(self, memory):
+        with pytest.raises(DatabaseReadOnly):
+            memory.database.engine.read(appending(entry("m")))
 
 
 class TestCompareAndSet:
-    def test_an_append_whose_head_moved_is_run_again(self, new_database):
+    def test_an_append_whose_head_moved_is_run_again(self, memory):
         """Without the lock that makes writers queue, the compare-and-set alone must hold."""
-        with AgentMemory(new_database("postgres")) as memory:
-            engine = memory.database.engine
-            append(memory, AT, entry("first"))
-            attempts, once = [], threading.Event()
+        engine = memory.database.engine
+        engine.write(appending(entry("first")))
+        racing, attempts = operation_with(
+            appending(entry("mine")), "move_head", lambda: engine.write(appending(entry("theirs")))
+        )
+        engine._sql = dict(engine._sql) | {"lock_branch": engine._sql["find_branch"]}
+        assert engine.write(racing).keys == ["mine"]
+        assert len(attempts) == 2
+        assert keys(engine) == ["first", "theirs", "mine"]
 
-            def racing():
-                attempts.append("begun")
-                steps = message_log.append(AT, [entry("mine")], now=1, tail=0)
-                statement = next(steps)
-                while True:
-                    if statement.query == "move_head" and not once.is_set():
-                        once.set()
-                        append(memory, AT, entry("theirs"))
-                    try:
-                        rows = yield statement
-                        statement = steps.send(rows)
-                    except StopIteration as done:
-                        return done.value
-                    except BranchMoved:
-                        attempts.append("moved")
-                        raise
-
-            engine._sql = dict(engine._sql) | {"lock_branch": engine._sql["find_branch"]}
-            assert engine.write(racing).keys == ["mine"]
-            assert attempts == ["begun", "moved", "begun"]
-            keys = [row.key for row in engine.read(lambda: message_log.messages(AT))]
-            assert keys == ["first", "theirs", "mine"]
-            assert memory.admin.verify().problems == ()
-
-    def test_writers_of_one_conversation_queue_instead_of_losing(self, new_database):
+    def test_writers_of_one_conversation_queue_instead_of_losing(self, memory):
         assert "for update" in load("postgres")["lock_branch"]
-        with AgentMemory(new_database("postgres")) as memory:
-            append(memory, AT, entry("first"))
-            engine, attempts = memory.database.engine, []
-            inside, go_on = threading.Event(), threading.Event()
-
-            def slow():
-                yield query.lock_branch(path="", kind=message_log.CONVERSATION, name="c")
-                inside.set()
-                assert go_on.wait(120)
-                return (yield from message_log.append(AT, [entry("slow")], now=1, tail=0))
-
-            def quick():
-                attempts.append("begun")
-                return message_log.append(AT, [entry("quick")], now=1, tail=0)
-
-            threads = [threading.Thread(target=engine.write, args=(slow,))]
-            threads[0].start()
-            assert inside.wait(120)
-            threads.append(threading.Thread(target=engine.write, args=(quick,)))
-            threads[1].start()
-            wait_for_lock(memory, threads[1])
-            go_on.set()
-            for thread in threads:
-                thread.join()
-            assert attempts == ["begun"]
-            assert [row.key for row in engine.read(lambda: message_log.messages(AT))] == ["first", "slow", "quick"]
+        engine = memory.database.engine
+        engine.write(appending(entry("first")))
+        quick, attempts = operation_with(appending(entry("quick")), "", None)
+        one_after_the_other(memory, appending(entry("slow")), quick)
+        assert len(attempts) == 1
+        assert keys(engine) == ["first", "slow", "quick"]
 
 
 class TestSharedContent:
     @pytest.mark.parametrize("where", ["body", "attachments"])
-    def test_content_that_is_collected_between_being_found_and_being_named_is_stored_again(self, new_database, where):
+    def test_content_that_is_collected_between_being_found_and_being_named_is_stored_again(self, memory, where):
         """One writer finds the content there; another drops the last reference before the first can name it."""
-        with AgentMemory(new_database("postgres")) as memory:
-            engine, other = memory.database.engine, message_log.Address("", "other")
-            shared = b'{"content":"shared","role":"user"}' if where == "body" else b"[]"
-            given = {"body": shared} if where == "body" else {"attachments": shared}
-            append(memory, other, entry("last reference", **given))
-            append(memory, AT, entry("first"))
-            once = threading.Event()
+        engine, other = memory.database.engine, message_log.Address("", "other")
+        given = {where: b'{"content":"shared","role":"user"}' if where == "body" else b"[]"}
+        engine.write(appending(entry("last reference", **given), at=other))
+        engine.write(appending(entry("first")))
+        racing, _ = operation_with(
+            appending(entry("mine", **given)),
+            "insert_entry",
+            lambda: engine.write(lambda: message_log.remove(other, ["last reference"])),
+        )
+        assert engine.write(racing).keys == ["mine"]
+        assert bytes(getattr(engine.read(lambda: message_log.get(AT, "mine")), where)) == given[where]
 
-            def racing():
-                steps = message_log.append(AT, [entry("mine", **given)], now=1, tail=0)
-                statement = next(steps)
-                while True:
-                    if statement.query == "insert_entry" and not once.is_set():
-                        once.set()
-                        engine.write(lambda: message_log.remove(other, ["last reference"]))
-                    try:
-                        statement = steps.send((yield statement))
-                    except StopIteration as done:
-                        return done.value
+    def test_two_who_drop_the_last_two_references_at_once_leave_no_orphan(self, memory):
+        one, two = message_log.Address("", "one"), message_log.Address("", "two")
+        for each in (one, two):
+            memory.database.engine.write(appending(entry("m"), at=each))
+        one_after_the_other(memory, lambda: message_log.remove(one, ["m"]), lambda: message_log.remove(two, ["m"]))
+        assert memory.admin.stats()["contents"] == 0
 
-            assert engine.write(racing).keys == ["mine"]
-            stored = engine.read(lambda: message_log.get(AT, "mine"))
-            assert bytes(stored.body if where == "body" else stored.attachments) == shared
-            assert memory.admin.verify().problems == ()
-
-
-class TestSharedNamespaces:
-    def test_deleting_a_namespaces_last_conversation_spares_the_one_that_is_just_beginning(self, new_database):
-        with AgentMemory(new_database("postgres")) as memory:
-            engine = memory.database.engine
-            leaving, coming = message_log.Address("t\x1f", "old"), message_log.Address("t\x1f", "new")
-            append(memory, leaving, entry("m"))
-            inside, go_on = threading.Event(), threading.Event()
-
-            def slow():
-                yield from message_log.append(coming, [entry("kept")], now=1, tail=0)
-                inside.set()
-                assert go_on.wait(120)
-
-            writer = threading.Thread(target=engine.write, args=(slow,))
-            writer.start()
-            assert inside.wait(120)
-            clearer = threading.Thread(
-                target=engine.write, args=(lambda: message_log.clear(leaving, keep_description=False),)
-            )
-            clearer.start()
-            wait_for_lock(memory, clearer)
-            go_on.set()
-            writer.join()
-            clearer.join()
-            assert [row.key for row in engine.read(lambda: message_log.messages(coming))] == ["kept"]
-            assert engine.read(lambda: message_log.messages(leaving)) == []
-            assert memory.admin.verify().problems == ()
-
-    def test_two_who_drop_the_last_two_references_at_once_leave_no_orphan(self, new_database):
-        with AgentMemory(new_database("postgres")) as memory:
-            engine, one, two = memory.database.engine, message_log.Address("", "one"), message_log.Address("", "two")
-            append(memory, one, entry("m"))
-            append(memory, two, entry("m"))
-            inside, go_on = threading.Event(), threading.Event()
-
-            def slow():
-                yield from message_log.remove(one, ["m"])
-                inside.set()
-                assert go_on.wait(120)
-
-            threads = [threading.Thread(target=engine.write, args=(slow,))]
-            threads[0].start()
-            assert inside.wait(120)
-            threads.append(threading.Thread(target=engine.write, args=(lambda: message_log.remove(two, ["m"]),)))
-            threads[1].start()
-            wait_for_lock(memory, threads[1])
-            go_on.set()
-            for thread in threads:
-                thread.join()
-            assert memory.admin.stats()["contents"] == 0
-            assert memory.admin.verify().problems == ()
-
-
-def wait_for_lock(memory, thread):
-    """Wait until a thread waits for a lock of the server, or has ended."""
-    with psycopg.connect(direct(memory.database.engine._url), autocommit=True) as connection:
-        while thread.is_alive() and connection.execute(
-            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-        ).fetchone() == (0,):
-            pass
-
-
-def filled(path, count=200):
-    with AgentMemory(path) as memory:
-        chat = memory.conversation("c")
-        for i in range(count):
-            chat.add(role="user", content=f"message number {i} " + "x" * 100)
-    return path
+    def test_deleting_a_namespaces_last_conversation_spares_the_one_that_is_just_beginning(self, memory):
+        engine = memory.database.engine
+        leaving, coming = message_log.Address("t\x1f", "old"), message_log.Address("t\x1f", "new")
+        engine.write(appending(entry("m"), at=leaving))
+        one_after_the_other(
+            memory,
+            appending(entry("kept"), at=coming),
+            lambda: message_log.clear(leaving, keep_description=False),
+        )
+        assert (keys(engine, coming), keys(engine, leaving)) == (["kept"], [])
 
 
 @pytest.mark.bare
@@ -525,34 +481,30 @@ class TestForeignFiles:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("create schema agentmem")
             connection.execute("create table agentmem.secrets (id integer)")
-
         with pytest.raises(ForeignDatabase, match="secrets"):
             AgentMemory(url)
 
-    def test_a_postgres_database_can_be_shared_with_an_application(self, new_database):
-        url = new_database("postgres")
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("create table entry (mine integer)")
-        with AgentMemory(url) as memory:
-            memory.conversation("c").add(role="user", content="here")
-            assert memory.admin.verify().ok
-            memory.erase(namespace=())
-        with psycopg.connect(url, autocommit=True) as connection:
-            assert connection.execute("select count(*) from entry").fetchone() == (0,)
+    def test_a_postgres_database_can_be_shared_with_an_application(self, postgres):
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute("create table mine (entry integer)")
+            with AgentMemory(postgres) as memory:
+                say(memory, "here")
+                assert memory.admin.verify().ok
+                memory.erase(namespace=())
+            assert connection.execute("select count(*) from mine").fetchone() == (0,)
 
 
 @pytest.mark.bare
 class TestBusy:
-    def test_postgres_waits_no_longer_either(self, new_database):
-        url = new_database("postgres")
-        filled(url, 1)
-        with psycopg.connect(url) as other, AgentMemory(url, busy_timeout=0.2) as memory:
+    def test_postgres_waits_no_longer_either(self, postgres):
+        with AgentMemory(postgres, busy_timeout=0.2) as memory, psycopg.connect(postgres) as other:
+            say(memory, "one")
             other.execute("select * from agentmem.branch for update")
             with pytest.raises(DatabaseBusy, match="busy_timeout"):
-                memory.conversation("c").add(role="user", content="more")
+                say(memory, "more")
             other.rollback()
-            memory.conversation("c").add(role="user", content="more")
-            assert len(memory.conversation("c")) == 2
+            say(memory, "more")
+            assert said(memory) == ["one", "more"]
 
     def test_who_would_not_wait_at_all_does_not_wait_for_one_who_makes_the_tables(self, new_database):
         url = direct(new_database("postgres"))
@@ -569,8 +521,7 @@ class TestConnectionStrings:
         dsn = psycopg.conninfo.make_conninfo(new_database("postgres"))
         assert "host=" in dsn
         with AgentMemory(dsn) as memory:
-            assert memory.database.engine.dialect == "postgres"
-            memory.conversation("c").add(role="user", content="hello")
+            say(memory, "hello")
         assert [message.content for message in ConversationMemory(dsn, "c").messages] == ["hello"]
         with AgentMemorySaver.from_conn_string(dsn) as saver, AgentMemoryStore.from_conn_string(dsn) as store:
             assert "***" not in repr(saver) + repr(store)
