@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -123,21 +124,19 @@ class TestTaking:
         assert queue.outlook("work") == (1, job.lease_until, job.lease_until)
         assert queue.outlook("play") == (0, None, None)
 
-    def test_no_job_is_ever_shared_by_threads(self, queue):
+    def test_no_job_is_ever_shared_by_threads_nor_by_who_opened_the_database_anew(self, opened):
+        queues = [Queue(opened().engine) for _ in range(2)]
         for number in range(40):
-            queue.put(str(number))
-        taken, start = [], threading.Barrier(4)
+            queues[0].put(str(number))
+        start = threading.Barrier(4)
 
         def take(name):
             start.wait()
-            while job := queue.claim(name):
-                taken.append(job.key)
+            queue = queues[name % 2]
+            return list(iter(lambda: (job := queue.claim(str(name))) and job.key, None))
 
-        threads = [threading.Thread(target=take, args=(str(n),)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            taken = [key for keys in threads.map(take, range(4)) for key in keys]
         assert sorted(taken, key=int) == [str(number) for number in range(40)]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -12,7 +10,7 @@ from langchain_core.messages import HumanMessage
 import langchain_agentmem
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import vectors
-from langchain_agentmem.storage import encrypted_database, engine
+from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import migrations
 from tests.conftest import KEY
 from tests.everything import fill
@@ -88,31 +86,6 @@ class TestCopies:
         with AgentMemory(tmp_path / "back.db", key=KEY) as memory:
             assert memory.admin.verify().ok
             assert memory.admin.copy(server).digest == copied.digest
-
-
-CREATING = """
-import sys
-from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage import encrypted_database
-encrypted_database.ROUNDS = 10
-name, *paths = sys.argv[1:]
-for path in paths:
-    with AgentMemory(path, key="a passphrase") as memory:
-        memory.conversation("c").add({"role": "user", "content": "a heron", "message_id": name})
-"""
-
-
-class TestTogether:
-    @pytest.mark.slow
-    def test_processes_that_make_one_file_at_once_agree_on_its_salt(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(encrypted_database, "ROUNDS", 10)
-        paths = [str(tmp_path / f"{number}.db") for number in range(6)]
-        command = [sys.executable, "-W", "error", "-c", CREATING]
-        running = [subprocess.Popen([*command, name, *paths], stderr=subprocess.PIPE, text=True) for name in "abc"]
-        assert [(each.communicate()[1], each.returncode) for each in running] == [("", 0)] * 3
-        for path in paths:
-            with AgentMemory(path, key="a passphrase") as memory:
-                assert {each.id for each in memory.conversation("c").messages} == {"a", "b", "c"}
 
 
 class TestOlder:

@@ -11,10 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import (
-    MemoryClosed,
-    MissingExtra,
-)
+from langchain_agentmem.errors import MemoryClosed, MissingExtra
+from langchain_agentmem.storage import encrypted_database
 
 pytestmark = pytest.mark.bare
 
@@ -50,61 +48,37 @@ class TestClosing:
 
 class TestProcesses:
     @pytest.mark.slow
-    def test_a_child_that_closes_or_ends_does_not_disturb_its_parent(self, url):
-        run_python(
-            """
-            import asyncio, os, sys
-            from langchain_agentmem import AgentMemory
-
-            memory = AgentMemory(sys.argv[1])
-            chat = memory.conversation("c")
-            asyncio.run(chat.aadd(role="user", content="before"))
-            asyncio.run(chat.aget_messages())
-            for closes in (True, False):
-                child = os.fork()
-                if child == 0:
-                    if closes:
-                        memory.close()
-                    sys.exit(0)
-                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-                chat.add(role="user", content="after")
-            assert len(chat) == 3
-            assert memory.admin.verify().ok
-            """,
-            url,
-        )
-
-    @pytest.mark.slow
-    def test_two_processes_may_create_one_database_at_the_same_moment(self, tmp_path, new_database):
+    def test_two_processes_may_create_one_database_at_the_same_moment(self, tmp_path, new_database, monkeypatch):
+        """And agree on the salt of one that is encrypted."""
+        monkeypatch.setattr(encrypted_database, "ROUNDS", 10)
         script = """
             import sys
             from langchain_agentmem import AgentMemory
+            from langchain_agentmem.storage import encrypted_database
 
+            encrypted_database.ROUNDS = 10
             print("ready", flush=True)
             for line in sys.stdin:
-                with AgentMemory(line.strip()) as memory:
+                url, *key = line.split()
+                with AgentMemory(url, key=key[0] if key else None) as memory:
                     memory.conversation("c").add(role="user", content="hello")
                 print("done", flush=True)
         """
+        command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
         workers = [
-            subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(script)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for _ in range(2)
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
         ]
+        databases = [(str(tmp_path / f"{n}.db"), "passphrase" if n % 4 == 0 else None) for n in range(20)]
         try:
             for worker in workers:
                 assert worker.stdout.readline() == "ready\n"
-            for url in [*(str(tmp_path / f"{n}.db") for n in range(20)), *(new_database("postgres") for _ in range(3))]:
+            for url, key in [*databases, *((new_database("postgres"), None) for _ in range(3))]:
                 for worker in workers:
-                    worker.stdin.write(f"{url}\n")
+                    worker.stdin.write(f"{url} {key or ''}\n")
                     worker.stdin.flush()
                 for worker in workers:
                     assert worker.stdout.readline() == "done\n"
-                with AgentMemory(url) as memory:
+                with AgentMemory(url, key=key) as memory:
                     assert len(memory.conversation("c")) == 2
                     assert memory.admin.verify().ok
         finally:
@@ -115,8 +89,7 @@ class TestProcesses:
 
 class TestExtras:
     def test_postgres_without_psycopg_names_the_extra(self):
-        out = run_python(
-            """
+        script = """
             import sys
             sys.modules["psycopg"] = None
             from langchain_agentmem import AgentMemory
@@ -127,8 +100,9 @@ class TestExtras:
                 AgentMemory("postgresql://host/db")
             except MissingExtra as error:
                 print(error.extra, error)
-            """
-        )
+        """
+        command = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert out.count("postgres ") == out.count("pip install 'langchain-agentmem[postgres]'") == 1
         assert issubclass(MissingExtra, ImportError)
 
@@ -137,15 +111,3 @@ class TestExtras:
         script = "from langchain_agentmem import AgentMemory; AgentMemory('a.db').close()"
         subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True)
         assert [p.name for p in tmp_path.iterdir()] == ["a.db"]
-
-
-def run_python(script, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
