@@ -72,33 +72,24 @@ class TestWhatIsNotRead:
         with pytest.raises(InvalidInput, match=r"is encrypted. Give its key \(key=…, or AGENTMEM_KEY\)"):
             read(path, None)
 
-    def test_cut_off(self, path):
-        whole = path.read_bytes()
-        for left in (*range(len(BEGIN), HEAD + TAG + 2, 9), HEAD + CHUNK + TAG, HEAD + 3 * (CHUNK + TAG), -1):
-            path.write_bytes(whole[:left])
-            with pytest.raises(InvalidInput, match="cut off"):
-                read(path, RAW)
-
-    def test_with_any_bit_flipped(self, path):
-        whole, luck = path.read_bytes(), random.Random(2)
-        for place in [*range(len(BEGIN), HEAD), *(luck.randrange(HEAD, len(whole)) for _ in range(40))]:
-            flipped = bytearray(whole)
-            flipped[place] ^= 1 << luck.randrange(8)
-            path.write_bytes(flipped)
-            with pytest.raises(InvalidInput, match=r"does not fit|was changed|cut off or changed"):
-                read(path, RAW)
-
-    def test_with_chunks_in_another_order_left_out_or_of_another_file(self, path, tmp_path):
-        whole, step = path.read_bytes(), CHUNK + TAG
+    def test_cut_off_with_a_bit_flipped_or_with_chunks_exchanged(self, path, tmp_path):
+        whole, luck, step = path.read_bytes(), random.Random(2), CHUNK + TAG
         head, chunks = whole[:HEAD], [whole[start : start + step] for start in range(HEAD, len(whole), step)]
         other = written(tmp_path / "other", self.TEXT, RAW).read_bytes()[HEAD : HEAD + step]
         one, two, three, last = chunks
+        ends = (*range(len(BEGIN), HEAD + TAG + 2, 9), HEAD + CHUNK + TAG, HEAD + 3 * step, -1)
+        damaged = [(whole[:end], "cut off") for end in ends]
         for kept in (
             [two, one, three, last], [one, three, last], [one, one, two, three, last], [last], [one, two, three],
             [other, two, three, last], [*chunks, last],
         ):  # fmt: skip
-            path.write_bytes(head + b"".join(kept))
-            with pytest.raises(InvalidInput, match="changed"):
+            damaged.append((head + b"".join(kept), "changed"))
+        for place in [*range(len(BEGIN), HEAD), *(luck.randrange(HEAD, len(whole)) for _ in range(40))]:
+            flipped = whole[:place] + bytes([whole[place] ^ 1 << luck.randrange(8)]) + whole[place + 1 :]
+            damaged.append((flipped, r"does not fit|was changed|cut off or changed"))
+        for content, says in damaged:
+            path.write_bytes(content)
+            with pytest.raises(InvalidInput, match=says):
                 read(path, RAW)
 
     def test_where_cryptography_is_missing(self, path, monkeypatch):
@@ -125,11 +116,10 @@ class TestKeys:
         with pytest.raises(TypeError, match="not written down"):
             pickle.dumps(key)
 
-    def test_sqlciphers_own_form_is_bytes(self):
+    def test_sqlciphers_own_form_is_bytes_and_a_function_is_asked_each_time(self):
         assert EncryptionKey.of(f"x'{RAW.hex()}'")() == RAW
         assert EncryptionKey.of("x'12'")() == "x'12'"
 
-    def test_a_function_is_asked_each_time(self):
         given = iter(["one", "two"])
         key = EncryptionKey.of(lambda: next(given))
         assert (key.asked()(), key.asked()()) == ("one", "two")
@@ -148,9 +138,11 @@ class TestKeys:
                 patch.setenv(name, value)
                 assert key_in_environment().asked()() == found
 
-    @pytest.mark.parametrize(
-        ("names", "says"),
-        [
+    def test_what_the_environment_cannot_give_is_told_and_not_shown(self, monkeypatch, tmp_path):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "binary").write_bytes(b"hunter2\xff")
+        (tmp_path / "empty").write_bytes(b"\n")
+        for names, says in (
             ({"_FILE": "nowhere"}, "The file that AGENTMEM_KEY_FILE names cannot be read: No such file"),
             ({"_FILE": "binary"}, "cannot be read: it is no text in UTF-8"),
             ({"_FILE": "empty"}, "not an empty text"),
@@ -158,15 +150,11 @@ class TestKeys:
             ({"_COMMAND": "sh -c 'echo hunter2; exit 3'"}, "gives no key: it ended with 3"),
             ({"_COMMAND": "'unbalanced"}, "gives no key: ValueError"),
             ({"": "hunter2", "_FILE": "empty"}, "given 2 times: by AGENTMEM_KEY and AGENTMEM_KEY_FILE"),
-        ],
-    )
-    def test_what_the_environment_cannot_give_is_told_and_not_shown(self, names, says, monkeypatch, tmp_path):
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "binary").write_bytes(b"hunter2\xff")
-        (tmp_path / "empty").write_bytes(b"\n")
-        for name, value in names.items():
-            monkeypatch.setenv(f"AGENTMEM_KEY{name}", value)
-        with pytest.raises(InvalidInput, match=says) as refused:
-            key_in_environment().asked()
-        assert refused.value.__context__ is None
-        assert "hunter2" not in str(refused.value)
+        ):
+            with monkeypatch.context() as patch:
+                for name, value in names.items():
+                    patch.setenv(f"AGENTMEM_KEY{name}", value)
+                with pytest.raises(InvalidInput, match=says) as refused:
+                    key_in_environment().asked()
+            assert refused.value.__context__ is None
+            assert "hunter2" not in str(refused.value)

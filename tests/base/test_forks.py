@@ -1,5 +1,6 @@
 """A process that has a memory open may fork; both processes go on with it."""
 
+import asyncio
 import os
 
 import pytest
@@ -21,8 +22,10 @@ def test_a_child_and_its_parent_read_and_write(url):
         memory.conversation("c").add(role="user", content="before")
         child = os.fork()
         if not child:
-            memory.conversation("c").add(role="user", content="in the child")
-            right = said(memory) == ["before", "in the child"]
+            asyncio.run(memory.conversation("c").aadd(role="user", content="in the child"))
+            memory.settle()
+            found = [each.text for each in asyncio.run(memory.asearch("child"))]
+            right = (said(memory), found) == (["before", "in the child"], ["in the child"])
             memory.close()
             os._exit(not right)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -306,7 +306,7 @@ class TestReadOnly:
 
 @pytest.mark.bare
 class TestMigrations:
-    LATER = engine_module.Migration("0999_more", "create table more (id integer);")
+    LATER = engine_module.Migration("0998_more", "create table more (id integer);")
     BAD = engine_module.Migration("0999_bad", "create nonsense;")
 
     def migrate(self, monkeypatch, *later):
@@ -323,15 +323,21 @@ class TestMigrations:
                 assert raw(memory, "select count(*) as n from more") == [{"n": 0}]
                 assert memory.admin.verify().ok
         monkeypatch.undo()
-        with pytest.raises(NewerDatabase, match="0999_more"):
+        with pytest.raises(NewerDatabase, match="0998_more"):
             AgentMemory(postgres)
 
-    def test_one_that_fails_leaves_nothing(self, postgres, monkeypatch):
-        self.migrate(monkeypatch, self.BAD)
-        with pytest.raises(StorageError):
-            AgentMemory(postgres)
-        with psycopg.connect(postgres) as connection:
-            assert connection.execute("select 1 from pg_namespace where nspname = 'agentmem'").fetchall() == []
+    def test_one_that_fails_leaves_what_was_there(self, postgres, monkeypatch):
+        for before in ([], ["kept"]):
+            with monkeypatch.context() as patched:
+                self.migrate(patched, self.LATER, self.BAD)
+                with pytest.raises(StorageError):
+                    AgentMemory(postgres)
+            with psycopg.connect(postgres) as connection:
+                found = connection.execute("select 1 from pg_tables where tablename in ('entry', 'more')").fetchall()
+            assert len(found) == len(before)
+            with AgentMemory(postgres) as memory:
+                assert said(memory) == before
+                say(memory, "kept")
 
 
 @pytest.mark.bare

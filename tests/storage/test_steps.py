@@ -61,21 +61,19 @@ class TestOperationsWithoutADatabase:
         row = answers.asked[4].parameters
         assert (row["branch"], row["position"]) == (7, 4)
 
-    def test_a_head_that_moved_stops_the_append(self):
-        answers = Answers(lock_branch=[{"id": 7, "head": 3}], move_head=[], series_places=PLACES)
-
-        with pytest.raises(BranchMoved):
-            drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
-
-        assert "insert_entry" not in answers.names
-
-    def test_a_conversation_that_vanishes_while_it_is_opened_is_a_lost_race(self):
-        answers = Answers()
-
-        with pytest.raises(BranchMoved):
-            drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
-
-        assert answers.names == ["lock_branch", "create_namespace", "create_branch", "lock_branch"]
+    def test_who_loses_a_race_is_told(self):
+        """The head moved, the conversation vanished while it was opened, or others took the series away."""
+        place, moved = {"lock_branch": [{"id": 7, "head": 3}]}, {"move_head": [{"head": 4}]}
+        for rows, last in (
+            (place | {"series_places": PLACES}, "totals_changed"),
+            ({}, "lock_branch"),
+            (place | moved | {"scope_series": [{"id": 1, "series": 1}]}, "totals_changed"),
+        ):
+            answers = Answers(**rows)
+            with pytest.raises(BranchMoved):
+                drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
+            assert answers.names[-1] == last
+            assert "insert_entry" not in answers.names
 
     def test_a_repeat_writes_nothing(self):
         known = {"key": "m1", "kind": "message", "content_hash": digest(entry().body)}
@@ -84,19 +82,8 @@ class TestOperationsWithoutADatabase:
 
         assert drive(message_log.append(AT, [entry()], now=5, tail=64), answers).keys == []
         assert answers.names == ["lock_branch", "known_key"]
-
         with pytest.raises(MessageError, match="m1"):
             drive(message_log.append(AT, [entry(text="other")], now=5, tail=64), answers)
-
-    def test_a_series_that_others_take_away_again_and_again_is_a_lost_race(self):
-        answers = Answers(
-            lock_branch=[{"id": 7, "head": 3}], move_head=[{"head": 4}], scope_series=[{"id": 1, "series": 1}]
-        )
-
-        with pytest.raises(BranchMoved):
-            drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
-
-        assert answers.names[-3:] == ["scope_series", "create_series", "totals_changed"]
 
 
 class TestDriving:

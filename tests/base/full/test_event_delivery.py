@@ -17,10 +17,7 @@ from contextlib import suppress
 import pytest
 
 from langchain_agentmem.base import events
-from langchain_agentmem.base.events import (
-    Hooks,
-    MessageUpdated,
-)
+from langchain_agentmem.base.events import Hooks
 from tests.base.listening import RESET, STORED, UPDATED, auntil, until, warnings_in
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -75,24 +72,6 @@ class TestAHookThatHangs:
         here = asyncio.get_running_loop()
         assert heard == [(STORED, here), (UPDATED, here)]
 
-    async def test_what_it_causes_at_last_reaches_the_others_on_that_loop(self, hung, heard):
-        async def later(event):
-            heard.append((event, threading.get_ident()))
-
-        def hangs(event):
-            if event == STORED:
-                hung.wait()
-                hooks.emit(UPDATED)
-
-        asyncio.get_running_loop().set_debug(True)  # which finds out who comes near it in another thread
-        hooks = Hooks([hangs, later])
-        hooks.emit(STORED)
-        hung.set()
-        await auntil(lambda: len(heard) == 2)
-
-        here = threading.get_ident()
-        assert heard == [(STORED, here), (UPDATED, here)]
-
     def test_what_it_gives_when_the_loop_is_closed_is_dropped(self, hung, caplog):
         async def tell(event):
             raise AssertionError
@@ -124,14 +103,8 @@ class TestAHookThatHangs:
         monkeypatch.setattr(events, "PATIENCE", 0.05)
         await hooks.settle()
         monkeypatch.setattr(events, "PATIENCE", 600)
-        begun = asyncio.all_tasks()
         hooks.emit(STORED)
         await hooks.settle()
-        for _ in range(1_000):  # else the loop could end before what was given to it has begun
-            if asyncio.all_tasks() > begun:
-                break
-            await asyncio.sleep(0.005)
-
         (record,) = warnings_in(caplog)
         assert "does not answer" in record.getMessage()
 
@@ -154,18 +127,6 @@ class TestAHookThatHangs:
         await auntil(lambda: len(warnings_in(caplog)) == 2)
         assert len(begun) == 10
         assert "10 events behind" in warnings_in(caplog)[1].getMessage()
-
-    async def test_tasks_that_the_loop_had_no_time_for_are_not(self, heard, monkeypatch):
-        async def prompt(event):
-            heard.append(event)
-
-        monkeypatch.setattr(events, "MOST", 10)
-        hooks = Hooks([prompt])
-        for _ in range(25):
-            hooks.emit(STORED)
-        await hooks.settle()
-
-        assert len(heard) == 25
 
 
 @pytest.mark.usefixtures("patient")
@@ -194,54 +155,6 @@ class TestTheThreadOfAHook:
         del hooks, hook
 
         until(lambda: gc.collect() is not None and alive() is None)
-
-    def test_events_of_many_threads_have_been_heard_when_each_goes_on(self, monkeypatch):
-        monkeypatch.setattr(events, "MOST", 1)  # only what nobody waits for is ever lost
-        heard = set()
-
-        def hook(event):
-            heard.add(event.message_id)
-
-        hooks = Hooks([hook])
-        missing = []
-
-        def work(name):
-            for number in range(50):
-                event = MessageUpdated(namespace=("acme",), conversation_id="c", message_id=f"{name}-{number}")
-                hooks.emit(event)
-                if event.message_id not in heard:
-                    missing.append(event)
-
-        with ThreadPoolExecutor(8) as threads:
-            list(threads.map(work, range(8)))
-
-        assert missing == []
-        assert len(heard) == 400
-
-    def test_hooks_may_cause_events_to_each_other_at_the_same_time(self, heard):
-        both = threading.Barrier(2, timeout=60)
-
-        def first(event):
-            heard.append(("first", event))
-            if event == RESET:
-                both.wait()
-                hooks.emit(UPDATED)
-
-        def second(event):
-            heard.append(("second", event))
-            if event == STORED:
-                both.wait()
-                hooks.emit(UPDATED)
-
-        hooks = Hooks([first, second])
-        with ThreadPoolExecutor(2) as threads:
-            one = threads.submit(hooks.emit, STORED)
-            until(lambda: ("second", STORED) in heard)
-            threads.submit(hooks.emit, RESET).result()
-            one.result()
-
-        until(lambda: len(heard) == 8)
-        assert Counter(name for name, event in heard if event == UPDATED) == {"first": 2, "second": 2}
 
     def test_where_no_thread_can_be_made_the_hook_is_called_all_the_same(self, heard, monkeypatch):
         def cannot(self):
@@ -298,31 +211,22 @@ class TestAtAnyMoment:
         monkeypatch.setattr(events, "IDLE", 0.01)
         return make
 
-    def test_it_can_be_interrupted_and_the_next_event_is_heard(self, new_hooks, caplog):
-        for moment in itertools.count():
-            heard = []
-            hooks = new_hooks(heard.append)
-            heard.clear()
-            with suppress(KeyboardInterrupt):
-                if not at(moment, interrupt, lambda hooks=hooks: hooks.emit(STORED)):
-                    break
-            hooks.emit(UPDATED)
-            assert heard in ([STORED, UPDATED], [UPDATED]), moment
-            assert hooks._deliveries[0][1]._line.empty(), moment
-        assert heard == [STORED]
-        assert moment > 100
-        assert warnings_in(caplog) == []
-
-    def test_the_handler_of_a_signal_may_tell_something(self, new_hooks, caplog):
-        for moment in itertools.count():
-            heard = []
-            hooks = new_hooks(heard.append)
-            heard.clear()
-            if not at(moment, lambda hooks=hooks: hooks.emit(UPDATED), lambda hooks=hooks: hooks.emit(STORED)):
-                break
-            assert heard in ([STORED, UPDATED], [UPDATED, STORED]), moment
-        assert heard == [STORED]
-        assert moment > 100
+    def test_it_can_be_interrupted_and_a_signals_handler_may_tell_something(self, new_hooks, caplog):
+        for telling, other in ((False, [UPDATED]), (True, [UPDATED, STORED])):
+            for moment in itertools.count():
+                heard = []
+                hooks = new_hooks(heard.append)
+                heard.clear()
+                act = (lambda hooks=hooks: hooks.emit(UPDATED)) if telling else interrupt
+                with suppress(KeyboardInterrupt):
+                    if not at(moment, act, lambda hooks=hooks: hooks.emit(STORED)):
+                        break
+                if not telling:
+                    hooks.emit(UPDATED)
+                assert heard in ([STORED, UPDATED], other), moment
+                assert hooks._deliveries[0][1]._line.empty(), moment
+            assert heard == [STORED]
+            assert moment > 100
         assert warnings_in(caplog) == []
 
 
@@ -394,14 +298,13 @@ class TestProcesses:
         assert out == "at first\nat last\n"
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-    @pytest.mark.parametrize("hanging", [False, True])
-    def test_a_child_tells_its_hooks_too(self, hanging):
-        out = run(f"""
+    def test_a_child_tells_its_hooks_too(self):
+        out = run("""
             import os, threading, warnings
             from langchain_agentmem.base import events as delivery
             from langchain_agentmem.base.events import Hooks, MessageUpdated
             warnings.simplefilter("ignore", DeprecationWarning)  # that other threads run
-            delivery.PATIENCE = 0.05 if {hanging} else 600
+            delivery.PATIENCE = 0.05
 
             def event(name):
                 return MessageUpdated(namespace=(), conversation_id="c", message_id=name)
@@ -409,14 +312,13 @@ class TestProcesses:
             parent = os.getpid()
 
             def hook(event):
-                if {hanging} and os.getpid() == parent:
+                if os.getpid() == parent:
                     threading.Event().wait()
                 heard.append(event.message_id)
 
             heard = []
             hooks = Hooks([hook])
             hooks.emit(event("in the parent"))
-            hooks.emit(event("in the parent, too"))
             child = os.fork()
             if not child:
                 heard.clear()

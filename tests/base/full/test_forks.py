@@ -118,29 +118,6 @@ class TestAChild:
         )
         assert out == ["['before', 'child, at first']", "['before', 'child, at first', 'child, at last'] True"]
 
-    def test_awaits_does_jobs_and_searches(self, run, url):
-        out = run(
-            """
-            say("herons nest in alders")
-            memory.settle()
-
-            async def child():
-                await memory.conversation("c").aadd(role="user", content="quinces ripen in October")
-                await memory.asettle()
-                found = [each.text for each in await memory.asearch("quinces", limit=1)]
-                memory.close()
-                return found
-
-            print(in_child(lambda: asyncio.run(child())))
-            memory.settle()
-            memory.close()
-            memory = AgentMemory(sys.argv[1])
-            print(len(said()), memory.admin.verify().ok)
-            """,
-            url,
-        )
-        assert out == ["['quinces ripen in October']", "2 True"]
-
     @pytest.mark.sqlite_suffices
     def test_has_a_copy_of_what_is_in_memory_and_opens_a_file_wherever_it_is(self, run, tmp_path):
         out = run(

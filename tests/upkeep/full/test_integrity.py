@@ -35,43 +35,25 @@ class TestOldTransactions:
 
     @pytest.fixture
     def secrets(self, new_database):
-        url = new_database("postgres")
-        with AgentMemory(url) as memory:
-            tell_secrets(memory, 20)
-        return url
+        return new_database("postgres")
 
-    def erased_after(self, url, other):
-        """Erases everything, first while the other connection's transaction is open, then when it has ended."""
-        with AgentMemory(url, busy_timeout=0.2) as impatient:
-            with pytest.raises(DatabaseBusy, match="older transaction"):
-                impatient.erase(namespace=())
-            assert impatient.admin.stats()["messages"] == 0
-        other.rollback()
-        with AgentMemory(url) as memory:
-            memory.erase(namespace=())
-            return traces(stored_bytes(memory, url))
-
-    @pytest.mark.parametrize(
-        ("elsewhere", "does"),
-        [
-            (False, ("set transaction isolation level repeatable read", "select 1")),
-            (False, ("select pg_current_xact_id()",)),
-            (True, ("select pg_current_xact_id()",)),
-        ],
-        ids=["reads, or says that it lasts", "wrote", "writes in another database of the server"],
-    )
-    def test_an_erasure_waits_for_one_that(self, secrets, new_database, elsewhere, does):
-        with psycopg.connect(new_database("postgres") if elsewhere else secrets) as other:
-            for statement in does:
-                other.execute(statement)
-            assert self.erased_after(secrets, other) == []
-
-    def test_an_erasure_does_not_wait_for_one_that_reads_in_another_database(self, secrets, new_database):
-        with psycopg.connect(new_database("postgres")) as other, AgentMemory(secrets) as memory:
-            other.execute("set transaction isolation level repeatable read")
-            other.execute("select 1")
-            memory.erase(namespace=())
-            assert traces(stored_bytes(memory, secrets)) == []
+    def test_an_erasure_waits_for_one_that_reads_or_writes_anywhere_but_for_one_that_reads_elsewhere(
+        self, secrets, new_database
+    ):
+        reading = ("set transaction isolation level repeatable read", "select 1")
+        elsewhere, writing = new_database("postgres"), ("select pg_current_xact_id()",)
+        for where, does in ((secrets, reading), (secrets, writing), (elsewhere, writing), (elsewhere, reading)):
+            with AgentMemory(secrets, busy_timeout=0.2) as memory, psycopg.connect(where) as other:
+                tell_secrets(memory, 20)
+                for statement in does:
+                    other.execute(statement)
+                if (where, does) != (elsewhere, reading):
+                    with pytest.raises(DatabaseBusy, match="older transaction"):
+                        memory.erase(namespace=())
+                    assert memory.admin.stats()["messages"] == 0
+                    other.rollback()
+                memory.erase(namespace=())
+                assert traces(stored_bytes(memory, secrets)) == [], (where, does)
 
 
 class TestBackup:
@@ -99,35 +81,34 @@ class TestBackup:
 
 @pytest.mark.sqlite_suffices
 class TestTransfer:
-    @pytest.mark.parametrize(
-        "damage",
-        [
-            lambda lines: [*lines[:-1], lines[-1][: len(lines[-1]) // 2]],
-            lambda lines: lines[1:],
-            lambda lines: [lines[0].replace('"version": 1', '"version": 2'), *lines[1:]],
-            lambda lines: [lines[0].replace("agentmem", "other"), *lines[1:]],
-            lambda lines: ["not json", *lines],
-            lambda lines: [*lines[:-1], "[1, 2]", lines[-1]],
-            lambda lines: [*lines[:-1], '{"record": "surprise"}', lines[-1]],
-            lambda lines: [*lines[:-1], '{"record": "entry"}', lines[-1]],
-            lambda lines: [lines[0], lines[2]],
-            lambda lines: [*lines[:-1], '{"record": "conversation", "namespace": "text", "id": "c"}', lines[-1]],
-            lambda lines: [*lines[:-1], '{"record": "conversation", "namespace": [], "id": ""}', lines[-1]],
-            lambda lines: [line.replace('"kind": "message"', '"kind": "spell"') for line in lines],
-            lambda lines: [line.replace('"call": 2', '"call": "x"') for line in lines],
-            lambda lines: [],
-            lambda lines: ["\udc80"],
-            lambda lines: ["[" * 100_000],
-        ],
+    DAMAGES = (
+        lambda lines: [*lines[:-1], lines[-1][: len(lines[-1]) // 2]],
+        lambda lines: lines[1:],
+        lambda lines: [lines[0].replace('"version": 1', '"version": 2'), *lines[1:]],
+        lambda lines: [lines[0].replace("agentmem", "other"), *lines[1:]],
+        lambda lines: ["not json", *lines],
+        lambda lines: [*lines[:-1], "[1, 2]", lines[-1]],
+        lambda lines: [*lines[:-1], '{"record": "surprise"}', lines[-1]],
+        lambda lines: [*lines[:-1], '{"record": "entry"}', lines[-1]],
+        lambda lines: [lines[0], lines[2]],
+        lambda lines: [*lines[:-1], '{"record": "conversation", "namespace": "text", "id": "c"}', lines[-1]],
+        lambda lines: [*lines[:-1], '{"record": "conversation", "namespace": [], "id": ""}', lines[-1]],
+        lambda lines: [line.replace('"kind": "message"', '"kind": "spell"') for line in lines],
+        lambda lines: [line.replace('"call": 2', '"call": "x"') for line in lines],
+        lambda lines: [],
+        lambda lines: ["\udc80"],
+        lambda lines: ["[" * 100_000],
     )
-    def test_a_damaged_file_is_refused_and_nothing_is_imported(self, url, tmp_path, damage):
+
+    def test_a_damaged_file_is_refused_and_nothing_is_imported(self, url, tmp_path):
         path = tmp_path / "all.jsonl"
         with AgentMemory() as memory:
             fill(memory).export(path)
-        lines = damage(path.read_text(encoding="utf-8").splitlines())
-        path.write_text("\n".join(lines), encoding="utf-8", errors="surrogateescape")
+        lines = path.read_text(encoding="utf-8").splitlines()
         with AgentMemory(url) as memory:
-            with pytest.raises(InvalidInput):
-                memory.import_(path)
+            for number, damage in enumerate(self.DAMAGES):
+                path.write_text("\n".join(damage(lines)), encoding="utf-8", errors="surrogateescape")
+                with pytest.raises(InvalidInput):
+                    pytest.fail(f"{number}: {memory.import_(path)}")
             stats = memory.admin.stats()
             assert (stats["messages"], stats["contents"], stats["conversations"]) == (0, 0, 0)
