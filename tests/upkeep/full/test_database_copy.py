@@ -57,19 +57,13 @@ class TestEverything:
         with with_vectors(full) as memory, with_vectors(target) as copy:
             for query in ("herons and quinces", "where does Ana live", "medlars", "answer 139"):
                 for kinds in (None, ["audit"]):
-                    found = [
-                        [(each.id, each.score) for each in one.search(query, kinds=kinds)] for one in (memory, copy)
-                    ]
-                    assert [id_ for id_, _ in found[0]] == [id_ for id_, _ in found[1]]
-            assert copy.layers("deep", ("gardens",)).read() == memory.layers("deep", ("gardens",)).read()
+                    found = [[each.id for each in one.search(query, kinds=kinds)] for one in (memory, copy)]
+                    assert found[0] == found[1]
             copy.settle()
             assert copy.search("it waits for its vector", limit=1)[0].conversation_id == "late"
-            for n in range(70):
-                copy.conversation("new").add(role="user", content=f"said to the copy, {n}")
+            copy.conversation("new").add(role="user", content="said to the copy")
             copy.checkpointer.copy_thread("chat", "chat again")
             copy.facts("user-42", ("a",)).add_fact("user", "Ana", "lives in", "Faro")
-            copy.layers("deep").core.set("x", "y")
-            copy.store.put(("docs",), "two", {"text": "two"})
             assert copy.admin.verify().problems == ()
 
     @pytest.mark.slow
@@ -155,48 +149,19 @@ class TestInterruptions:
             assert memory.admin.verify().problems == ()
             assert memory.search("came later", limit=1)
 
-    @pytest.mark.slow
-    def test_another_source_replaces_what_the_first_one_left(self, source, target, tmp_path):
-        other = str(tmp_path / "other.db")
-        with AgentMemory(other) as memory:
-            memory.conversation("c").add({"role": "user", "content": "a whole other story", "message_id": "m1"})
-
-        def stop(at):
-            if at.doing == "checking":
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            copied(source, target, progress=stop)
-        copied(other, target)
-        assert same(other, target)
-
-    @pytest.mark.slow
-    def test_a_copy_that_is_complete_is_told_as_long_as_both_sides_are_the_same(self, source, target):
-        assert not copied(source, target).was_complete
-        again = copied(source, target)
-        assert again.was_complete
-        assert again.known == sum(again.rows.values()) > 100
-        with AgentMemory(source) as memory:
-            memory.conversation("c").add(role="user", content="later")
-        with pytest.raises(InvalidInput, match="holds memories already"):
-            copied(source, target)
-
 
 class TestOneMoment:
     @pytest.mark.slow
-    def test_what_is_written_meanwhile_is_not_in_it(self, full, target, tmp_path, monkeypatch):
+    def test_what_is_written_meanwhile_is_not_in_it_and_makes_it_incomplete(self, full, target, tmp_path, monkeypatch):
         monkeypatch.setattr(database_copy, "PORTION_ROWS", 100)
-        copied(full, source := target)
-        before = exported(source, tmp_path / "before")
-        target = str(tmp_path / "target.db")
-        with AgentMemory(source) as memory:
-
-            def write(at):
-                memory.conversation("c").add(role="user", content=f"meanwhile {at.done}")
-
-            memory.admin.copy(target, progress=write)
+        copied(full, target)
+        before, copy = exported(target, tmp_path / "before"), str(tmp_path / "copy.db")
+        with AgentMemory(target) as memory:
+            memory.admin.copy(copy, progress=lambda at: memory.conversation("c").add(role="user", content="meanwhile"))
             assert len(memory.conversation("c")) > 10
-        assert exported(target, tmp_path / "after") == before
+        assert exported(copy, tmp_path / "after") == before
+        with pytest.raises(InvalidInput, match="holds memories already"):
+            copied(target, copy)
 
 
 class TestPlaces:

@@ -33,6 +33,13 @@ with suppress(ImportError):
 OTHER = bytes(32)
 
 
+OPEN = """
+import sys
+from langchain_agentmem import AgentMemory
+memory = AgentMemory(sys.argv[1])
+print("open", flush=True)
+sys.stdin.read()
+"""
 KILLED = """
 import os, signal, sys
 from langchain_agentmem import Admin
@@ -87,19 +94,12 @@ class TestRewriting:
 
 
 class TestRefused:
-    def test_while_anybody_has_it_open(self, path, forks):
-        program = (
-            "import sys\nfrom langchain_agentmem import AgentMemory\nmemory = AgentMemory(sys.argv[1])\n"
-            "print('open', flush=True)\nsys.stdin.read()"
-        )
-        running = subprocess.Popen(
-            [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        try:
+    def test_while_anybody_has_it_open(self, path):
+        command = [sys.executable, "-c", OPEN, str(path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout.readline() == "open\n"
             with pytest.raises(DatabaseBusy, match="is open in another program"):
                 Admin.rekey(path, new_key=KEY)
-        finally:
             running.communicate()
         assert {each.name for each in path.parent.iterdir()} <= {"memory.db", "memory.db-wal", "memory.db-shm"}
         Admin.rekey(path, new_key=KEY)
@@ -162,45 +162,31 @@ class TestCommands:
     @pytest.mark.slow
     def test_encrypt_rekey_and_decrypt(self, path, agentmem, tmp_path):
         (tmp_path / "key").write_text(f"x'{KEY.hex()}'\n")
-        file, raw = str(path), {"AGENTMEM_KEY": f"x'{KEY.hex()}'"}
-        run = agentmem("--key-file", str(tmp_path / "key"), "key", file, "encrypt")
-        assert (run.returncode, run.stderr) == (0, "")
-        assert "is encrypted" in run.stdout
-        assert "What is left of it elsewhere is not encrypted: backups" in run.stdout
-        run = agentmem("search", file, "herons", "--everything")
-        assert (run.returncode, "give its key" in run.stderr, "Traceback" in run.stderr) == (3, True, False)
-        for run in (
-            agentmem("search", file, "herons", "--everything", **raw),
-            agentmem("search", file, "herons", "--everything", "--key-file", str(tmp_path / "key")),
-            agentmem("--key-command", f"cat {tmp_path / 'key'}", "search", file, "herons", "--everything"),
+        file, key, given = str(path), str(tmp_path / "key"), {"AGENTMEM_KEY": f"x'{KEY.hex()}'"}
+        new, export = str(tmp_path / "new.db"), str(tmp_path / "export")
+        for arguments, environment, code, told in (
+            (
+                ("--key-file", key, "key", file, "encrypt"),
+                {},
+                0,
+                "What is left of it elsewhere is not encrypted",
+            ),
+            (("search", file, "herons", "--everything"), {}, 3, "give its key"),
+            (("search", file, "herons", "--everything"), given, 0, "herons"),
+            (("search", file, "herons", "--everything", "--key-file", key), {}, 0, "herons"),
+            (("--key-command", f"cat {key}", "search", file, "herons", "--everything"), {}, 0, "herons"),
+            (("doctor", file), given, 0, ""),
+            (("export", file, export, "--encrypt"), given, 0, ""),
+            (("import", new, export), {"AGENTMEM_EXPORT_KEY": given["AGENTMEM_KEY"]}, 0, ""),
+            (("key", file, "change", "--json"), {**given, "AGENTMEM_NEW_KEY": "the heron's"}, 0, '"encrypted": true'),
+            (("key", file, "decrypt"), given, 3, "The key does not fit"),
+            (("key", file, "decrypt"), {"AGENTMEM_KEY": "the heron's"}, 0, "is not encrypted any more"),
+            (("key", file, "encrypt"), {}, 2, "Give it in AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND"),
         ):
-            assert (run.returncode, "herons" in run.stdout) == (0, True), run.stderr
-        assert agentmem("doctor", file, **raw).returncode == 0
-        assert agentmem("export", file, str(tmp_path / "e"), "--encrypt", **raw).returncode == 0
-        assert (tmp_path / "e").read_bytes().startswith(b"agentmem encrypted")
-        new = str(tmp_path / "new.db")
-        assert agentmem("import", new, str(tmp_path / "e"), AGENTMEM_EXPORT_KEY=raw["AGENTMEM_KEY"]).returncode == 0
-        run = agentmem("key", file, "change", "--json", **raw, AGENTMEM_NEW_KEY=f"x'{OTHER.hex()}'")
-        assert (run.returncode, '"encrypted": true' in run.stdout) == (0, True), run.stderr
-        run = agentmem("key", file, "decrypt", **raw)
-        assert (run.returncode, "The key does not fit" in run.stderr) == (3, True)
-        run = agentmem("key", file, "decrypt", AGENTMEM_KEY=f"x'{OTHER.hex()}'")
-        assert (run.returncode, "is not encrypted any more" in run.stdout) == (0, True)
-        run = agentmem("key", file, "encrypt")
-        assert (run.returncode, run.stderr) == (2, run.stderr)
-        assert "Give it in AGENTMEM_KEY, AGENTMEM_KEY_FILE or AGENTMEM_KEY_COMMAND" in run.stderr
-
-    @pytest.mark.slow
-    def test_a_key_encrypts_the_backup_of_a_postgresql_database(self, agentmem, new_database, tmp_path):
-        url, key = new_database("postgres"), {"AGENTMEM_KEY": "the heron's"}
-        copy, restored = str(tmp_path / "backup"), str(tmp_path / "restored.db")
-        with AgentMemory(url) as memory:
-            memory.conversation("c").add_user_message("Herons nest in reeds.")
-        assert agentmem("backup", url, copy, **key).returncode == 0
-        assert Path(copy).read_bytes().startswith(b"agentmem encrypted")
-        assert agentmem("restore", restored, copy, **key).returncode == 0
-        with AgentMemory(restored, key=key["AGENTMEM_KEY"]) as memory:
-            assert memory.search("herons")
+            run = agentmem(*arguments, **environment)
+            assert (run.returncode, told in run.stdout + run.stderr) == (code, True), (arguments, run.stderr)
+            assert "Traceback" not in run.stderr
+        assert Path(export).read_bytes().startswith(b"agentmem encrypted")
 
     def test_no_option_takes_a_key(self):
         options = {
