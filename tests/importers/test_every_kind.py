@@ -9,7 +9,7 @@ import pytest
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.base.events import MessagesStored
 
-from .sources import SOURCES
+from .sources import SOURCES, chat_history
 
 HERE = ("users",)
 
@@ -87,14 +87,6 @@ class TestEveryKind:
             whole = other.import_from(kind, path)
         assert {each: report.added.get(each, 0) + report.known.get(each, 0) for each in whole.added} == whole.added
 
-    @pytest.mark.sqlite_suffices
-    def test_what_is_remembered_says_where_it_comes_from(self, memory, source):
-        kind, path = source
-        memory.import_from(kind, path, namespace=HERE)
-        found = memory.search("Lisbon herons tea", namespace=HERE, kinds=["record", "event"], limit=50)
-        assert {each.source for each in found} <= {"import"}
-        assert {each.actor for each in found} <= {kind}
-
 
 CHOSEN = {
     "langgraph-saver": "ada", "langgraph-store": "ada", "langmem": "ada", "chat-history": "ada",
@@ -150,22 +142,16 @@ class TestOwners:
 
 
 @pytest.mark.sqlite_suffices
-class TestArguments:
-    def test_an_unknown_kind_and_a_source_that_is_none_are_told(self, memory, tmp_path):
-        with pytest.raises(InvalidInput, match="langgraph-saver"):
-            memory.import_from("mem1", "x.json")
-
-        for kind in {kind for kind, _ in SOURCES.values()}:
-            with pytest.raises(InvalidInput, match="There is no file at"):
-                memory.import_from(kind, tmp_path / "nothing.db")
-        with pytest.raises(InvalidInput, match="no PostgreSQL database"):
-            memory.import_from("marsys", "postgresql://localhost/x")
+def test_an_unknown_kind_and_a_source_that_is_none_are_told(memory, tmp_path):
+    wrong = [(kind, tmp_path / "nothing.db", "There is no file at") for kind, _ in SOURCES.values()]
+    wrong += [("mem1", "x.json", "langgraph-saver"), ("marsys", "postgresql://localhost/x", "no PostgreSQL database")]
+    for kind, source, says in wrong:
+        with pytest.raises(InvalidInput, match=says):
+            memory.import_from(kind, source)
 
 
 @pytest.mark.sqlite_suffices
 def test_hooks_are_told_of_messages_that_came(url, tmp_path):
-    from .sources import chat_history
-
     told = []
     with AgentMemory(url, hooks=[told.append]) as memory:
         memory.import_from("chat-history", chat_history(tmp_path), dry_run=True)

@@ -82,15 +82,6 @@ class TestSavers:
         assert "there" not in [message.text for message in memory.conversation("a").messages]
         assert memory.admin.verify().problems == ()
 
-    def test_a_store_is_told_from_a_saver(self, memory, tmp_path):
-        for kind, source, right in (
-            ("langgraph-saver", InMemoryStore(), "langgraph-store"),
-            ("langgraph-saver", store(tmp_path), "langgraph-store"),
-            ("langgraph-store", InMemorySaver(), "langgraph-saver"),
-        ):
-            with pytest.raises(InvalidInput, match=f"kind is {right}"):
-                memory.import_from(kind, source)
-
     def test_each_thread_goes_to_the_user_that_its_checkpoints_name(self, url):
         theirs = InMemorySaver()
         for thread, user in (("a", "ada"), ("b", "bob"), ("c", None)):
@@ -114,26 +105,29 @@ class TestSavers:
             report = memory.within(user_id="bob").import_from("langgraph-saver", theirs, namespace=users)
             assert report.left_by["threads"] == 2
 
-    def test_a_namespace_in_which_no_thread_is_looked_for_is_refused(self, url, tmp_path):
-        path = saver(tmp_path)
-        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
-            with pytest.raises(InvalidInput, match=r"write namespace=\('users', '\{user_id\}'\)"):
-                memory.import_from("langgraph-saver", path, namespace=("users",))
-            report = memory.import_from("langgraph-saver", path, namespace=("users", "{thread_id}"))
-            assert report.added_to == {"threads": 2}
-            assert memory.within(user_id="ada").conversation("ada").messages
-
-    def test_a_saver_that_can_only_be_awaited_is_told_what_to_do(self, memory):
+    def test_what_cannot_be_read_so_is_told(self, memory, url, tmp_path):
         class Awaited(InMemorySaver):
             def list(self, *arguments, **options):
                 raise NotImplementedError
 
-        with pytest.raises(InvalidInput, match="aimport_checkpoints"):
-            memory.import_from("langgraph-saver", Awaited())
+        class Broken(InMemoryStore):
+            def search(self, *arguments, **options):
+                raise ConnectionError("gone")
 
-    def test_a_database_without_checkpoints_is_refused(self, memory, tmp_path):
-        with pytest.raises(InvalidInput, match="no table of checkpoints"):
-            memory.import_from("langgraph-saver", store(tmp_path))
+        for kind, source, says in (
+            ("langgraph-saver", Awaited(), "aimport_checkpoints"),
+            ("langgraph-saver", store(tmp_path), "no table of checkpoints.*kind is langgraph-store"),
+            ("langgraph-saver", InMemoryStore(), "kind is langgraph-store"),
+            ("langgraph-store", InMemorySaver(), "kind is langgraph-saver"),
+            ("langgraph-store", Broken(), "gone"),
+        ):
+            with pytest.raises(InvalidInput, match=says):
+                memory.import_from(kind, source)
+        with (
+            AgentMemory(url, namespace=("users", "{user_id}")) as other,
+            pytest.raises(InvalidInput, match=r"write namespace=\('users', '\{user_id\}'\)"),
+        ):
+            other.import_from("langgraph-saver", saver(tmp_path), namespace=("users",))
 
 
 class TestStores:
@@ -168,11 +162,7 @@ class TestStores:
         assert (report.added, report.left) == ({"items": 3}, 5)
         assert "its vectors" in [each.what for each in report.left_out]
 
-    def test_any_store_is_taken_as_an_object_and_one_that_fails_told(self, memory):
-        class Broken(InMemoryStore):
-            def search(self, *arguments, **options):
-                raise ConnectionError("gone")
-
+    def test_any_store_is_taken_as_an_object(self, memory):
         theirs = InMemoryStore()
         for number in range(1_203):
             theirs.put(("a", str(number % 2)), str(number), {"n": number})
@@ -180,16 +170,12 @@ class TestStores:
         assert memory.import_from("langgraph-store", theirs).added == {"items": 1_204}
         assert memory.store.get(("a", "1"), "1201").value == {"n": 1_201}
         assert memory.import_from("langgraph-store", theirs).added == {}
-        with pytest.raises(InvalidInput, match="gone"):
-            memory.import_from("langgraph-store", Broken())
 
-    def test_what_is_here_under_a_key_stays(self, memory, tmp_path):
+    def test_what_is_here_under_a_key_stays_and_langmem_finds_its_own_alone(self, memory, tmp_path):
+        path = store(tmp_path)
         memory.store.put(("users", "ada"), "bird", {"text": "likes owls"})
-        report = memory.import_from("langgraph-store", store(tmp_path))
-        assert (report.added, report.known) == ({"items": 2}, {"items": 1})
+        report = memory.import_from("langmem", path)
+        assert (report.added, report.left_out[0].what) == ({"items": 2}, "the item 'bird' in users/ada")
+        report = memory.import_from("langgraph-store", path)
+        assert (report.added, report.known) == ({}, {"items": 3})
         assert memory.store.get(("users", "ada"), "bird").value == {"text": "likes owls"}
-
-    def test_langmem_finds_its_own_alone(self, memory, tmp_path):
-        report = memory.import_from("langmem", store(tmp_path))
-        assert report.added == {"items": 2}
-        assert report.left_out[0].what == "the item 'bird' in users/ada"
