@@ -146,8 +146,3 @@ class TestCountingTokens:
         assert await do(chat, "count_tokens", counting(), tools=[tool]) > empty
         chat.add_user_message("word")
         assert await do(chat, "count_tokens", counting()) > empty
-
-    async def test_a_counter_is_not_needed(self, memory, do):
-        chat = memory.conversation("chat")
-        chat.add_user_message("Tell me about the orchard.")
-        assert 4 <= await do(chat, "count_tokens") <= 20

@@ -8,8 +8,6 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory, Attachment, AttachmentType
 from langchain_agentmem.base.events import ImageUnreadable
 from langchain_agentmem.compaction import ManagedMemoryConfig, summary_in
-from langchain_agentmem.errors import MessageError
-from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import MOST_BYTES
 from tests.compaction.summarizers import Summarizer
 
@@ -105,16 +103,6 @@ class TestReading:
             assert event.image == str(picture)
             assert "cannot be read" in event.reason
 
-    def test_a_context_that_was_read_before_follows_the_file(self, told, picture):
-        memory, _ = told
-        say(memory, picture)
-        chat = memory.managed_conversation("c", config=SMALL)
-        assert chat.messages[0].content == [TEXT, PART, REMOTE]
-        picture.unlink()
-        assert chat.messages[0].content == chat.get_messages()[0]["content"] == [TEXT, PLACEHOLDER, REMOTE]
-        picture.write_bytes(PNG)
-        assert chat.messages[0].content == [TEXT, PART, REMOTE]
-
     @pytest.mark.parametrize("there", [True, False])
     def test_what_was_read_can_be_added_again_and_is_what_was_said(self, told, picture, tmp_path, there):
         memory, _ = told
@@ -139,12 +127,6 @@ class TestReading:
             assert "cannot be shown" in chat.messages[0].content[1]["text"]
             assert "cannot be shown" in chat.retrieve_all()[0]["content"][1]["text"]
         assert len(events) == 2 * 6
-
-    def test_a_single_message_says_what_is_wrong_with_its_image(self, picture):
-        message = Message(role="user", images=[str(picture)])
-        spoil(picture, "too large")
-        with pytest.raises(MessageError, match="bytes"):
-            message.to_llm_dict()
 
 
 class TestCompacting:
@@ -194,14 +176,6 @@ class TestPosts:
         assert memory.conversation("s").retrieve_all()[0]["content"] == [TEXT, PART]
         assert memory.managed_conversation("s").messages[0].content == [TEXT, PART]
         assert events == []
-
-    async def test_one_that_is_gone_breaks_no_session(self, told, session, picture):
-        memory, events = told
-        picture.unlink()
-        assert session.messages_for("Planner")[0].content == [TEXT, PLACEHOLDER]
-        assert (await session.amessages_for("Coder"))[0].content == [{"type": "text", "text": "Look"}, PLACEHOLDER]
-        assert memory.conversation("s").messages[0].content == [TEXT, PLACEHOLDER]
-        assert [event.conversation_id for event in events] == ["s"] * 3
 
 
 def test_facts_show_what_was_said_with_its_images(told, picture):

@@ -80,10 +80,6 @@ class TestAround:
         chat.add_messages([HumanMessage(f"m{number}", id=f"m{number}") for number in range(5)])
         assert [each.text for each in chat.around("m2", before=1, after=1)] == ["m1", "m2", "m3"]
 
-    def test_an_edited_message_stands_where_it_stood(self, chat):
-        chat.update("m4", content="new")
-        assert [each.text for each in chat.around("m5", before=2, after=0)] == ["m3", "new", "m5"]
-
     def test_what_is_wrong_is_refused(self, chat, memory):
         memory.conversation("other").add(at(0, "theirs"))
         with pytest.raises(MessageError, match="no message"):

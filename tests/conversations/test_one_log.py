@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory, ConversationMemory, Retention, SessionMemory
@@ -70,13 +68,6 @@ class TestCopies:
             target.import_(tmp_path / "second")
             assert target.conversation("c").messages[0].content == "ours"
 
-    def test_a_loaded_file_keeps_its_own_description(self, memory, tmp_path):
-        memory.conversation("old", description="A").add_user_message("hello")
-        memory.conversation("old").save_to_file(tmp_path / "saved")
-        new = memory.conversation("new", description="B")
-        new.load_from_file(tmp_path / "saved")
-        assert [message.content for message in new.messages] == ["A", "hello"]
-
 
 @pytest.mark.sqlite_suffices
 class TestRetention:
@@ -98,15 +89,6 @@ class TestRetention:
             found = [(each.user_query, [post.message for post in each.post_list]) for each in session.rounds]
             assert found == [("task 2", ["2b"]), ("task 3", ["3a", "3b"])]
             assert memory.admin.verify().problems == ()
-
-    def test_old_messages_go_however_many_there_are(self, memory, clock):
-        memory.conversation("c").add_messages([HumanMessage(f"{number}") for number in range(100)])
-        clock.pass_time(days=2)
-        chat = memory.conversation("c", retention=Retention(max_age=timedelta(days=1)))
-        chat.add_messages(
-            [AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "t"}]), ToolMessage("", tool_call_id="t")]
-        )
-        assert [message.type for message in chat.messages] == ["ai", "tool"]
 
 
 @pytest.mark.sqlite_suffices
@@ -142,16 +124,6 @@ class TestEvents:
 
 
 @pytest.mark.sqlite_suffices
-class TestWaiting:
-    def test_a_description_that_came_late_is_there_after_a_reset(self, memory):
-        memory.conversation("c").add_user_message("hello")
-        late = memory.conversation("c", description="Be kind.")
-        assert [message.content for message in late.messages] == ["hello"]
-        late.reset_memory()
-        assert [message.content for message in late.messages] == ["Be kind."]
-
-
-@pytest.mark.sqlite_suffices
 class TestOddMessages:
     def test_an_instruction_to_remove_is_no_message(self, memory):
         chat = memory.conversation("c")
@@ -167,18 +139,6 @@ class TestOddMessages:
         assert given["content"] == [{"type": "text", "text": "Let me see."}]
         assert [call["id"] for call in given["tool_calls"]] == ["t"]
         assert chat.messages[0].content == blocks
-
-    def test_an_assistant_sees_plain_messages_as_they_are(self, memory):
-        said = [
-            HumanMessage(
-                [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "https://a/b"}}]
-            ),
-            AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "t"}]),
-            ToolMessage("a cat", tool_call_id="t"),
-        ]
-        memory.conversation("c").add_messages(said)
-        seen = memory.session("c").messages_for("Assistant")
-        assert [message.model_copy(update={"id": None}) for message in seen] == said
 
     def test_a_round_of_plain_messages_is_only_shown(self, memory):
         memory.conversation("c").add_user_message("hello")

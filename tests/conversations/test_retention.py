@@ -35,11 +35,6 @@ class TestKeepLast:
         assert memory.admin.verify().ok
         assert memory.admin.stats()["messages"] == 2
 
-    def test_the_description_stays_and_does_not_count(self, memory):
-        chat = memory.conversation("chat", description="Be kind.", retention=Retention(keep_last=2))
-        chat.add_messages(numbered(1, 2, 3))
-        assert texts(chat) == ["Be kind.", "2", "3"]
-
     def test_a_log_that_was_long_before_is_cut_with_the_next_message_that_is_added(self, memory):
         memory.conversation("chat").add_messages([HumanMessage(str(n), id=str(n)) for n in range(10)])
         chat = memory.conversation("chat", retention=Retention(keep_last=3))

@@ -101,13 +101,6 @@ class TestFiles:
             with pytest.raises(InvalidInput, match="'managed_conversation' memory, not"):
                 other.load_from_file(path)
 
-    async def test_a_folder_that_is_missing_is_made(self, memory, do, tmp_path: Path):
-        chats = (memory.conversation("c"), memory.managed_conversation("m"), memory.session("s"), memory.facts("f"))
-        for number, chat in enumerate(chats):
-            path = tmp_path / "new" / str(number) / "saved.json"
-            await do(chat, "save_to_file", path)
-            await do(chat, "load_from_file", path)
-
     async def test_a_state_that_json_cannot_hold_is_refused(self, memory, do, tmp_path: Path):
         path = tmp_path / "memory.json"
         path.write_text("old", encoding="utf-8")
@@ -170,15 +163,6 @@ class TestEventBus:
         assert event.timestamp.year == 2030
         assert event.timestamp.tzinfo is UTC
         assert set(event.__dataclass_fields__) == {"agent_name", "timestamp"}
-
-    async def test_a_session_tells_it_too_and_none_stops_it(self, memory, do):
-        events: list[Any] = []
-        session = memory.session("task")
-        session.set_event_context("Planner", events.append)
-        await do(session, "reset_memory")
-        session.set_event_context("Planner", None)
-        await do(session, "reset_memory")
-        assert [event.agent_name for event in events] == ["Planner"]
 
 
 class TestCompaction:

@@ -63,12 +63,6 @@ class TestRounds:
             (third.id, "failed"),
         ]
 
-    async def test_posts_come_in_order_in_their_rounds(self, session, do):
-        first, second = [await do(session, "create_round", text) for text in ("one", "two")]
-        for text, each in (("a", first), ("b", second), ("c", first)):
-            await do(session, "add_post", each.id, send_from="User", send_to="Planner", message=text)
-        assert said(await do(session, "rounds")) == [["a", "c"], ["b"]]
-
     async def test_a_post_carries_every_type_of_attachment(self, session, do):
         entry = SharedMemoryEntry.create("plan", "round", "p")
         extras = {kind: {"n": [1, None]} for kind in AttachmentType} | {AttachmentType.shared_memory_entry: entry}
@@ -163,13 +157,6 @@ class TestRoleRounds:
         assert [each.state for each in rounds] == ["finished", "failed", "created"]
         assert [each.id for each in rounds] == [each.id for each in talk.rounds]
 
-    async def test_a_session_without_rounds_or_with_failed_ones_only_has_none(self, session, do):
-        assert await do(session, "get_role_rounds", "Planner") == []
-        session.fail_round(session.create_round("q").id)
-        assert await do(session, "get_role_rounds", "Planner") == []
-        assert await do(session, "messages_for", "Planner") == []
-        assert await do(session, "get_shared_memory_entries", "plan") == []
-
     async def test_temporal_text_shows_in_the_last_round_that_did_not_fail_only(self, session, do):
         for number in range(2):
             each = session.create_round("q")
@@ -191,13 +178,6 @@ class TestRoleRounds:
 
 
 class TestSharedEntries:
-    def test_an_entry_for_the_round_is_seen_in_the_last_round_only(self, session):
-        for content in "abc":
-            share(session, session.create_round("q").id, "Planner", "round", content)
-        assert shared(session) == ["c"]
-        session.create_round("next")
-        assert shared(session) == []
-
     def test_each_sender_has_one_in_the_order_in_which_they_were_said(self, session):
         each = session.create_round("q")
         share(session, each.id, "Planner", "conversation", "a")
@@ -355,14 +335,6 @@ class TestFiles:
             with pytest.raises(InvalidInput, match="cannot be read"):
                 await do(talk, "import_", missing)
         assert await do(memory.session("inline"), "import_", "{id: x, rounds: []}") == Conversation.create(id="x")
-
-    async def test_importing_twice_adds_nothing(self, memory, talk, do):
-        memory.conversation("task").add_messages([HumanMessage("plain"), AIMessage("answer")])
-        text = talk.export()
-        for _ in range(2):
-            await do(talk, "import_", text)
-            assert talk.export() == text
-        assert memory.admin.verify().ok
 
     async def test_a_contradiction_adds_nothing_at_all(self, talk, do):
         before = talk.to_conversation()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -12,23 +10,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
 
 from langchain_agentmem import MessageError
-from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.messages.message import message_time
-from tests.compaction.summarizers import Summarizer
 from tests.messages.test_messages import LANGCHAIN, MESSAGES
 
 pytestmark = pytest.mark.sqlite_suffices
 ANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def test_subclassing_and_making_one_emits_no_warning():
-    code = (
-        "from langchain_agentmem import ConversationMemory\n"
-        "class Mine(ConversationMemory): pass\n"
-        "Mine(':memory:', 'chat').add_user_message('Hello')\n"
-    )
-    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr) == (0, "")
 
 
 def is_said(message: BaseMessage) -> bool:
@@ -77,15 +63,3 @@ def test_ten_thousand_messages_keep_their_order(memory):
     chat.delete_memory(5_000)
     chat.delete_memory(-5_000)
     assert [each.content for each in chat.messages[4_998:5_001]] == ["4998", "5001", "5002"]
-
-
-@pytest.mark.slow("in every form")
-def test_a_refused_payload_is_weighed_with_its_files(memory, tmp_path):
-    (tmp_path / "cat.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 2**20)
-    config = ManagedMemoryConfig(token_counter="estimate")
-    chat = memory.managed_conversation("c", config=config, model=Summarizer())
-    for turn in range(40):
-        chat.add(role="user", content=f"question-{turn:03}", images=[str(tmp_path / "cat.png")])
-        chat.add(role="assistant", content=f"answer-{turn:03}")
-    assert chat.compact_for_payload_error({"provider": "openai"}) is True
-    assert len(chat.messages) < 80

@@ -11,19 +11,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import RetryPolicy
 
 from langchain_agentmem import AgentMemory, Attachment, InvalidInput, Post, Retention, SessionMemory, SharedMemoryEntry
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.compaction.role_compactor import ContextCompactor
-from langchain_agentmem.errors import StepIsOver
 from tests.conversations import test_sessions as plain
 from tests.living import State, live_task, one_node, thread
 from tests.support.graphs import beside
 
 pytestmark = pytest.mark.sqlite_suffices
-
-RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
 
 
 @pytest.fixture
@@ -46,14 +42,6 @@ class TestRounds(plain.TestRounds):
         await do(session, "reset_memory")
         assert await do(session, "rounds") == []
         assert memory.search("m", config=thread()) == []
-
-
-class TestRoleRounds(plain.TestRoleRounds):
-    """What each role sees of it."""
-
-
-class TestSharedEntries(plain.TestSharedEntries):
-    """What roles share in it."""
 
 
 def talk(memory: Any) -> Any:
@@ -113,27 +101,6 @@ class TestRewinding:
         assert memory.session(thread()).rounds == []
         assert [each.user_query for each in memory.session(before).rounds] == ["1"]
 
-    def test_of_a_node_that_fails_the_last_attempt_posts(self, memory):
-        ids = []
-
-        def node(state):
-            session = memory.session(get_config())
-            assert session.rounds == []
-            ids.append(session.create_round("q").id)
-            session.add_post(ids[-1], Post.create("hi", "a", "b", id="the same"))
-            if len(ids) < 3:
-                raise ConnectionError
-            return {"n": 1}
-
-        builder = StateGraph(State)
-        builder.add_node("node", node, retry_policy=RETRY)
-        builder.add_edge(START, "node")
-        builder.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, thread())
-        [only] = memory.session(thread()).rounds
-        assert only.id == ids[-1]
-        assert [post.id for post in only.post_list] == ["the same"]
-        assert [found.id for found in memory.search("hi")] == ["the same"]
-
     def test_nodes_side_by_side_each_hold_a_round(self, memory):
         seen = {}
 
@@ -149,14 +116,6 @@ class TestRewinding:
 
 
 class TestFindingPosts:
-    def test_they_are_messages_of_the_thread(self, memory, session):
-        begun = session.create_round("q")
-        session.add_post(begun.id, Post.create("apples are red", "Planner", "User", id="p"))
-        session.add_post(begun.id, Post.create("pears are not", "User", "Planner", id="u"))
-        [found] = memory.search("apples", kinds=["message"], config=session_config(session))
-        assert (found.kind, found.id, found.text, found.conversation_id) == ("message", "p", "apples are red", "t")
-        assert (found.value.role, found.value.name) == ("assistant", "Planner")
-
     def test_by_role_and_conversation(self, memory):
         talk(memory).invoke({"n": 1}, thread())
         talk(memory).invoke({"n": 2}, thread("other"))
@@ -175,11 +134,6 @@ class TestFindingPosts:
         assert task.context.copy().run(memory.search, "apples") != []
 
 
-def session_config(session: SessionMemory) -> Any:
-    """The config that a session was made with."""
-    return {"configurable": session._log._point.configurable}
-
-
 class TestFiles:
     async def test_it_goes_to_a_file_and_comes_back(self, memory, session, do, tmp_path):
         begun = await do(session, "create_round", "q")
@@ -194,22 +148,6 @@ class TestFiles:
         other = memory.session("plain")
         other.load_from_file(tmp_path / "session.json")
         assert other.rounds == before
-
-    async def test_what_is_imported_twice_is_there_once(self, memory, session, do):
-        begun = session.create_round("q")
-        session.add_post(begun.id, send_from="a", send_to="b", message="m")
-        text = await do(session, "export")
-        session.finish_round(begun.id)
-        await do(session, "import_", text)
-        assert [(each.user_query, each.state, len(each.post_list)) for each in session.rounds] == [("q", "finished", 1)]
-
-    async def test_with_compaction_it_is_given_whole(self, session, do):
-        session.fail_round(session.create_round("a").id)
-        session.create_round("b")
-        rounds, summary = await do(session, "get_role_rounds_with_compaction", "Planner")
-        assert ([each.user_query for each in rounds], summary) == (["b"], None)
-        rounds, _ = await do(session, "get_role_rounds_with_compaction", "Planner", include_failure_rounds=True)
-        assert [each.user_query for each in rounds] == ["a", "b"]
 
     def test_a_conversation_that_was_saved_enters_a_thread_whole(self, memory, session, tmp_path):
         chat = memory.session("plain")
@@ -238,19 +176,6 @@ class TestWhatMakesNoSense:
             with pytest.raises(InvalidInput, match="only be read"):
                 write()
         assert shown(session) == [("1", "created", ["apples 1"])]
-
-    def test_writing_when_the_step_is_over(self, memory):
-        kept = []
-
-        def node(state):
-            kept.append(memory.session(get_config()))
-            kept[0].create_round("in time")
-            return {"n": 1}
-
-        one_node(node, memory).invoke({"n": 0}, thread(), durability="sync")
-        with pytest.raises(StepIsOver):
-            kept[0].create_round("late")
-        assert [each.user_query for each in memory.session(thread()).rounds] == ["in time"]
 
     def test_a_retention_or_a_namespace_of_its_own(self, memory):
         with pytest.raises(InvalidInput, match="retention"):
@@ -292,12 +217,6 @@ class TestTwoSessions:
         assert [each.user_query for each in memory.session("t").rounds] == ["plain"]
         assert [each.user_query for each in memory.session(thread()).rounds] == ["1"]
         assert (memory.session("t").follows_thread, memory.session(thread()).follows_thread) == (False, True)
-
-    def test_by_the_name_of_its_type(self, memory):
-        talk(memory).invoke({"n": 1}, thread())
-        assert [each.user_query for each in memory.create("session", session_id=thread()).rounds] == ["1"]
-        memory.create("layers", branch_or_config="ada").core.set("name", "Ada")
-        assert memory.create("layers", branch_or_config="ada").core.get() == {"name": "Ada"}
 
     def test_hooks_are_told_what_a_node_posts(self):
         told = []

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import MessagesState
 
-from langchain_agentmem import AgentMemory, Message, MessageError, Retention, TokenCounter
-from tests.support.graphs import at, line
+from langchain_agentmem import AgentMemory, Message, MessageError, TokenCounter
 from tests.tracing.trees import Collector
 
 AT = {"conversation_id": "chat", "namespace": ["ada"]}
@@ -87,25 +85,6 @@ class TestConversations:
         assert steps[9][2]["messages"] == 2 < steps[9][2]["tokens"]
         assert steps[10][1:] == ({**AT, "message_id": "1"}, {"removed": 1, "removed_ids": ["1"]})
 
-    async def test_where_it_happens_is_in_the_metadata_in_a_graph_too(self, open_memory, do):
-        memory, tracer = open_memory(), Collector()
-
-        async def remember(state: MessagesState) -> MessagesState:
-            await do(memory.conversation("chat"), "add", role="user", content="hello")
-            return state
-
-        graph = line(memory.checkpointer, remember)
-        await graph.ainvoke({"messages": []}, {"callbacks": [tracer], **at(namespace=("ada",))})
-        assert tracer.shapes == [("LangGraph", [("remember", [("memory.conversation.add", [])])])]
-        [run] = tracer.ours()
-        where = {
-            "thread_id": "t",
-            "conversation_id": "chat",
-            "agentmem_namespace": "ada",
-            "agentmem_database": "sqlite",
-        }
-        assert run.extra["metadata"].items() >= where.items()
-
     async def test_an_error_is_recorded_and_passes(self, open_memory, do):
         memory, tracer = open_memory(), Collector()
 
@@ -115,13 +94,6 @@ class TestConversations:
         with pytest.raises(MessageError):
             await RunnableLambda(act).ainvoke("x", {"callbacks": [tracer]})
         assert "MessageError" in tracer.run("memory.conversation.update").error
-
-    async def test_dropped_messages_are_named(self, open_memory, do):
-        chat = open_memory().conversation("chat", retention=Retention(keep_last=1))
-        await do(chat, "add", Message(role="user", content="a", message_id="1"))
-        tracer = await traced(lambda _: do(chat, "add", Message(role="user", content="b", message_id="2")))
-        [run] = tracer.ours()
-        assert run.outputs == {"count": 1, "ids": ["2"], "removed": 1, "removed_ids": ["1"]}
 
 
 class TestSessions:
@@ -146,13 +118,6 @@ class TestSessions:
             ("session.read", read, {"rounds": 1, "messages": 1}),
             ("session.read", read, {"rounds": 1, "summarized": 0}),
         ]
-
-    async def test_that_of_a_thread_names_the_thread(self, open_memory):
-        session = open_memory().session({"configurable": {"thread_id": "t"}})
-        tracer = await traced(lambda _: session.arounds())
-        [run] = tracer.ours()
-        assert run.inputs == {"thread_id": "t", "namespace": []}
-        assert run.extra["metadata"]["thread_id"] == "t"
 
 
 @pytest.mark.parametrize("content", [False, lambda text: f"{len(text)} letters"], ids=["withheld", "masked"])
