@@ -34,13 +34,6 @@ def found(text, now=NOW):
     return [(span.start, span.end, span.words) for span in spans(text, now)]
 
 
-MIXED = (
-    "8 31 2023 1900 2200 9999 0 May may March monday last next this week years days ago vor of in between and to from "
-    "since before after until by the a an few two il y , . - / \u2013 Q3 winter summer Christmas hier \xe9t\xe9 \u5e74 "
-    "5\u67088\u65e5 2023-05-08 3-9 2019-2021 month weekend past pasado"
-)
-
-
 def period(text, now=NOW):
     [span] = spans(text, now)
     return span.start, span.end
@@ -157,15 +150,6 @@ class TestFromToday:
     def test_a_month_ago_ends_where_a_shorter_month_does(self):
         assert period("a month ago", at("2024-03-31")) == (at("2024-02-14"), at("2024-03-16"))
 
-    @given(st.dates(date(1950, 1, 1), date(2100, 12, 31)), st.integers(2, 400))
-    def test_days_ago_are_days_ago(self, today, count):
-        now = at(today.isoformat()) + 123
-        day = today - timedelta(days=count)
-        assert period(f"what did I say {count} days ago", now) == (
-            at(day.isoformat()),
-            at((day + timedelta(days=1)).isoformat()),
-        )
-
     def test_no_time_ends_after_the_year_2200(self):
         assert period("this year", at("2200-06-01")) == (at("2200-01-01"), at("2201-01-01"))
         assert not spans("next year", at("2200-06-01"))
@@ -229,19 +213,6 @@ class TestWhatIsNoDate:
         for span in spans(text, now):
             assert span.start < span.end
             assert span.words in unicodedata.normalize("NFKC", text)
-
-    @given(
-        st.lists(st.sampled_from(words(MIXED)), max_size=12),
-        st.sampled_from(" -,."),
-        st.sampled_from([NOW, at("1900-01-01"), at("2200-12-31"), 0]),
-    )
-    def test_no_words_for_times_raise_however_they_are_mixed(self, words, joint, now):
-        text = joint.join(words)
-        ends = 0
-        for span in spans(text, now):
-            assert at("1900-01-01") <= span.start < span.end <= at("2201-01-01")
-            where = text.index(span.words, ends)
-            ends = where + len(span.words)
 
     def test_a_long_text_of_anything_is_read_without_end_of_patience(self):
         for part in [

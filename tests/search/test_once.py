@@ -35,17 +35,6 @@ def test_items_with_one_text_and_several_values_are_several_hits(memory):
     assert [(each.value["who"], len(each.also)) for each in found] == [("Ada", 1), ("Ben", 0)]
 
 
-def test_as_many_are_found_as_are_asked_for_however_often_each_is_kept(memory):
-    layers = memory.layers()
-    for number in range(8):
-        for keep in (layers.archival.write, lambda text: layers.recall.append("said", text)):
-            keep(f"The heron {number} lives at the pond.")
-    found = memory.search("heron at the pond", limit=8)
-    assert kinds(found) == [("record", ["event"])] * 8
-    assert len({each.text for each in found}) == 8
-    assert len(memory.search("heron at the pond", limit=5)) == 5
-
-
 def test_what_was_said_twice_is_one_hit_and_what_another_namespace_said_another(memory):
     for namespace in ((), ("ada",)):
         chat = memory.conversation("c", namespace)
@@ -121,15 +110,3 @@ class TestSessions:
         begun = session.create_round("Where does the heron live?")
         post = session.add_post(begun.id, send_from="User", send_to="Planner", message="Where does the heron live?")
         assert [each.id for each in memory.search("heron")] == [post.id]
-
-    def test_a_session_and_a_conversation_of_one_id_are_one_log(self, memory):
-        session, chat = memory.session("one"), memory.conversation("one")
-        begun = session.create_round("Where does the heron live?")
-        session.add_post(begun.id, send_from="Planner", send_to="User", message="At the pond.")
-        chat.add_user_message("And the otter?")
-        assert [each.text for each in chat.messages] == ["At the pond.", "And the otter?"]
-        assert [each.user_query for each in session.rounds] == ["Where does the heron live?", "And the otter?"]
-        assert [each.text for each in memory.search("otter")] == ["And the otter?"]
-        memory.erase(conversation_id="one")
-        assert (session.rounds, chat.messages, memory.search("heron otter pond")) == ([], [], [])
-        assert memory.admin.verify().ok

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.search.analysis import FEATURES, terms_of
+from langchain_agentmem.search.analysis import FEATURES
 from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.ranking import (
     REACH,
@@ -22,13 +22,10 @@ from langchain_agentmem.search.ranking import (
     Field,
     Weights,
     conversation_scores,
-    first_look,
     near,
     ranked,
     rarity,
     trust_in,
-    weights_with_vectors,
-    worth_of,
 )
 from langchain_agentmem.search.search_index import PLACE_BITS
 
@@ -96,10 +93,6 @@ class TestTerms:
         assert found[ONE] == found[ONE + 100]
         assert found[ONE] + found[ONE + 200] == pytest.approx(1)
 
-    def test_a_word_about_the_talk_itself_says_little(self):
-        assert "summari" in terms_of("talk_words")
-        assert worth_of("summari", 100, 5) == pytest.approx(0.3 * worth_of("cat", 100, 5))
-
     def test_a_rare_word_counts_more_than_a_common_one(self):
         documents = {ONE + 100 * n: said() for n in range(10)}
         where = field({"rare": [ONE], "common": [ONE + 100 * n for n in range(1, 10)]}, documents)
@@ -119,11 +112,6 @@ class TestTerms:
         where = field({"cat": numbers}, {number: said() for number in numbers})
         hits = ranked(Asked(["cat"]), where, numbers, limit=3)
         assert [hit.number for hit in hits] == sorted(numbers, reverse=True)[:3]
-
-    def test_the_first_look_takes_those_that_hold_the_most_and_of_equals_the_newest(self):
-        postings = {"a": {1, 2, 3, 4}, "b": {2, 3}, "c": {9}}
-        assert first_look(postings, {"a": 1.0, "b": 1.0, "c": 0.5}, 3) == [3, 2, 4]
-        assert first_look(postings, {"a": 1.0, "b": 1.0, "c": 0.5}, 50) == [3, 2, 4, 1, 9]
 
 
 class TestNeighbours:
@@ -146,12 +134,6 @@ class TestNeighbours:
                 assert found[ONE + 10 - distance] == expected
                 assert found[ONE + 10 + distance] == expected or (features and distance == 1)
 
-    def test_a_term_counts_once_the_best_of_where_it_stands(self):
-        documents = {ONE + n: said() for n in range(20)}
-        one = scores(Asked(["cat"]), field({"cat": [ONE + 10]}, documents), alone(context=1.0))
-        three = scores(Asked(["cat"]), field({"cat": [ONE + 9, ONE + 10, ONE + 11]}, documents), alone(context=1.0))
-        assert three[ONE + 10] == pytest.approx(one[ONE + 10])
-
     def test_a_series_is_a_wall(self):
         last = TWO - 1
         documents = {last: said(10, 0, None, "question"), TWO: said(), TWO + 1: said()}
@@ -162,13 +144,6 @@ class TestNeighbours:
         assert set(scores(Asked(["cat"]), where)) == {ONE, TWO, TWO + 1}
         assert set(scores(Asked(["cat"]), where, candidates=[TWO + 1])) == {TWO + 1}
         assert near([TWO, ONE], {TWO >> PLACE_BITS}) == [(ONE, ONE + 1), (TWO, TWO + REACH + 1)]
-
-    def test_neighbours_that_touch_are_one_range_and_end_with_their_series(self):
-        assert near([TWO - 2, ONE + 9, ONE, ONE + 30], {ONE >> PLACE_BITS}) == [
-            (ONE, ONE + 9 + REACH + 1),
-            (ONE + 30 - REACH, ONE + 30 + REACH + 1),
-            (TWO - 2 - REACH, TWO),
-        ]
 
 
 class TestConversations:
@@ -181,14 +156,6 @@ class TestConversations:
         without = scores(Asked(["cat", "dog"]), field(postings, documents), alone(conversation=0.4))
         for number in documents:
             assert found[number] - without[number] == pytest.approx(0.4 * fits[number >> PLACE_BITS])
-
-    def test_a_word_that_is_in_one_conversation_only_says_more_than_one_that_is_in_all(self):
-        postings = {"everywhere": {n << PLACE_BITS for n in range(10)}, "once": {3 << PLACE_BITS}}
-        fits = conversation_scores(postings, 10)
-        assert fits[3] > 10 * fits[4]
-        assert conversation_scores({"cat": {ONE}}, 1) == conversation_scores({}, 3) == {}
-        fits = conversation_scores({"cat": {*range(ONE, ONE + 1000)}}, 2)
-        assert 0.99 < fits[ONE >> PLACE_BITS] < 1  # which is where saying it again and again ends
 
 
 class TestDates:
@@ -238,11 +205,6 @@ class TestKindsOfQuestions:
         documents = {number: said(10, 0, None, *each) for number, each in features.items()}
         found = scores(Asked(["cat"]), field({"cat": list(documents)}, documents))
         assert found[ONE] < found[ONE + 200] < found[ONE + 100]
-
-    def test_what_is_long_says_more(self):
-        documents = {ONE: said(3), ONE + 100: said(300)}
-        found = scores(Asked((), spans=[TimeSpan(0, 1, "")]), field({}, documents))
-        assert found[ONE + 100] - found[ONE] == pytest.approx(WEIGHTS.length[0] * (math.log(301) - math.log(4)) / 5)
 
     def test_what_everybody_has_tells_nothing_and_everybody_is_those_of_the_same_role(self):
         dated = {ONE + n: said(10, 0, None, "time", role="assistant") for n in range(0, 40, 10)}
@@ -320,12 +282,6 @@ class TestVectorsAndOptions:
         assert near[ONE + 200] == pytest.approx((0.24, 0.02))
         assert near[ONE] == pytest.approx((0.18, 0.06))  # has no vector yet, and is held to be as near as others are
 
-    def test_short_talk_is_near_by_its_neighbours_and_long_replies_by_themselves(self):
-        for average, nearest in ((25.0, ONE + 200), (400.0, ONE + 100)):
-            found = self.near(WEIGHTS_WITH_VECTORS, average)
-            gains = {number: each["vectors"] + each["own_vector"] for number, each in found.items()}
-            assert max(gains, key=gains.get) == nearest
-
     def test_vectors_are_trusted_where_what_holds_a_word_lies_nearer_than_the_rest(self):
         holding = range(0, 100, 5)
         knowing = {number: 0.5 if number in holding else 0.2 for number in range(100)}
@@ -335,11 +291,6 @@ class TestVectorsAndOptions:
         few = {1: 0.2, 2: 0.4}  # which say little, and nothing where none or all hold a word
         assert 0.5 < trust_in(few, {1}) < 1
         assert {trust_in(*each) for each in ((few, ()), (few, (1, 2)), ({}, ()), ({1: 0.2}, {1}))} == {1}
-
-    def test_weights_lie_between_those_without_vectors_and_those_with_them(self):
-        ends = weights_with_vectors(0).where(100), weights_with_vectors(1).where(100)
-        assert ends == (pytest.approx(WEIGHTS.where(100)), pytest.approx(WEIGHTS_WITH_VECTORS.where(100)))
-        assert weights_with_vectors(0.5).own == pytest.approx(((WEIGHTS.own + WEIGHTS_WITH_VECTORS.own) / 2, 0))
 
     def test_recency_is_off_by_default_and_halves_in_30_days_where_it_is_wanted(self):
         documents = {ONE: said(at=70 * DAY), ONE + 100: said(at=100 * DAY)}
@@ -414,11 +365,3 @@ class TestReasons:
                 if name not in {"own", "context", "cover"}:
                     without = on[hit.number].score - on[hit.number].signals.get(name, 0.0)
                     assert hit.score == pytest.approx(without), (seed, name)
-
-    def test_without_weights_only_the_words_count(self):
-        for seed in range(5):
-            asked, where = a_field(random.Random(seed))
-            for hit in ranked(asked, where, where.documents, limit=100, weights=OWN):
-                assert not any(hit.signals.values()), seed
-                held = {term for term in asked.terms if hit.number in where.postings[term]}
-                assert {term for term, value in hit.terms.items() if value} == held

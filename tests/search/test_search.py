@@ -44,20 +44,6 @@ class TestQueries:
         assert (message_id in {each.id for each in found}) == bool(terms(text)), terms(text)
         chat.remove_by_id(message_id)
 
-    def test_stop_words_alone_are_searched(self, spoken):
-        assert spoken.search("to be or not to be")[0].text == "to be or not to be"
-
-    def test_every_script_is_found(self, memory):
-        chat = memory.conversation("c")
-        for text, query in {
-            "我在北京大学学习数学": "北京", "東京に住んでいます": "東京", "ฉันพูดภาษาไทยได้": "ภาษา",
-            "서울에서 살아요": "서울에서",
-            "Я живу в Москве": "москве", "Él vive en París": "paris",
-        }.items():  # fmt: skip
-            message_id = chat.add(role="user", content=text)
-            chat.add(role="user", content="something else")
-            assert [each.id for each in memory.search(query)] == [message_id], query
-
 
 class TestFilters:
     def test_roles_conversations_and_times_are_walls(self, memory):

@@ -41,10 +41,6 @@ class TestNames:
         assert all("speaker" not in each.why.signals for each in rest)
         assert set(best.why.terms) == {"planted"}
 
-    def test_where_two_are_named_neither_counts(self, talk):
-        for each in ask(talk, "What have Ann and Zoë planted?"):
-            assert "speaker" not in each.why.signals
-
     def test_a_name_alone_is_looked_up_as_a_word_and_finds_what_its_owner_said(self, talk):
         talk.conversation("c", ("a",)).add(role="user", content="Ann is here.")
         talk.conversation("elsewhere", ("b",)).add({"role": "user", "content": "A tree.", "name": "Ann"})

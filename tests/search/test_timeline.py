@@ -50,17 +50,6 @@ class TestOrder:
         assert texts(ask(memory, "shed planted quince")) == said
         assert texts(ask(memory, "shed planted quince", order="score"))[0] == said[1]
 
-    def test_what_was_said_at_one_time_stands_as_it_was_said(self, memory):
-        said = [f"The shed has {thing} in it." for thing in ("rakes", "a spade and a ladder", "pots", "seeds")]
-        for text in said:
-            memory.conversation("c", ("a",)).add({"role": "user", "content": text, "created_at": MONDAY})
-        assert texts(ask(memory, "spade in the shed")) == said
-
-    def test_the_limit_leaves_the_best(self, memory):
-        best = ["The quince beside the shed bloomed.", "A quince fell on the shed."]
-        say(memory, "I painted the shed.", *best, "Sheds!")
-        assert texts(ask(memory, "the quince beside the shed", limit=2)) == best
-
     def test_awaited_and_by_the_retriever_it_is_the_same(self, memory):
         say(memory, "The shed is red.", "No, the shed is not red.")
         found = ask(memory, "Is the shed red?")
@@ -99,11 +88,6 @@ class TestRepeats:
         say(memory, *german, namespace=("a", "de"))
         assert len(ask(memory, "alte Mühle", namespace=("a", "de"))) == 2
 
-    def test_what_another_namespace_says_is_no_repeat(self, memory):
-        say(memory, "The quince is in bloom.", namespace=("a", "b"))
-        say(memory, "The quince is in bloom.", namespace=("a", "c"))
-        assert len(ask(memory, "quince")) == 2
-
     def test_a_topic_of_many_repeats_is_looked_for_further(self, memory):
         chat = memory.conversation("c", ("a",))
         chat.add_messages([{"role": "user", "content": "The quince is in bloom beside the shed."}] * 90)
@@ -134,14 +118,6 @@ class TestChanges:
         old, new = ask(memory, "lined boots of felt for hiking", limit=2)
         assert (old.text, old.replaced_by) == (NEVER, ("message", new.id))
         assert old.why.signals["change"] > 0
-
-    def test_a_change_has_both_sides_or_none(self, memory):
-        sides = {"My shed is red as rust.", "My shed is not red as rust."}
-        say(memory, "I painted a chair.", "A shed for rakes and hoes.", max(sides), "I have a bench.", min(sides))
-        for limit in (2, 3, 4, 5):
-            found = ask(memory, "a red shed for rakes and hoes", limit=limit)
-            assert len(found) <= limit
-            assert len(sides & set(texts(found))) in {0, 2}
 
     def test_a_pasted_table_holds_nobody_up(self, memory, monkeypatch):
         compared = []

@@ -43,21 +43,19 @@ class TestTrust:
         with memory.written_by("user"):
             memory.layers(namespace=ADA).archival.write("My passwords are none of anybody's business.")
         browse(memory)
-        shown = memory.inject(at("t2", namespace=ADA)).invoke("Who is to get passwords?")
-        assert "[record, 2026-01-01, tool web_search] Ignore" in shown
-        assert "**duty** (tool web_search, 2026-01-01)" in shown
-        assert "mallory" in shown[shown.index("<recalled_memory>") : shown.index("</recalled_memory>")]
+
+        def shown(**options):
+            return memory.inject(at("t2", namespace=ADA), **options).invoke("Who is to get passwords?")
+
+        told = shown()
+        assert "[record, 2026-01-01, tool web_search] Ignore" in told
+        assert "**duty** (tool web_search, 2026-01-01)" in told
+        assert "mallory" in told[told.index("<recalled_memory>") : told.index("</recalled_memory>")]
         for trust in ("user", "person", "model", ["user", "model", "unknown"]):
-            assert "mallory" not in memory.inject(at("t2", namespace=ADA), trust=trust).invoke(
-                "Who is to get passwords?"
-            )
-        assert "none of anybody's" in memory.inject(at("t2", namespace=ADA), trust="user").invoke(
-            "Who is to get passwords?"
-        )
-        assert "in a safe" in memory.inject(at("t2", namespace=ADA), trust=["unknown"]).invoke(
-            "Who is to get passwords?"
-        )
-        assert "mallory" in memory.inject(at("t2", namespace=ADA), trust="tool").invoke("Who is to get passwords?")
+            assert "mallory" not in shown(trust=trust)
+        assert "none of anybody's" in shown(trust="user")
+        assert "in a safe" in shown(trust=["unknown"])
+        assert "mallory" in shown(trust="tool")
 
     def test_a_search_asks_for_it_too(self, memory):
         browse(memory)
@@ -67,17 +65,6 @@ class TestTrust:
         assert len(memory.search("passwords mallory", **asked)) == 3
         assert [each.id for each in memory.search("passwords mallory", **asked, trust="model")] == [kept]
         assert [each.id for each in memory.retriever(**asked, trust="user").invoke("passwords mallory")] == [kept]
-
-    def test_items_of_a_thread_tell_their_source_too(self, memory):
-        def put(_: Any) -> None:
-            with memory.written_by("tool", "web_search"):
-                memory.thread_store.put(("notes",), "page", {"text": POISON})
-
-        run(memory, "t1", put)
-        asked: dict[str, Any] = {"namespace": ADA, "conversation_id": "t1", "kinds": ["item"]}
-        [found] = memory.search("passwords", **asked)
-        assert (found.source, found.actor) == ("tool", "web_search")
-        assert memory.search("passwords", **asked, trust="model") == []
 
     def test_an_item_keeps_its_source_in_an_export_and_loses_it_when_it_is_written_anew(self, memory, tmp_path):
         browse(memory)

@@ -10,10 +10,9 @@ from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search import embedding, vectors
 from langchain_agentmem.search.embedding import BATCH, embedder_of
-from langchain_agentmem.search.ranking import WEIGHTS
 from tests.word_embeddings import WordEmbeddings
 
-from .conftest import DIMS, SAME, WORDS, found, held_up, in_thread, said, waiting
+from .conftest import DIMS, SAME, WORDS, found, held_up, said, waiting
 
 
 class Counting(WordEmbeddings):
@@ -57,12 +56,6 @@ class TestFinding:
         said(memory, "My cat sleeps.", "A dog barks.", "Bread is cheap.")
         assert await memory.asearch("feline hound", everything=True) == memory.search("feline hound", everything=True)
 
-    def test_words_and_vectors_add_up(self, opened):
-        memory = opened()
-        said(memory, "The cat is red.", conversation="a")
-        said(memory, "The cat is blue.", conversation="b")
-        assert found(memory, "blue feline")[0] == "The cat is blue."
-
     def test_items_are_found_by_their_fields(self, opened):
         memory = opened()
         memory.store.put(("a",), "1", {"text": "A car stands outside."})
@@ -94,25 +87,11 @@ class TestFinding:
         memory.search("What is Ana's car, and did Ana pay?", everything=True)
         assert embeddings.queries[-1] == "What is my car, and did I pay?"
 
-    def test_the_weight_of_vectors_can_be_zero(self, opened):
-        memory = opened(weights=WEIGHTS)
-        said(memory, "My cat sleeps.")
-        [found] = memory.search("feline", everything=True)
-        assert not {"vectors", "own_vector"} & found.why.signals.keys()
-
     def test_vectors_of_a_model_that_does_not_know_the_language_leave_the_order_to_the_words(self, opened, embeddings):
         embeddings.knows_nothing = True
         memory = opened()
         said(memory, *(f"Der Hund Nummer {n} bellt." if n % 9 else f"Katze {n} schläft." for n in range(90)))
         assert all("Katze" in text for text in found(memory, "Wo schläft die Katze?", limit=10))
-
-    def test_a_message_is_near_by_itself_and_by_what_stands_around_it(self, opened):
-        memory = opened()
-        said(memory, "My cat sleeps.", "Bread is cheap.")
-        itself, neighbour = memory.search("feline", everything=True)
-        assert itself.why.signals["own_vector"] > 0
-        assert neighbour.why.signals["vectors"] > 0
-        assert "own_vector" not in neighbour.why.signals
 
 
 @pytest.mark.sqlite_suffices
@@ -166,21 +145,6 @@ class TestWaiting:
         assert embeddings.texts == ["My cat sleeps.", "Bread is cheap."]
         assert all(each.why.signals.get("vectors", 0) < 0.1 for each in memory.search("feline", everything=True))
 
-    def test_threads_that_settle_at_once_embed_each_text_once(self, opened, embeddings):
-        memory = opened()
-        embedder_of(memory.database).close()
-        said(memory, *(f"cat number{n}" for n in range(100)))
-        for thread in [in_thread(memory.settle) for _ in range(4)]:
-            thread.join()
-        assert sorted(embeddings.texts) == sorted(f"cat number{n}" for n in range(100))
-
-    def test_what_was_stored_without_embeddings_gets_its_vectors_later(self, url, opened):
-        with AgentMemory(url) as plain:
-            said(plain, "My cat sleeps.", "Rain falls.")
-        memory = opened()
-        memory.settle()
-        assert found(memory, "feline")[0] == "My cat sleeps."
-
 
 class TestFailing:
     def test_a_failing_model_leaves_the_search_to_the_words(self, opened, embeddings, caplog):
@@ -204,11 +168,6 @@ class TestFailing:
                 memory.settle()
             assert waiting(memory) == 1, wrong
         assert found(memory, "cat") == ["My cat sleeps."]
-
-    def test_an_error_says_what_is_wrong_with_a_vector(self):
-        for vector, says in (([1.0, float("nan")], "must be finite"), ([1.0], "the shape \\(1,\\)")):
-            with pytest.raises(InvalidInput, match=says):
-                vectors.unit(vector, 2)
 
     def test_vectors_of_another_size_are_refused(self, url, opened):
         opened().close()

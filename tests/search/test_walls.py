@@ -131,14 +131,6 @@ class TestNothingBehindAWallIsFound:
             allowed = {(t.namespace, t.kind, t.id) for t in things if where.lets(t) and term in terms(t.text)}
             assert all_that_say_it(memory.search(word, **options)) == allowed, (word, where)
 
-    def test_siblings_whose_names_begin_alike_are_apart(self, memory):
-        for namespace in NAMESPACES:
-            memory.conversation("c", namespace).add(role="user", content="cat")
-        for namespace in [*NAMESPACES, ("nobody",)]:
-            found = memory.search("cat", namespace=namespace, limit=100, everything=not namespace)
-            below = {each for each in NAMESPACES if each[: len(namespace)] == namespace}
-            assert {each.namespace for each in found} == below
-
     def test_neighbours_in_number_are_no_neighbours_when_a_series_is_full(self, memory, raw):
         """The last place of one tenant's conversation and the first of the next one's have adjoining numbers."""
         [one, two] = [memory.conversation("c", (who,)) for who in ("a", "b")]

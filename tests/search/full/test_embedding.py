@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import queue
 import random
 import threading
-import time
-from functools import partial
 
 import numpy as np
 import psycopg
@@ -19,12 +18,12 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MemoryClosed
 from langchain_agentmem.search import embedding, vectors
-from langchain_agentmem.search.embedding import BATCH, INDEXING, embedder_of
+from langchain_agentmem.search.embedding import INDEXING, embedder_of
 from langchain_agentmem.search.memory_search import Walls, inquiry
 from langchain_agentmem.search.memory_search import nearest as search_nearest
 from langchain_agentmem.storage import jobs, query
 from langchain_agentmem.storage.engine import READER_THREADS
-from langchain_agentmem.storage.jobs import WantedJob
+from tests.conftest import run_raw
 from tests.search.conftest import DIMS, WORDS, found, held_up, in_thread, said, waiting
 from tests.word_embeddings import WordEmbeddings
 
@@ -96,26 +95,6 @@ def nearest(memory, path, number):
     return {hit.document: hit.score for hit in hits}
 
 
-def spied(monkeypatch, name, instead=None):
-    """The calls of a query, which may be made otherwise."""
-    calls, given = [], instead or getattr(query, name)
-
-    def call(**parameters):
-        calls.append(parameters)
-        return given(**parameters)
-
-    monkeypatch.setattr(vectors, "query", _Spied(name, call))
-    return calls
-
-
-class _Spied:
-    def __init__(self, name, call):
-        setattr(self, name, call)
-
-    def __getattr__(self, name):
-        return getattr(query, name)
-
-
 def slowly(operation):
     """An operation that waits before its end; with the events that say so and let it go on."""
     going, go_on = threading.Event(), threading.Event()
@@ -127,6 +106,14 @@ def slowly(operation):
         return value
 
     return run, going, go_on
+
+
+def blocked_or_done(memory, thread):
+    """Wait until a thread is done or waits for a lock on PostgreSQL; SQLite lets nobody write beside another."""
+    waiting = "select 1 as one from pg_locks join pg_stat_activity using (pid) where not granted and datname = "
+    while memory.database.engine.dialect == "postgres" and thread.is_alive():
+        if run_raw(memory, f"{waiting} current_database()"):
+            break
 
 
 def _settle_in_child(memory):
@@ -233,7 +220,7 @@ class TestTogether:
         threads = [in_thread(lambda: memory.database.engine.write(late))]
         assert going.wait(120)
         threads.append(in_thread(lambda: other.database.engine.write(lambda: vectors.keep({second: [vector]}))))
-        threads[1].join(0.5)
+        blocked_or_done(memory, threads[1])
         found(memory, "feline")
         go_on.set()
         for thread in threads:
@@ -245,22 +232,21 @@ class TestTogether:
         with AgentMemory(url) as plain:
             said(plain, "Rain falls.")
             engine, real = plain.database.engine, plain.database.engine.write
-            events = []
+            events = queue.SimpleQueue()
 
             def write(make):
-                late, going, go_on = slowly(make)
-                events.extend((going, go_on))
+                late, *both = slowly(make)
+                events.put(both)
                 return real(late)
 
             engine.write = write
             writing = in_thread(lambda: said(plain, "My cat sleeps."))
-            while not events:
-                time.sleep(0.01)
-            assert events[0].wait(120)
+            going, go_on = events.get(timeout=120)
+            assert going.wait(120)
             memories = []
             opening = in_thread(lambda: memories.append(opened()))
-            opening.join(0.5)
-            events[1].set()
+            blocked_or_done(plain, opening)
+            go_on.set()
             writing.join()
             opening.join()
         memories[0].settle()
@@ -281,7 +267,7 @@ class TestTogether:
                     refused.append(error)
 
             second = in_thread(want_another)
-            second.join(0.5)
+            blocked_or_done(one, second)
             go_on.set()
             thread.join()
             second.join()
@@ -301,23 +287,6 @@ class TestTogether:
         memory.store.delete(("a",), "1")
         assert "a cat" not in found(other, "feline")
 
-    @pytest.mark.slow
-    def test_two_open_databases_embed_each_document_once(self, opened):
-        embeddings = [Choosy(), Choosy()]
-        memories = [opened(each) for each in embeddings]
-
-        def both(memory, number):
-            said(memory, *(f"rain {number} {each}" for each in range(60)))
-
-        threads = [in_thread(partial(both, memory, number)) for number, memory in enumerate(memories)]
-        for thread in [*threads, *(in_thread(memory.settle) for memory in memories)]:
-            thread.join()
-        for memory in memories:
-            memory.settle()
-        asked = [text for each in embeddings for texts in each.documents for text in texts]
-        assert sorted(asked) == sorted(f"rain {n} {i}" for n in range(2) for i in range(60))
-        assert waiting(memories[0]) == memories[0].admin.stats()["jobs"] == 0
-
     def test_a_search_waits_for_what_another_process_embeds(self, opened):
         going, go_on = held_up(slow := Choosy())
         said(opened(slow), "My cat sleeps.")
@@ -331,41 +300,18 @@ class TestTogether:
         assert hits == ["My cat sleeps."]
         assert embeddings.documents == []
 
-    def test_who_lost_the_right_to_embed_stops_after_the_batch_in_hand(self, opened):
-        going, go_on = held_up(embeddings := Choosy())
-        memory = opened(embeddings)
-        embedder_of(memory.database).close()
-        said(memory, *(f"rain {n}" for n in range(BATCH + 6)))
-        settling = in_thread(memory.settle)
-        assert going.wait(120)
-        write, lost = memory.database.engine.write, WantedJob("", embedding.KIND)
-        write(lambda: jobs.remove(*lost[:3]))
-        write(lambda: jobs.enqueue(lost, now=jobs.now()))
-        taken = write(lambda: jobs.claim(embedding.KIND, "another", now=jobs.now(), lease=3_600.0))
-        go_on.set()
-        deadline = time.monotonic() + 120
-        while memory.database.worker._leases._held and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert [len(texts) for texts in embeddings.documents] == [BATCH]
-        write(lambda: jobs.finish(taken))
-        settling.join()
-        assert [len(texts) for texts in embeddings.documents] == [BATCH, 6]
-
     def test_a_database_with_nothing_to_embed_is_not_written(self, opened, monkeypatch):
         monkeypatch.setattr(jobs, "LOOK", 0.01)
         memory = opened()
         said(memory, "My cat sleeps.")
         memory.settle()
-        engine, reads, writes = memory.database.engine, [], []
+        engine, looks, writes = memory.database.engine, threading.Semaphore(0), []
         read, write = engine.read, engine.write
-        monkeypatch.setattr(engine, "read", lambda make: (reads.append(make), read(make))[1])
+        monkeypatch.setattr(engine, "read", lambda make: (looks.release(), read(make))[1])
         monkeypatch.setattr(engine, "write", lambda make: (writes.append(make), write(make))[1])
-        for looks in (20, 40):
+        for _ in range(2):
             writes.clear()  # of one who had looked before the last job was done
-            deadline = time.monotonic() + 120
-            while len(reads) < looks and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert len(reads) >= looks
+            assert all(looks.acquire(timeout=120) for _ in range(20))
         assert writes == []
 
 
@@ -415,6 +361,7 @@ class TestShelf:
         assert not embedder_of(memory.database)._shelf._blocks
 
 
+@pytest.mark.sqlite_suffices
 class TestPgvector:
     @pytest.mark.slow
     def test_it_compares_where_it_is_installed_and_finds_the_same(self, with_pgvector, opened, raw, tmp_path):
@@ -452,7 +399,8 @@ class TestPgvector:
         memory.settle()
         memory.database.worker.settle([INDEXING])
         assert memory.database.engine.read(lambda: vectors._serves([(0, 2**62)], 1_390))
-        asked = spied(monkeypatch, "nearest_indexed")
+        asked, real = [], query.nearest_indexed
+        monkeypatch.setattr(query, "nearest_indexed", lambda **given: asked.append(given) or real(**given))
         for path, least in ((("large",), 0.95), (("middle",), 0.95), (("small",), 1.0)):
             found = [nearest(memory, path, number) for number in range(20)]
             monkeypatch.setattr(vectors, "MANY", 2**60)
@@ -471,7 +419,8 @@ class TestPgvector:
         memory.settle()
         memory.database.worker.settle([INDEXING])
         monkeypatch.setattr(vectors, "SHARE", 0)
-        spied(monkeypatch, "nearest_indexed", instead=lambda **_: query.nearest_indexed(**_ | {"limit": 2}))
+        real = query.nearest_indexed
+        monkeypatch.setattr(query, "nearest_indexed", lambda **given: real(**given | {"limit": 2}))
         assert len(nearest(memory, ("a",), 0)) == 10
 
     @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -35,13 +34,6 @@ def rebuild(memory, raw):
 
 
 class TestFollowing:
-    @pytest.mark.slow
-    def test_batches_are_found_too(self, memory):
-        chat = memory.conversation("c")
-        for size in (1, 63, 64, 65, 200, 5):
-            chat.add_messages([HumanMessage(f"size{size} number{n}") for n in range(size)])
-            assert len(ids(memory, f"size{size}")) == size
-
     def test_a_row_that_takes_the_place_of_a_deleted_one_is_found(self, memory):
         chat = memory.conversation("c")
         added = [chat.add(role="user", content=f"word{n}") for n in range(64)]
@@ -81,16 +73,6 @@ class TestFollowing:
         rebuild(memory, raw)
         assert indexed(memory, raw) == followed
         assert memory.admin.verify().problems == ()
-
-
-@pytest.mark.slow
-def test_of_two_openings_at_once_one_indexes_a_database_anew(memory, raw):
-    memory.conversation("c").add_messages([HumanMessage(f"word{n} " * 20) for n in range(1_500)])
-    raw(memory, "update search_state set analysis = 0 where id = 1")
-    with ThreadPoolExecutor(2) as pool:
-        found = [*pool.map(memory.database.engine.write, [search_index.refresh] * 2)]
-    assert sorted(found) == [0, 1_500]
-    assert memory.admin.verify().problems == ()
 
 
 @pytest.mark.sqlite_suffices
@@ -162,15 +144,3 @@ class TestCatchingUp:
             other.database.worker.settle()
             assert self.features(one, raw) == of_before
             assert self.behind(other, raw) is None
-
-    def test_what_is_written_meanwhile_is_kept(self, url, raw, of_before):
-        with AgentMemory(url) as memory:
-            chat = memory.conversation("c")
-            chat.update(chat.messages[3].id, content="coffee")
-            message_id = chat.add(role="user", content="I prefer coffee")
-            memory.database.worker.settle()
-            found = self.features(memory, raw)
-            assert len(found) == len(of_before) + 1
-            assert found[max(of_before.keys() & found.keys())] == of_before[max(of_before)]
-            assert message_id in ids(memory, "coffee")
-            assert memory.admin.verify().problems == ()

@@ -47,18 +47,6 @@ class TestFilters:
         assert [each.text for each in memory.search("cat", namespace=("a",), roles=["tool"])] == ["cat 90"]
 
 
-@pytest.mark.sqlite_suffices
-class TestTimes:
-    def test_what_was_said_on_a_day_is_found_in_a_busy_conversation(self, memory):
-        said = [HumanMessage(f"note {n}") for n in range(15 * 48)]
-        chat = memory.conversation("c", ("a",))
-        chat.add_messages(said[:1])
-        for n in range(15 * 48):
-            chat.add({"role": "user", "content": f"note no{n}", "created_at": START + timedelta(minutes=30 * n)})
-        found = memory.search("What was it on 8 May 2025?", namespace=("a",), limit=20)
-        assert {each.created_at.date().isoformat() for each in found} == {"2025-05-08"}
-
-
 class TestRarity:
     @pytest.mark.parametrize("conversations", [1, 40])
     def test_how_rare_a_common_word_is_is_told_from_those_that_were_looked_at(

@@ -10,7 +10,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.search.analysis import different, terms
 from tests.conftest import CountingIds, SteppingClock
 from tests.search.test_walls import a_question, anywhere, fill, shown
 from tests.support.graphs import at
@@ -37,23 +36,6 @@ assert "wordllama" not in sys.modules
 def test_static_embeddings_open_no_socket():
     done = subprocess.run([sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow("in every form")
-def test_a_long_message_in_any_script_is_stored_and_found(memory):
-    luck = random.Random(1)
-    letters = [chr(code) for code in (*range(0x4E00, 0x9FA0), *range(0x20000, 0x2A000))]
-    chat = memory.conversation("c")
-    for text in (
-        "猫犬" + "".join(luck.choices(letters, k=300_000)),
-        "猫犬" + "".join(luck.choices(letters[-0xA000:], k=300_000)),
-        "猫犬 " + " ".join(f"{luck.getrandbits(40):x}" for _ in range(40_000)),
-    ):
-        message_id = chat.add(role="user", content=text)
-        assert message_id in {each.id for each in memory.search("猫犬")}
-        for term in luck.sample(different(terms(text)), 20):
-            assert message_id in {each.id for each in memory.search(term)}
-        assert chat.retrieve_by_id(message_id)["content"] == text
 
 
 def test_both_engines_find_the_same_to_the_last_id_and_score(new_database):

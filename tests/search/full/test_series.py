@@ -51,16 +51,6 @@ def counts(memory, raw, tables=TABLES):
 
 @pytest.mark.sqlite_suffices
 class TestPlaces:
-    def test_a_number_says_where_a_document_stands(self, memory, raw):
-        say(memory, "c", ["one", "two"])
-        say(memory, "d", ["three"])
-        say(memory, "c", ["four"])
-        say(memory, "c", ["five"], ("b",))
-        [first, *_] = places(memory, raw)
-        scope = first[0]
-        expected = [(scope, 0, 0), (scope, 0, 1), (scope, 1, 0), (scope, 0, 2), (scope + 1, 0, 0)]
-        assert places(memory, raw) == expected
-
     def test_a_series_that_is_full_goes_on_in_another(self, memory, raw):
         chat = memory.conversation("c", ("a",))
         chat.add(role="user", content="cat first")
@@ -106,26 +96,6 @@ class TestPlaces:
         memory.erase(namespace=("a",))
         assert counts(memory, raw, ["search_scope", "search_document"]) == {"search_scope": 1, "search_document": 1}
 
-    def test_there_is_room_for_60_million_scopes(self, memory, raw):
-        say(memory, "c", ["cat first"])
-        if memory.database.engine.dialect == "sqlite":
-            raw(memory, "insert into search_scope (id, namespace_id, kind) select 60000000, id, 'x' from namespace")
-        else:
-            raw(memory, "select setval(pg_get_serial_sequence('search_scope', 'id'), 60000000)")
-        say(memory, "c", ["cat last", "dog"], ("b",))
-        assert places(memory, raw)[1:] == [(60_000_001, 0, 0), (60_000_001, 0, 1)]
-        assert texts(memory, "cat", namespace=("b",)) == ["cat last"]
-        assert texts(memory, "cat") == ["cat first", "cat last"]
-        assert texts(memory, "cat", conversation_id="c") == ["cat first", "cat last"]
-
-    def test_a_batch_that_has_no_room_left_is_placed_all_the_same(self, memory, raw):
-        say(memory, "c", ["cat first"])
-        raw(memory, "update search_series set next = :next", next=(1 << PLACE_BITS) - 2)
-        say(memory, "c", [f"cat {n}" for n in range(70)])
-        assert len(set(places(memory, raw))) == 71
-        assert len(texts(memory, "cat", conversation_id="c", namespace=("a",))) == 71
-        assert memory.admin.verify().problems == ()
-
 
 @pytest.mark.sqlite_suffices
 class TestLeavingNothing:
@@ -143,15 +113,6 @@ class TestLeavingNothing:
         tables = [*TABLES, *(["search_waiting"] if memory.database.engine.dialect == "sqlite" else ["search_index"])]
         assert set(counts(memory, raw, tables).values()) == {0}
         assert memory.admin.verify().problems == ()
-
-    def test_the_rest_of_a_namespace_stays(self, memory, raw):
-        for name in ("c", "d"):
-            memory.conversation(name, ("a",)).add(role="user", content="cat", name=f"Ann {name}")
-        memory.erase(namespace=("a",), conversation_id="c")
-        assert set(counts(memory, raw, ["search_scope", "search_series", "search_document"]).values()) == {1}
-        assert {row["word"] for row in raw(memory, "select word from search_speaker")} == {"ann", "d"}
-        say(memory, "c", ["cat again"])
-        assert texts(memory, "cat") == ["cat", "cat again"]
 
 
 def totals(memory, raw):
@@ -302,23 +263,3 @@ class TestCommonTerms:
         [first, *_] = memory.search("a zebra with a cat", everything=True)
         assert first.text == "cat zebra"
         assert set(first.why.terms) == {"cat", "zebra"}
-
-    def test_neighbours_lend_common_terms_too(self, memory):
-        said = [f"cat {n}" for n in range(150)]
-        said[75] = "zebra"
-        say(memory, "c", said)
-        [first, *_] = memory.search("a zebra with a cat", everything=True)
-        assert first.text == "zebra"
-        assert (set(first.why.terms), set(first.why.nearby)) == ({"zebra"}, {"cat"})
-
-    def test_a_common_term_counts_little_beside_a_rare_one(self, memory):
-        said = [f"cat {n}" for n in range(150)]
-        said[75] = "a zebra and nothing else of what was asked but words and words and words"
-        say(memory, "c", said)
-        assert memory.search("cat zebra", everything=True)[0].text == said[75]
-
-    def test_both_kinds_of_rows_waiting_and_indexed_are_counted(self, memory):
-        for n in range(100):
-            memory.conversation("c", ("a",)).add(role="user", content=f"cat {n}")
-        found = [each.text for each in memory.search("cat", limit=50, everything=True)]
-        assert found[:3] == ["cat 99", "cat 98", "cat 97"]
