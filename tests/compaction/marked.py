@@ -7,11 +7,19 @@ import re
 from typing import NamedTuple
 
 import orjson
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    BackwardPackingConfig,
+    SlidingWindowConfig,
+    SummarizationConfig,
+    ToolOffloadConfig,
+    ToolTruncationConfig,
+)
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
+from tests.compaction.summarizers import SUMMARY, Summarizer
 from tests.support.histories import random_history
 
 MARK = re.compile(r"mk(\d+)[a-c]x")
@@ -141,50 +149,63 @@ def places_in(messages):
     return shown
 
 
-# --- Models -----------------------------------------------------------------------------------------------------------
+# --- Models and limits -----------------------------------------------------------------------------------------------
+
+KINDS = ("good", "good", "good", "images", "prose", "small", "fails", "late", "nonsense")
+"""How models answer; those that fail come last."""
+NONSENSE = ("", "  \n", "[]", "[1, 2, 3]", "{}", "I'm sorry, I can't help with that.", '{"summary": ')
 
 
-class Model:
-    """Answers as its kind does, and remembers what it was given."""
+def model_of(kind, number=0):
+    """A model that answers as its kind does; a small one refuses long prompts."""
+    error = ConnectionError("The model is not there.")
+    replies = {
+        "prose": ["The user wanted things, and the assistant did them one by one."],
+        "fails": [error],
+        "late": [answer, error],
+        "nonsense": [(*NONSENSE, lambda messages: messages[-1].text * 20)[number % 8]],
+    }.get(kind, [lambda messages: answer(messages, images=kind == "images")])
+    return Summarizer(*replies, limit=1_500 if kind == "small" else None)
 
-    KINDS = ("good", "good", "good", "images", "prose", "small", "fails", "late", "nonsense")
 
-    def __init__(self, kind, number=0):
-        self.kind = kind
-        self.number = number
-        self.asked = []
+def is_good(kind):
+    return kind in {"good", "images", "prose", "small"}
 
-    def __call__(self, messages):
-        text = "\n".join(message.text for message in messages)
-        if self.kind == "small" and COUNTER.count(messages) > 1_500:
-            raise ContextOverflowError("prompt is too long")
-        self.asked.append(text)
-        if self.kind == "fails" or (self.kind == "late" and len(self.asked) > 1):
-            raise ConnectionError("The model is not there.")
-        if self.kind == "nonsense":
-            return (
-                "",
-                "  \n",
-                "[]",
-                "[1, 2, 3]",
-                "{}",
-                "I'm sorry, I can't help with that.",
-                text * 20,
-                '{"summary": ',
-            )[self.number % 8]
-        if self.kind == "prose":
-            return "The user wanted things, and the assistant did them one by one."
-        names = re.findall(r"img_[0-9a-f]{8}", text) if self.kind == "images" else []
-        return json.dumps(
-            {
-                "user_request_summary": "What the user asked for at first and asks for now.",
-                "summary": f"What was done, as of call {len(self.asked)}.",
-                "salient_facts": ["A fact that matters."],
-                "open_threads": [],
-                "keep_images": [{"image_id": name, "context": "needed"} for name in names],
-            }
-        )
 
-    @property
-    def is_good(self):
-        return self.kind in {"good", "images", "prose", "small"}
+def answer(messages, *, images=False):
+    names = re.findall(r"img_[0-9a-f]{8}", messages[-1].text) if images else []
+    return json.dumps({**SUMMARY, "summary": "Much was done.", "keep_images": [{"image_id": each} for each in names]})
+
+
+ORDERS = (
+    ("tool_truncation", "summarization", "backward_packing"),
+    ("tool_truncation", "summarization", "backward_packing"),
+    ("tool_offload", "summarization"),
+    ("tool_truncation", "tool_offload", "summarization", "backward_packing"),
+    ("summarization",),
+    ("tool_truncation", "backward_packing"),
+    ("backward_packing",),
+)
+
+
+def random_policy(dice):
+    grace = dice.choice((0, 1, 1, 2, 4))
+    limit = dice.randint(5, 400)
+    return ActiveContextPolicyConfig(
+        mode=dice.choices(("compaction", "sliding_window"), (9, 1))[0],
+        processor_order=[*dice.choice(ORDERS)],
+        min_reduction_ratio=dice.choice((0.2, 0.4, 0.7)),
+        tool_truncation=ToolTruncationConfig(max_tool_message_tokens=limit, grace_recent_messages=grace),
+        tool_offload=ToolOffloadConfig(
+            max_tool_message_tokens=limit + 40, preview_tokens=20, grace_recent_messages=grace
+        ),
+        summarization=SummarizationConfig(
+            grace_recent_messages=grace,
+            include_original_instruction=dice.random() < 0.9,
+            max_retained_images=dice.choice((None, 0, 1, 2)),
+            output_max_tokens=dice.choice((100, 400, 6_000)),
+            timeout=None,
+        ),
+        backward_packing=BackwardPackingConfig(grace_recent_messages=grace),
+        sliding_window=SlidingWindowConfig(headroom_percent=dice.choice((0, 0.1))),
+    )

@@ -172,22 +172,6 @@ class TestACompactionThatWasMade:
             each.id for each in history
         )
 
-    def test_is_used_at_the_next_read_while_calls_are_open(self, memory):
-        model = Summarizer()
-        chat = memory.managed_conversation("c", config=config(threshold=700), model=model)
-        chat.add_messages([AIMessage(f"Welcome! {WORDS}", id="w")])
-        for number in range(6):
-            chat.add_messages(turn(number, call="call"))
-            chat.add_messages([HumanMessage("on", id=f"on{number}"), *turn(100 + number, call="call")[1:2]])
-            view = chat.messages
-            asked = len(model.asked)
-            assert chat.messages == view
-            assert len(model.asked) == asked, "a model is asked at each read"
-            ids = [message.id for message in view]
-            assert len({*ids}) == len(ids), "nothing is shown twice"
-            assert_valid_for_providers(view)
-            chat.add_messages([ToolMessage(f"late {number}", tool_call_id="call", id=f"late{number}")])
-
     @pytest.mark.parametrize("rounds", [0, 1, 2])
     def test_waits_for_results_that_are_still_to_come(self, memory, rounds):
         """The ids of the calls are the same in every round, as some models make them."""

@@ -7,7 +7,6 @@ import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.compaction import (
-    BackwardPackingConfig,
     ToolOffloadConfig,
     ToolTruncationConfig,
     asummarization,
@@ -55,11 +54,8 @@ class TestToolTruncation:
         said = [HumanMessage("go"), *round_of(1, LONG), *round_of(2, LONG)]
         cut = tool_truncation(said, counter=COUNTER)
         assert cut[2].content.endswith(" [truncated]")
-        assert COUNTER.count_text(cut[2].content) <= 1200
-        assert COUNTER.count_text(cut[2].content) > 1100
-        assert cut[2].id == "tool-1"
-        assert cut[2].tool_call_id == "c-1"
-        assert cut[4] is said[4], "the last assistant message and what follows is protected"
+        assert 1100 < COUNTER.count_text(cut[2].content) <= 1200
+        assert (cut[2].id, cut[2].tool_call_id) == ("tool-1", "c-1")
         assert [one is other for one, other in zip(cut, said, strict=True)] == [True, True, False, True, True]
         assert said[2].content == LONG
 
@@ -70,13 +66,6 @@ class TestToolTruncation:
                 once = tool_truncation([HumanMessage("go"), *said, *round_of(2)], config=config, counter=COUNTER)
                 assert COUNTER.count_text(once[2].content) <= max(most, COUNTER.count_text("…")), (text[:9], most)
                 assert tool_truncation(once, config=config, counter=COUNTER) == once, (text[:9], most)
-
-    def test_a_stub_is_left_whole_since_it_says_where_the_output_is(self):
-        said = [HumanMessage("go"), *round_of(1, LONG), *round_of(2)]
-        stubbed = tool_offload(said, config=ToolOffloadConfig(max_tool_message_tokens=300), counter=COUNTER)
-        assert stubbed[2] is not said[2]
-        config = ToolTruncationConfig(max_tool_message_tokens=5)
-        assert tool_truncation(stubbed, config=config, counter=COUNTER) == stubbed
 
     def test_output_that_a_user_message_carries_is_cut_too(self):
         said = [HumanMessage("Tool look returned: " + LONG), AIMessage("ok"), HumanMessage(LONG)]
@@ -100,24 +89,16 @@ class TestToolOffload:
         assert COUNTER.count_message(stubs[2]) < 300
         assert stubs[4] is said[4]
         assert tool_offload(stubs, config=ToolOffloadConfig(max_tool_message_tokens=500), counter=COUNTER) == stubs
+        config = ToolTruncationConfig(max_tool_message_tokens=5)
+        assert tool_truncation(stubs, config=config, counter=COUNTER)[2] == stubs[2], "it says where the output is"
 
-    def test_an_archive_of_ones_own_keeps_it(self):
-        kept = {}
-
-        def archive(message):
-            kept[f"archive-{len(kept)}"] = message.content
-            return f"archive-{len(kept) - 1}"
-
+    def test_an_archive_of_ones_own_keeps_it_and_what_it_does_not_take_stays(self):
         said = [HumanMessage("go"), *round_of(1, LONG), *round_of(2)]
-        config = ToolOffloadConfig(max_tool_message_tokens=500, preview_tokens=0)
-        stubs = tool_offload(said, config=config, counter=COUNTER, archive=archive)
-        assert 'expand("archive-0")' in stubs[2].content
-        assert kept == {"archive-0": LONG}
-
-    def test_what_no_archive_takes_stays(self):
-        said = [HumanMessage("go"), *round_of(1, LONG), *round_of(2)]
-        config = ToolOffloadConfig(max_tool_message_tokens=500)
-        assert tool_offload(said, config=config, counter=COUNTER, archive=lambda message: None) == said
+        config, kept = ToolOffloadConfig(max_tool_message_tokens=500, preview_tokens=0), []
+        stubs = tool_offload(said, config=config, counter=COUNTER, archive=lambda each: kept.append(each) or "key")
+        assert 'expand("key")' in stubs[2].content
+        assert kept == [said[2]]
+        assert tool_offload(said, config=config, counter=COUNTER, archive=lambda each: None) == said
 
 
 class TestBackwardPacking:
@@ -131,15 +112,9 @@ class TestBackwardPacking:
         assert_valid_for_providers(packed)
 
     def test_what_must_stay_stays_even_above_the_target(self):
-        said = [HumanMessage(LONG), *round_of(1), *round_of(2)]
+        said = [HumanMessage(LONG), AIMessage("ok"), HumanMessage("now this"), *rounds(30, "result " * 20)]
         packed = backward_packing(said, max_tokens=10, counter=COUNTER)
-        assert packed == [said[0], *said[-2:]]
-
-    def test_the_request_at_hand_stays(self):
-        said = [HumanMessage("first"), AIMessage("ok"), HumanMessage("now this"), *rounds(30, "result " * 20)]
-        packed = backward_packing(said, max_tokens=200, counter=COUNTER, config=BackwardPackingConfig())
-        assert [message.content for message in packed[:2]] == ["first", "now this"]
-        assert_valid_for_providers(packed)
+        assert packed == [said[0], said[2], *said[-2:]], "the first and the newest request, and the newest round"
 
 
 class TestSlidingWindow:
@@ -234,14 +209,7 @@ class TestRepair:
 
     def test_messages_that_say_nothing_or_only_reason_go(self):
         thought = {"type": "thinking", "thinking": "hm", "signature": "abc"}
-        said = [
-            HumanMessage(""),
-            HumanMessage("go"),
-            AIMessage("  "),
-            AIMessage([]),
-            AIMessage([thought]),
-            HumanMessage("on"),
-        ]
+        said = [HumanMessage(""), HumanMessage("go"), *map(AIMessage, ("  ", [], [thought])), HumanMessage("on")]
         assert [message.content for message in repaired(said)] == ["go", "on"]
 
     def test_calls_without_an_id_or_name_go(self):
@@ -260,11 +228,8 @@ class TestRepair:
     def test_calls_that_bear_the_same_id_are_told_apart(self):
         said = [HumanMessage("go"), *round_of(1), HumanMessage("again"), *round_of(1, "other"), *round_of(1, "third")]
         mended = repaired(said)
-        assert [message.tool_call_id for message in mended if isinstance(message, ToolMessage)] == [
-            "c-1",
-            "c-1-2",
-            "c-1-3",
-        ]
+        keys = [message.tool_call_id for message in mended if isinstance(message, ToolMessage)]
+        assert keys == ["c-1", "c-1-2", "c-1-3"]
         assert mended[:3] == said[:3]
         assert_valid_for_providers(mended)
         assert repaired(mended) == mended

@@ -18,119 +18,28 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort
 from langchain_agentmem.compaction import CompactionMiddleware, messages_behind
 from langchain_agentmem.compaction.compaction_config import (
-    ActiveContextPolicyConfig,
-    BackwardPackingConfig,
     ManagedMemoryConfig,
-    ToolOffloadConfig,
-    ToolTruncationConfig,
 )
 from langchain_agentmem.compaction.compaction_node import CompactionNode
-from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message_marks import summary_in
-from langchain_agentmem.testing import assert_valid_for_providers, provider_problems
+from langchain_agentmem.testing import provider_problems
 from tests.compaction.loopback import loopback
-from tests.compaction.marked import COUNTER, Model, costs, marked_history, places_in, with_halves, with_odd_calls
-from tests.compaction.provider_clients import CLIENTS, chat_client
-from tests.compaction.validators import IMAGE, refusals
-from tests.support.histories import PIXEL
-
-CHUNKS = 10
-HISTORIES = 2_000
-ASKED_ONE_OF = 8
-"""Of so many histories the clients are asked about one: they are slow."""
-ORDERS = (
-    ("tool_truncation", "summarization", "backward_packing"),
-    ("tool_offload", "summarization"),
-    ("summarization",),
-    ("tool_truncation", "tool_offload", "summarization", "backward_packing"),
-    ("backward_packing",),
-    None,
+from tests.compaction.marked import (
+    COUNTER,
+    costs,
+    marked_history,
+    model_of,
+    places_in,
+    random_policy,
+    with_halves,
+    with_odd_calls,
 )
-"""Processors; None is a sliding window."""
-
-
-@pytest.mark.slow("in every form")
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_it_is_valid_and_what_it_does_not_show_is_accounted_for(chunk):
-    events = []
-    with AgentMemory(":memory:", hooks=[events.append]) as memory:
-        for seed in range(chunk, HISTORIES, CHUNKS):
-            follow(memory, events, seed, asked=seed % ASKED_ONE_OF == 0)
-
-
-@pytest.mark.slow("in every form")
-def test_so_it_is_on_either_engine(url):
-    events = []
-    with AgentMemory(url, hooks=[events.append]) as memory:
-        for seed in range(60):
-            follow(memory, events, seed)
-
-
-@pytest.mark.deep
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_so_it_is_for_twenty_thousand(chunk):
-    events = []
-    with AgentMemory(":memory:", hooks=[events.append]) as memory:
-        for seed in range(HISTORIES + chunk, HISTORIES + 20_000, CHUNKS):
-            follow(memory, events, seed, asked=True)
-
-
-HALF = "half \ud83d of a pair"
-RAW = {"id": "c\ud83d", "type": "function", "function": {"name": "look", "arguments": '{"a": "\ud83d"}'}}
-
-
-def with_halves_everywhere():
-    calls = [
-        {"name": "look\ud83d", "args": {"a\udc00": [HALF, {"b": HALF}]}, "id": f"c{half}"} for half in "\ud83d\udc00"
-    ]
-    use = {"type": "tool_use", "id": "c\ud83d", "name": "look\ud83d", "input": {"a": HALF}}
-    return [
-        SystemMessage(HALF),
-        HumanMessage([{"type": "text", "text": HALF}, IMAGE], name="Maya\ud83d"),
-        AIMessage([{"type": "text", "text": HALF}, use], tool_calls=calls, additional_kwargs={"tool_calls": [RAW]}),
-        ToolMessage([{"type": "text", "text": HALF}], tool_call_id="c\ud83d", name="look\ud83d"),
-        ToolMessage(HALF, tool_call_id="c\udc00"),
-        AIMessage(HALF, additional_kwargs={"refusal": HALF}),
-        HumanMessage("two halves \ud83d\ude00"),
-    ]
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_half_of_a_surrogate_pair_reaches_no_client(client):
-    asked, given = [], with_halves_everywhere()
-    with AgentMemory(":memory:") as memory, loopback() as server:
-
-        def summarize(messages):
-            asked.extend(messages)
-            return client(server).invoke(messages) and "{}"
-
-        memory.layers("user").core.set("name", HALF)
-        memory.inject("user").invoke([HumanMessage(HALF)])
-        summarization = SummarizationConfig(timeout=None, grace_recent_messages=0)
-        policy = ActiveContextPolicyConfig(summarization=summarization)
-        config = ManagedMemoryConfig(threshold_tokens=60, active_context=policy)
-        views = [
-            Node(memory, None, None, "node").view(given, []),
-            Middleware(memory, None, None, "middleware").view(given[1:], []),
-            Managed(memory, None, None, "managed").view(given, given),
-            Node(memory, summarize, config, "short").view(given, []),
-            memory.inject("user").invoke([HumanMessage(HALF)]),
-        ]
-        for view in views:
-            assert_valid_for_providers(view)
-            client(server).invoke(view)
-        assert asked
-        assert_valid_for_providers(asked)
-        assert views[0][-1].content == "two halves \U0001f600"
-        assert views[0][-2].content == "half \ufffd of a pair"
-        assert [each.content for each in memory.conversation("managed").messages][-2:] == [
-            given[-2].content,
-            given[-1].content,
-        ]
-    assert given == with_halves_everywhere()
+from tests.compaction.provider_clients import chat_client
+from tests.compaction.validators import IMAGE, refusals
+from tests.support.graphs import at
+from tests.support.histories import PIXEL
 
 
 def test_what_is_nested_very_deeply_or_shows_no_image_stops_no_view():
@@ -142,6 +51,29 @@ def test_what_is_nested_very_deeply_or_shows_no_image_stops_no_view():
     view = repaired([HumanMessage("Draw."), call, ToolMessage("ok", tool_call_id="c1"), nothing, HumanMessage("And?")])
     assert view[1].tool_calls == call.tool_calls
     assert [each.type for each in view] == ["human", "ai", "tool", "ai", "human"]
+
+
+CHUNK = 200
+"""Histories of a chunk; of eight one is shown to the clients, which are slow, and of the deep ones each."""
+DEEP = [pytest.param(chunk, marks=[pytest.mark.deep, pytest.mark.timeout(7200)]) for chunk in range(10, 110)]
+
+
+@pytest.mark.slow("in every form")
+@pytest.mark.parametrize("chunk", [*range(10), *DEEP])
+def test_it_is_valid_and_what_it_does_not_show_is_accounted_for(chunk):
+    check_histories(":memory:", range(chunk * CHUNK, (chunk + 1) * CHUNK), asked_one_of=8 if chunk < 10 else 1)
+
+
+@pytest.mark.slow("in every form")
+def test_so_it_is_on_either_engine(url):
+    check_histories(url, range(60))
+
+
+def check_histories(url, seeds, *, asked_one_of=100):
+    events = []
+    with AgentMemory(url, hooks=[events.append]) as memory:
+        for seed in seeds:
+            follow(memory, events, seed, asked=seed % asked_one_of == 0)
 
 
 DRAWN = [
@@ -191,8 +123,10 @@ def follow(memory, events, seed, *, asked=False):
         given = [message for message in given if not isinstance(message, SystemMessage)]
     if not repaired(given):
         return  # nothing was said
-    model = Model("good", seed)
-    config = random_config(dice, given)
+    model = model_of("good")
+    threshold = max(60, int(costs(given) * dice.uniform(0.1, 0.8)))
+    policy = random_policy(dice)
+    config = ManagedMemoryConfig(threshold_tokens=threshold, token_counter=COUNTER, active_context=policy)
     shown = kind(memory, model, config, f"{kind.__name__}-{seed}")
     account = Account(memory, events, shown.name, config, f"seed {seed}, {kind.__name__}")
     length, history = 0, []
@@ -221,24 +155,6 @@ def follow(memory, events, seed, *, asked=False):
             assert refusals(memory.inject("user", limit=0).invoke(view)) == [], account.where
 
 
-def random_config(dice, given):
-    grace = dice.choice((0, 1, 1, 2))
-    order = dice.choice(ORDERS)
-    limits = ActiveContextPolicyConfig(
-        mode="sliding_window" if order is None else "compaction",
-        processor_order=[*(order or ORDERS[0])],
-        min_reduction_ratio=dice.choice((0.2, 0.4, 0.7)),
-        tool_truncation=ToolTruncationConfig(max_tool_message_tokens=dice.randint(5, 60), grace_recent_messages=grace),
-        tool_offload=ToolOffloadConfig(
-            max_tool_message_tokens=dice.randint(30, 100), preview_tokens=10, grace_recent_messages=grace
-        ),
-        summarization=SummarizationConfig(timeout=None, grace_recent_messages=grace),
-        backward_packing=BackwardPackingConfig(grace_recent_messages=grace),
-    )
-    threshold = max(60, int(costs(given) * dice.uniform(0.1, 0.8)))
-    return ManagedMemoryConfig(threshold_tokens=threshold, token_counter=COUNTER, active_context=limits)
-
-
 # --- What shows a history ---------------------------------------------------------------------------------------------
 
 
@@ -250,20 +166,18 @@ class Node:
         self.node = CompactionNode(memory, model, config)
 
     def view(self, history, new):
-        return self.node.invoke([*history], {"configurable": {"thread_id": self.name}})
+        return self.node.invoke([*history], at(self.name))
 
 
-class Middleware:
-    removes = True
-
+class Middleware(Node):
     def __init__(self, memory, model, config, name):
         self.name = name
-        self._compactor = CompactionMiddleware(memory, model, config, conversation_id=name, tools=False)
+        self.edit = CompactionMiddleware(memory, model, config, conversation_id=name, tools=False)
 
     def view(self, history, new):
-        seen = []
-        self._compactor.wrap_model_call(request_of(history), lambda request: seen.append(request.messages))
-        return seen[0]
+        messages = [*history]
+        self.edit.apply(messages, count_tokens=costs)
+        return messages
 
 
 class Managed:
@@ -276,21 +190,6 @@ class Managed:
     def view(self, history, new):
         self.chat.add_messages([message.model_copy(deep=True) for message in new])
         return self.chat.get_context()
-
-
-def request_of(messages):
-    from langchain.agents.middleware.types import ModelRequest
-
-    return ModelRequest(
-        model=None,
-        messages=[*messages],
-        system_message=None,
-        tools=[],
-        tool_choice=None,
-        response_format=None,
-        state={},
-        runtime=None,
-    )
 
 
 # --- What must hold ---------------------------------------------------------------------------------------------------
