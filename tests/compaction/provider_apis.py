@@ -226,24 +226,6 @@ class Messages(ChatCompletions):
         usage = {"input_tokens": size, "output_tokens": length}
         return {**base, "content": content, "stop_reason": ended, "stop_sequence": None, "usage": usage}
 
-    def stream(self, request: dict[str, Any], answer: dict[str, Any]) -> Iterator[Mapping[str, Any] | str]:
-        yield {"type": "message_start", "message": {**answer, "content": [], "stop_reason": None}}
-        for n, block in enumerate(answer["content"]):
-            if block["type"] == "text":
-                begun, deltas = (
-                    {**block, "text": ""},
-                    [{"type": "text_delta", "text": word} for word in words(block["text"])],
-                )
-            else:
-                begun = {**block, "input": {}}
-                deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
-            yield {"type": "content_block_start", "index": n, "content_block": begun}
-            yield from ({"type": "content_block_delta", "index": n, "delta": delta} for delta in deltas)
-            yield {"type": "content_block_stop", "index": n}
-        ended = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-        yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": answer["usage"]["output_tokens"]}}
-        yield {"type": "message_stop"}
-
 
 class GenerateContent(ChatCompletions):
     """Gemini's generateContent and streamGenerateContent."""
@@ -291,25 +273,6 @@ class GenerateContent(ChatCompletions):
         usage = {"promptTokenCount": size, "candidatesTokenCount": length, "totalTokenCount": size + length}
         candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
         return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-test"}
-
-    def streams(self, request: dict[str, Any], path: str) -> bool:
-        return "streamGenerateContent" in path
-
-    def stream(self, request: dict[str, Any], answer: dict[str, Any]) -> Iterator[Mapping[str, Any] | str]:
-        [candidate] = answer["candidates"]
-        parts = [
-            each
-            for part in candidate["content"]["parts"]
-            for each in ([{"text": word} for word in words(part["text"])] if "text" in part else [part])
-        ]
-        for n, part in enumerate(parts):
-            last = n == len(parts) - 1
-            told = {
-                "content": {"role": "model", "parts": [part]},
-                "index": 0,
-                **({"finishReason": "STOP"} if last else {}),
-            }
-            yield {"candidates": [told], "modelVersion": "gemini-test", "usageMetadata": answer["usageMetadata"]}
 
 
 APIS = (ChatCompletions(), Responses(), Messages(), GenerateContent())

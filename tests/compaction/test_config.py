@@ -16,66 +16,43 @@ from langchain_agentmem.compaction import (
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import TokenCounter
 
-
-class TestDefaults:
-    def test_managed_memory(self):
-        config = ManagedMemoryConfig()
-        assert config.threshold_tokens == 150_000
-        assert config.image_token_estimate == 800
-        assert config.trigger_events == ["add", "get_messages"]
-        assert config.cache_invalidation_events == ["add", "remove_by_id", "delete_memory"]
-        assert config.token_counter is None
-        assert config.compaction_target_tokens == 90_000
-
-    def test_active_context(self):
-        config = ManagedMemoryConfig().active_context
-        assert config.enabled is True
-        assert config.mode == "compaction"
-        assert config.processor_order == ["tool_truncation", "summarization", "backward_packing"]
-        assert config.excluded_processors == []
-        assert config.min_reduction_ratio == 0.4
-
-    def test_summarization(self):
-        config = SummarizationConfig()
-        assert (config.enabled, config.grace_recent_messages, config.output_max_tokens) == (True, 1, 6000)
-        assert config.include_original_instruction is True
-        assert config.include_image_payload_bytes is False
-        assert config.max_retained_images is None
-
-    def test_the_hidden_ones(self):
-        tools = ToolTruncationConfig()
-        assert (tools.max_tool_message_tokens, tools.grace_recent_messages) == (1200, 1)
-        assert (tools.append_marker, tools.include_tool_payload_user_messages) == (" [truncated]", True)
-        tools = ToolOffloadConfig()
-        assert (tools.max_tool_message_tokens, tools.preview_tokens, tools.grace_recent_messages) == (4000, 200, 1)
-        assert SlidingWindowConfig().headroom_percent == 0.1
-        assert BackwardPackingConfig().grace_recent_messages == 1
-
-    def test_the_target_follows_the_threshold(self):
-        active = ActiveContextPolicyConfig(min_reduction_ratio=0.25)
-        assert ManagedMemoryConfig(threshold_tokens=1000, active_context=active).compaction_target_tokens == 750
-
-    def test_what_is_excluded_or_turned_off_does_not_run_and_a_window_slides_alone_or_after_others(self):
-        off, order = ToolTruncationConfig(enabled=False), ("summarization", "sliding_window")
-        for options, expected in (
-            ({"excluded_processors": ["backward_packing"], "tool_truncation": off}, ("summarization",)),
-            ({"mode": "sliding_window"}, ("sliding_window",)),
-            ({"processor_order": order}, order),
-        ):
-            assert ActiveContextPolicyConfig(**options).processors == expected
-
-    def test_a_summary_may_take_a_quarter_of_the_target(self):
-        for target, most in ((None, 6_000), (100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)):
-            assert Situation(target=Size(tokens=target), counter=TokenCounter("estimate")).summary_tokens == most
-
-
-WRONG = {
+DEFAULTS = {
     ManagedMemoryConfig: {
-        "threshold_tokens": 0,
-        "image_token_estimate": -1,
-        "trigger_events": "add",
-        "active_context": {},
+        "threshold_tokens": 150_000,
+        "image_token_estimate": 800,
+        "trigger_events": ["add", "get_messages"],
+        "cache_invalidation_events": ["add", "remove_by_id", "delete_memory"],
+        "token_counter": None,
+        "compaction_target_tokens": 90_000,
+        "active_context": ActiveContextPolicyConfig(),
     },
+    ActiveContextPolicyConfig: {
+        "enabled": True,
+        "mode": "compaction",
+        "processor_order": ["tool_truncation", "summarization", "backward_packing"],
+        "excluded_processors": [],
+        "min_reduction_ratio": 0.4,
+    },
+    SummarizationConfig: {
+        "enabled": True,
+        "grace_recent_messages": 1,
+        "output_max_tokens": 6000,
+        "include_original_instruction": True,
+        "include_image_payload_bytes": False,
+        "max_retained_images": None,
+    },
+    ToolTruncationConfig: {
+        "max_tool_message_tokens": 1200,
+        "grace_recent_messages": 1,
+        "append_marker": " [truncated]",
+        "include_tool_payload_user_messages": True,
+    },
+    ToolOffloadConfig: {"max_tool_message_tokens": 4000, "preview_tokens": 200, "grace_recent_messages": 1},
+    SlidingWindowConfig: {"headroom_percent": 0.1},
+    BackwardPackingConfig: {"grace_recent_messages": 1},
+}
+WRONG = {
+    ManagedMemoryConfig: {"threshold_tokens": 0, "image_token_estimate": -1, "trigger_events": "add"},
     ActiveContextPolicyConfig: {
         "mode": "magic",
         "enabled": "yes",
@@ -88,21 +65,41 @@ WRONG = {
     SlidingWindowConfig: {"headroom_percent": 1},
     BackwardPackingConfig: {"grace_recent_messages": 1.5},
 }
+ONLY = {"processor_order": ["summarization"], "excluded_processors": ["summarization"]}
 UNFIT = [
+    (ManagedMemoryConfig, {"active_context": {}}, "active_context"),
     (ManagedMemoryConfig, {"threshold_rounds": 3}, "retain_rounds"),
     (ManagedMemoryConfig, {"trigger_events": ["never"]}, "never"),
     (ActiveContextPolicyConfig, {"processor_order": ["magic"]}, "magic"),
     (ActiveContextPolicyConfig, {"processor_order": ["summarization", "summarization"]}, "twice"),
     (ActiveContextPolicyConfig, {"processor_order": []}, "No processor"),
-    (
-        ActiveContextPolicyConfig,
-        {"processor_order": ["summarization"], "excluded_processors": ["summarization"]},
-        "No processor",
-    ),
+    (ActiveContextPolicyConfig, ONLY, "No processor"),
     (ActiveContextPolicyConfig, {"excluded_processors": ["magic"]}, "magic"),
     (SummarizationConfig, {"prompt": "Summarize."}, "content"),
     (ToolOffloadConfig, {"max_tool_message_tokens": 100, "preview_tokens": 100}, "preview_tokens"),
 ]
+
+
+def test_defaults_are_those_of_the_document_and_the_target_follows_the_threshold():
+    for kind, fields in DEFAULTS.items():
+        assert {name: getattr(kind(), name) for name in fields} == fields, kind
+    active = ActiveContextPolicyConfig(min_reduction_ratio=0.25)
+    assert ManagedMemoryConfig(threshold_tokens=1000, active_context=active).compaction_target_tokens == 750
+
+
+def test_what_is_excluded_or_turned_off_does_not_run_and_a_window_slides_alone_or_after_others():
+    off, order = ToolTruncationConfig(enabled=False), ("summarization", "sliding_window")
+    for options, expected in (
+        ({"excluded_processors": ["backward_packing"], "tool_truncation": off}, ("summarization",)),
+        ({"mode": "sliding_window"}, ("sliding_window",)),
+        ({"processor_order": order}, order),
+    ):
+        assert ActiveContextPolicyConfig(**options).processors == expected
+
+
+def test_a_summary_may_take_a_quarter_of_the_target():
+    for target, most in ((None, 6_000), (100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)):
+        assert Situation(target=Size(tokens=target), counter=TokenCounter("estimate")).summary_tokens == most
 
 
 def test_each_refusal_says_what_is_wrong():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from copy import deepcopy
 
@@ -20,7 +19,6 @@ from langchain_agentmem.language_models.summarization import (
     CUT,
     NAME,
     SummarizationConfig,
-    clip,
     extract,
     image_id,
     parts_of,
@@ -28,7 +26,6 @@ from langchain_agentmem.language_models.summarization import (
     turn_of,
 )
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, sections, summary_message
-from tests.support.histories import random_history
 from tests.support.models import ScriptedModel, calling
 
 from .summarizers import COUNTER, FILLER, Summarizer
@@ -150,24 +147,6 @@ class TestEveryMessage:
         assert text.count("</message>") == text.count("<message ")
         assert "SYSTEM" not in model.asked[0][0].text
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("seed", range(0, 300, 3))
-    def test_of_any_history_reaches_it_or_is_told_without_it(self, seed):
-        history = random_history(seed)
-        luck = random.Random(seed)
-        short = json.dumps({"summary": "It went well so far.", "keep_images": []})
-        model = Summarizer(lambda _: luck.choice([REPLY, short, short] + ["", "[]"] * (seed % 2)), limit=1_500)
-        room, output = luck.choice([300, 1_000, 5_000]), luck.choice([64, 300, 6_000])
-        result = summarized(history, model, room=room, output=output)
-        assert result.summary.stands_for == len(history)
-        assert result.summary.provisional == (result.failure is not None)
-        assert COUNTER.count_text(sections(result.summary)) <= output
-        told = " ".join(model.everything.split())
-        assert result.failure is not None or all(
-            word in told for message in history for word in re.findall(r"\b[A-Za-z0-9]{4,12}\b", message.text)
-        )
-        assert not result.summary.is_empty or not any(turn_of(each).text for each in history)
-
 
 class TestEarlier:
     EARLIER = Summary(user_request="Old wish", summary="Old deeds oldmarkx.", salient_facts=("Old fact",), stands_for=7)
@@ -194,13 +173,6 @@ class TestEarlier:
         assert {*re.findall(r"old\d{5}x", model.everything)} == {*earlier.summary.split()}
         assert result.failure is None
         assert all(COUNTER.count(messages) <= 1_050 for messages in model.asked)
-
-    def test_is_not_lost_where_a_model_fails_over_its_parts(self):
-        earlier = Summary(user_request="Old wish.", summary="old " * 3_000, stands_for=3)
-        result = summarized(tool_rounds(5), Summarizer(REPLY, usual=""), earlier=earlier, room=1_000)
-        assert "Old wish." in result.summary.user_request
-        assert GOAL in result.summary.user_request
-        assert result.summary.stands_for == 3 + 11
 
 
 class TestAsking:
@@ -473,7 +445,3 @@ class TestExtract:
         found = self.said(messages, earlier, budget)
         assert COUNTER.count_text(sections(found)) <= budget
         assert found == self.said(messages, earlier, budget)
-
-    def test_what_is_short_enough_is_not_clipped(self):
-        summary = Summary(user_request="a", summary="b " * 50, salient_facts=("c",))
-        assert clip(summary, 200, COUNTER) == summary

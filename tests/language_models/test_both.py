@@ -45,15 +45,3 @@ class TestBoth:
             Shelf().get("a", nothing=1)
         with pytest.raises(TypeError, match="key"):
             await Shelf().aget()
-
-    def test_a_subclass_may_do_its_work_elsewhere(self):
-        class Counting(Shelf):
-            done = 0
-
-            def _do(self, work):
-                self.done += 1
-                return super()._do(work)
-
-        shelf = Counting()
-        shelf.get("a")
-        assert shelf.done == 1

@@ -6,7 +6,6 @@ instruction still stands in it, word for word.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
@@ -22,7 +21,7 @@ from langchain_agentmem.compaction.compaction_middleware import CompactionMiddle
 from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from tests.compaction.loopback import calls, loopback
-from tests.compaction.provider_clients import CLIENTS, chat_client
+from tests.compaction.provider_clients import CLIENTS, chat_client, responses_client
 
 FIRST = "Turn 0. My ship is called Persephone; whatever I ask, never sell it."
 SYSTEM = "You look after a harbour."
@@ -50,13 +49,11 @@ class Harbour:
     """Answers as a model that uses its tools: what it does next depends on the turn and on what it was told in it.
 
     Attributes:
-        longest: The lines of the longest list that it asks for.
         summaries: How often it was asked to summarize.
         seen: What it was given to summarize.
     """
 
-    def __init__(self, longest: int = 25):
-        self.longest = longest
+    def __init__(self):
         self.summaries = 0
         self.seen: list[str] = []
 
@@ -75,7 +72,7 @@ class Harbour:
 
     def plan(self, turn):
         """The calls of a turn, by rounds."""
-        long = ("berths", {"turn": turn, "lines": self.longest})
+        long = ("berths", {"turn": turn, "lines": 25})
         short = ("berths", {"turn": turn, "lines": 3})
         look = ("weather", {"turn": turn})
         if turn and turn % 50 == 0:
@@ -132,33 +129,25 @@ def agent_on(server, memory, config=None, *, client=chat_client, after=(), **opt
     )
 
 
-def on(thread):
-    return {"configurable": {"thread_id": thread}, "recursion_limit": 50}
+RUN = {"configurable": {"thread_id": "harbour"}, "recursion_limit": 50}
 
 
-def asked(server):
-    """The requests of the agent itself."""
-    return [request["messages"] for request in server.requests if not is_summarizing(request)]
+def check(server, agent, turns):
+    """All that arrived begins with what was said first, and the state holds all of it, in order, and as it was."""
+    asked = [request["messages"] for request in server.requests if not is_summarizing(request)]
+    assert len(asked) >= turns
+    assert all([*map(text_of, messages[:2])] == [SYSTEM, FIRST] for messages in asked)
+    check_state(agent, turns)
 
 
-def check(server, turns=TURNS):
-    """Whether whatever arrived begins with what was said first."""
-    requests = asked(server)
-    assert len(requests) >= turns
-    for messages in requests:
-        assert text_of(messages[0]) == SYSTEM
-        assert text_of(messages[1]) == FIRST
-
-
-def check_state(agent, thread, turns=TURNS):
-    """Whether the state holds whatever was said and answered, in order, and as it was."""
-    messages = agent.get_state(on(thread)).values["messages"]
-    assert [message.id for message in messages if isinstance(message, HumanMessage)] == [
-        f"said-{turn}" for turn in range(turns)
-    ]
+def check_state(agent, turns):
+    messages = agent.get_state(RUN).values["messages"]
+    spoken = [message.id for message in messages if isinstance(message, HumanMessage)]
+    assert spoken == [f"said-{turn}" for turn in range(turns)]
     answers = [message for message in messages if message.type == "ai" and not message.tool_calls]
     assert [answer.text.split(".")[0] for answer in answers] == [f"Answer {turn}" for turn in range(turns)]
     assert all(message.text.startswith("[BL") for message in messages if message.name == "berths")
+    return messages
 
 
 @pytest.fixture
@@ -167,49 +156,37 @@ def memory(tmp_path):
         yield memory
 
 
-class TestAnAgentOf200Turns:
-    @pytest.mark.slow
-    def test_within_a_budget_is_never_refused(self, memory):
-        harbour = Harbour()
-        with loopback(limit_tokens=LIMIT, script=harbour) as server:
-            agent = agent_on(server, memory, ManagedMemoryConfig(threshold_tokens=3_000, token_counter="estimate"))
-            for turn in range(TURNS):
-                state = agent.invoke({"messages": [said(turn)]}, on("harbour"))
-                assert state["messages"][-1].text.startswith(f"Answer {turn}.")
-                if turn and turn % 50 == 0:  # what left the context long ago is brought back
-                    told = [each.text for each in state["messages"] if isinstance(each, ToolMessage)][-1]
-                    assert f"[BL{turn - 46:04}]" in told
-        assert server.refusals == []
-        assert harbour.summaries > 5
-        check(server)
-        check_state(agent, "harbour")
-
-    @pytest.mark.slow
-    def test_with_a_budget_that_is_too_large_recovers_from_every_refusal(self, memory):
-        harbour = Harbour(longest=250)  # one list alone is more than the model takes
-        with loopback(limit_tokens=LIMIT, script=harbour) as server:
-            agent = agent_on(server, memory)
-            for turn in range(60):
-                state = agent.invoke({"messages": [said(turn)]}, on("harbour"))
-                assert state["messages"][-1].text.startswith(f"Answer {turn}.")
-        assert {code for _, code in server.refusals} == {"context_length_exceeded"}
-        assert server.answered >= 60
-        check(server, 60)
-        check_state(agent, "harbour", 60)
+@pytest.mark.slow
+def test_an_agent_of_200_turns_within_a_budget_is_never_refused(memory):
+    harbour = Harbour()
+    with loopback(limit_tokens=LIMIT, script=harbour) as server:
+        agent = agent_on(server, memory, ManagedMemoryConfig(threshold_tokens=3_000, token_counter="estimate"))
+        for turn in range(TURNS):
+            state = agent.invoke({"messages": [said(turn)]}, RUN)
+            assert state["messages"][-1].text.startswith(f"Answer {turn}.")
+            if turn and turn % 50 == 0:  # what left the context long ago is brought back
+                told = [each.text for each in state["messages"] if isinstance(each, ToolMessage)][-1]
+                assert f"[BL{turn - 46:04}]" in told
+    assert server.refusals == []
+    assert harbour.summaries > 5
+    check(server, agent, TURNS)
 
 
 def invoke(agent, turn):
-    agent.invoke({"messages": [said(turn)]}, on("harbour"))
+    agent.invoke({"messages": [said(turn)]}, RUN)
 
 
 async def ainvoke(agent, turn):
-    await agent.ainvoke({"messages": [said(turn)]}, on("harbour"))
+    await agent.ainvoke({"messages": [said(turn)]}, RUN)
 
 
 async def astream(agent, turn):
-    parts = agent.astream({"messages": [said(turn)]}, on("harbour"), stream_mode="messages")
+    parts = agent.astream({"messages": [said(turn)]}, RUN, stream_mode="messages")
     told = [part.text async for part, _ in parts]
     assert f"Answer {turn}." in "".join(told)
+
+
+STREAMED = [(chat_client, astream), (responses_client, astream)]  # which refuse before and in a stream
 
 
 class TestEachProvidersClient:
@@ -217,8 +194,9 @@ class TestEachProvidersClient:
 
     @pytest.mark.slow("in every form")
     @pytest.mark.parametrize("turns", [40, pytest.param(150, marks=pytest.mark.deep)])
-    @pytest.mark.parametrize("way", [invoke, ainvoke, astream])
-    @pytest.mark.parametrize("client", CLIENTS)
+    @pytest.mark.parametrize(
+        ("client", "way"), [*((client, way) for client in CLIENTS for way in (invoke, ainvoke)), *STREAMED]
+    )
     async def test_is_refused_nothing_but_an_overflow_and_loses_nothing(self, memory, tmp_path, client, way, turns):
         harbour = Harbour()
         library = memory.experiences(tmp_path)
@@ -234,45 +212,19 @@ class TestEachProvidersClient:
         assert server.refusals
         assert {code for _, code in server.refusals} <= OVERFLOWS
         assert len(server.refusals) < 10, "what was refused is remembered"
-        check_state(agent, "harbour", turns)
+        check_state(agent, turns)
         told = "\n".join([*harbour.seen, *map(text_of, server.requests[-1]["messages"])])
         assert {*map(int, re.findall(r"Turn (\d+)\.", told))} == {*range(turns)}
         assert "Mention storms." in "\n".join(map(text_of, server.requests[-1]["messages"]))
 
 
-class TestOtherRefusals:
-    @pytest.mark.slow
-    def test_a_payload_of_too_many_bytes_loses_images_and_no_words(self, memory):
-        harbour = Harbour()
-        with loopback(limit_bytes=200_000, script=harbour) as server:
-            agent = agent_on(server, memory)
-            for turn in range(30):
-                message = picture(turn) if turn % 2 else said(turn)
-                state = agent.invoke({"messages": [message]}, on("harbour"))
-                assert state["messages"][-1].text.startswith(f"Answer {turn}.")
-        assert {status for status, _ in server.refusals} == {413}
-        assert len(server.refusals) < 10
-        check(server, 30)
-        check_state(agent, "harbour", 30)
-        pictures = [
-            each for each in agent.get_state(on("harbour")).values["messages"] if isinstance(each.content, list)
-        ]
-        assert len(pictures) == 15
-
-
 @pytest.mark.slow
-async def test_many_threads_at_once_on_one_agent(memory):
-    turns = 12
-
-    async def talk(thread):
-        for turn in range(turns):
-            state = await agent.ainvoke({"messages": [said(turn)]}, on(thread))
-            assert state["messages"][-1].text.startswith(f"Answer {turn}.")
-
-    with loopback(limit_tokens=LIMIT, script=Harbour(longest=250)) as server:
+def test_a_payload_of_too_many_bytes_loses_images_and_no_words(memory):
+    with loopback(limit_bytes=200_000, script=Harbour()) as server:
         agent = agent_on(server, memory)
-        await asyncio.gather(*(talk(f"harbour-{n}") for n in range(4)))
-    assert server.refusals
-    check(server, 4 * turns)
-    for n in range(4):
-        check_state(agent, f"harbour-{n}", turns)
+        for turn in range(30):
+            agent.invoke({"messages": [picture(turn) if turn % 2 else said(turn)]}, RUN)
+    assert {status for status, _ in server.refusals} == {413}
+    assert len(server.refusals) < 10
+    check(server, agent, 30)
+    assert sum(isinstance(each.content, list) for each in check_state(agent, 30)) == 15

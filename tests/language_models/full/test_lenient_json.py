@@ -7,7 +7,7 @@ import json
 import pytest
 
 from langchain_agentmem.language_models import lenient_json
-from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
+from langchain_agentmem.language_models.lenient_json import read_json
 
 
 class TestSafety:
@@ -54,24 +54,3 @@ class TestSafety:
         value = {"facts": [f'fact {n}: it\'s "so"' for n in range(50_000)]}
         assert read_json(f"Here: {json.dumps(value)}") == value
         assert read_json(f"Here: {value}") == value
-
-
-class TestReasoning:
-    @pytest.mark.parametrize(
-        "piece",
-        ["{", '{"', "[1,", '{"a":', '["a",!', "<think>", "</think>", '</think>{"a":"b" x', "\n<think>\n</think>\n"],
-    )
-    def test_is_found_in_time_in_proportion_to_the_length(self, piece, monkeypatch):
-        read = []
-
-        class Counting(lenient_json._Reader):
-            def value(self, depth, *after):
-                begin = self.at
-                try:
-                    return super().value(depth, *after)
-                finally:
-                    read.append(self.at - begin if depth == 0 else 0)
-
-        monkeypatch.setattr(lenient_json, "_Reader", Counting)
-        strip_reasoning(text := piece * (20_000 // len(piece)) + "\n</think>\n.")
-        assert sum(read) <= 6 * len(text)
