@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort
+from langchain_agentmem.base.events import CompactionFellShort
 from langchain_agentmem.compaction import (
-    ActiveContextPolicyConfig,
-    BackwardPackingConfig,
     CompactionNode,
-    ManagedMemoryConfig,
-    SummarizationConfig,
     ToolOffloadConfig,
     ToolTruncationConfig,
     amessages_behind,
@@ -24,18 +22,19 @@ from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message_marks import GOES_ON, MADE, NO_RESULT, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.marked import COUNTER, costs
-from tests.compaction.summarizers import Summarizer
+from tests.compaction.summarizers import Summarizer, budget, only_summary
+from tests.support.graphs import at
+from tests.support.models import calling
 
-RUN = {"configurable": {"thread_id": "t"}}
+RUN = at()
 WORDS = "the invoice of the kettle from Oslo was paid on Tuesday and the receipt is in the blue folder "
 
 
-def turn(number, *, ids=True, call="call-{}"):
-    key = call.format(number)
+def turn(number, *, ids=True):
     said = [
         HumanMessage(f"question {number} {WORDS}"),
-        AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": key}]),
-        ToolMessage(f"result {number} {WORDS * 20}", tool_call_id=key),
+        calling("look", f"call-{number}"),
+        ToolMessage(f"result {number} {WORDS * 20}", tool_call_id=f"call-{number}"),
         AIMessage(f"answer {number} {WORDS}"),
     ]
     for place, message in enumerate(said):
@@ -43,16 +42,15 @@ def turn(number, *, ids=True, call="call-{}"):
     return said
 
 
-def config(*order, threshold=2_500, mode="compaction", **more):
-    limits = ActiveContextPolicyConfig(
-        mode=mode,
+def config(*order, threshold=2_500, **more):
+    limits = budget(
+        threshold,
         processor_order=[*(order or ("summarization",))],
         tool_truncation=ToolTruncationConfig(max_tool_message_tokens=40),
         tool_offload=ToolOffloadConfig(max_tool_message_tokens=60, preview_tokens=10),
-        summarization=SummarizationConfig(timeout=None),
         **more,
     )
-    return ManagedMemoryConfig(threshold_tokens=threshold, token_counter=COUNTER, active_context=limits)
+    return replace(limits, token_counter=COUNTER)
 
 
 def grown(node, turns, **how):
@@ -74,15 +72,11 @@ def texts(messages):
     return [message.text for message in messages if not is_filler(message)]
 
 
-def completed(events):
-    return [event for event in events if isinstance(event, CompactionEvent) and event.status == "completed"]
-
-
 async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_pages(memory):
     _, view = grown(memory.compaction(Summarizer(), config(threshold=1_500)), 12)
     chat = memory.conversation("t")
     found = chat.compactions()
-    [summary] = [message for message in view if summary_in(message) is not None]
+    summary = only_summary(view)
     behind = messages_behind(memory, summary, conversation_id="t")
     assert [each.id for each in found[0].made] == [summary.id]
     assert (found[0].lane, found[0].saved > 0) == ("state", True)
@@ -106,7 +100,7 @@ async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_p
 @pytest.mark.parametrize("ids", [True, False])
 def test_what_was_cut_before_it_was_summarized_stands_behind_the_summary_word_for_word(memory, order, ids):
     history, view = grown(memory.compaction(Summarizer(), config(*order)), 20, ids=ids)
-    [summary] = [message for message in view if summary_in(message) is not None]
+    summary = only_summary(view)
     behind = messages_behind(memory, summary, conversation_id="t")
     shown = [message for message in view if not is_filler(message)]
     assert sorted(map(which, [*map(to_langchain, behind), *shown])) == sorted(map(which, history)), "each once"
@@ -125,38 +119,16 @@ def test_what_was_cut_before_it_was_summarized_stands_behind_the_summary_word_fo
     assert bool(stubs) == ("tool_offload" in order)
 
 
-class TestWhatNoSummaryStandsFor:
-    @pytest.fixture(params=["backward_packing", "sliding_window"])
-    def shrunk(self, request, memory):
-        limits = config("backward_packing", backward_packing=BackwardPackingConfig())
-        return limits if request.param == "backward_packing" else config(mode="sliding_window")
-
-    @pytest.mark.slow
-    def test_is_told_by_an_event_and_brought_back_by_its_id(self, url, shrunk):
-        events = []
-        with AgentMemory(url, hooks=[events.append]) as memory:
-            history, view = grown(memory.compaction(None, shrunk), 12)
-            assert not any(summary_in(message) is not None for message in view), "a window shows its newest, no more"
-            told = [key for event in completed(events) for key in event.dropped_ids]
-            shown = [message.id for message in view if not is_filler(message)]
-            assert sorted(told + shown) == sorted(message.id for message in history), "each once"
-            [expand] = memory.tools(include=["expand"])
-            assert all(history_text(history, key) in expand.invoke({"id": key}, RUN) for key in told)
-
-    def test_is_behind_the_next_summary(self, memory):
-        history, _ = grown(memory.compaction(None, config("backward_packing")), 8)
-        node = memory.compaction(Summarizer(), config("summarization"))
-        for number in range(8, 16):
-            history += turn(number)
-            view = node.invoke([*history], RUN)
-        [summary] = [message for message in view if summary_in(message) is not None]
-        behind = [message.message_id for message in messages_behind(memory, summary, conversation_id="t")]
-        shown = [message.id for message in view if not is_filler(message)]
-        assert sorted(behind + shown) == sorted(message.id for message in history)
-
-
-def history_text(history, key):
-    return next(message.text for message in history if message.id == key)[:40]
+def test_what_no_summary_stands_for_is_behind_the_next(memory):
+    history, _ = grown(memory.compaction(None, config("backward_packing")), 8)
+    node = memory.compaction(Summarizer(), config("summarization"))
+    for number in range(8, 16):
+        history += turn(number)
+        view = node.invoke([*history], RUN)
+    summary = only_summary(view)
+    behind = [message.message_id for message in messages_behind(memory, summary, conversation_id="t")]
+    shown = [message.id for message in view if not is_filler(message)]
+    assert sorted(behind + shown) == sorted(message.id for message in history)
 
 
 class TestACompactionThatWasMade:
@@ -166,11 +138,10 @@ class TestACompactionThatWasMade:
         small = memory.compaction(Summarizer(), config(threshold=1_500)).invoke([*history], RUN)
         assert costs(large) > 1_500 >= costs(small)
         assert memory.compaction(Summarizer(), config(threshold=1_500)).invoke([*history], RUN) == small
-        [summary] = [message for message in small if summary_in(message) is not None]
+        summary = only_summary(small)
         behind = [each.message_id for each in messages_behind(memory, summary, conversation_id="t")]
-        assert sorted(behind + [each.id for each in small if each is not summary]) == sorted(
-            each.id for each in history
-        )
+        shown = [each.id for each in small if each is not summary]
+        assert sorted(behind + shown) == sorted(each.id for each in history)
 
     @pytest.mark.parametrize("rounds", [0, 1, 2])
     def test_waits_for_results_that_are_still_to_come(self, memory, rounds):
@@ -196,10 +167,7 @@ class TestACompactionThatWasMade:
 class TestWhatAFunctionOfTheUsersAltered:
     def test_stays_altered_and_keeps_its_key(self, memory):
         def shortened(messages, situation):
-            return [
-                message.model_copy(update={"content": "short"}) if message.type == "tool" else message
-                for message in messages
-            ]
+            return [each.model_copy(update={"content": "short"}) if each.type == "tool" else each for each in messages]
 
         node = memory.compaction(Summarizer(), config(shortened, "summarization", threshold=1_600))
         history, view = grown(node, 10)
@@ -232,17 +200,6 @@ class TestAViewAboveItsLimit:
         assert sum(message.text in (GOES_ON, NO_RESULT) for message in view) == (8 if by == "words" else 1)
         [event] = [event for event in events if isinstance(event, CompactionFellShort)]
         assert event.tokens == costs(view) > costs(said) + 3
-
-    def test_has_none_where_nobody_keeps_a_budget(self, url):
-        events = []
-        limits = ActiveContextPolicyConfig(enabled=False)
-        with AgentMemory(url, hooks=[events.append]) as memory:
-            chat = memory.managed_conversation(
-                "c", config=ManagedMemoryConfig(threshold_tokens=100, token_counter=COUNTER, active_context=limits)
-            )
-            chat.add_messages(turn(1))
-            assert costs(chat.messages) > 100
-        assert not [event for event in events if isinstance(event, CompactionFellShort)]
 
 
 def test_what_comes_behind_a_compaction_is_repaired_where_the_two_meet(memory):
