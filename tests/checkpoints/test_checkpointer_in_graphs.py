@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import operator
-import threading
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
+from tests.support.graphs import line
+from tests.support.models import ScriptedModel, calling
 
-from .graphs import Chat, Line, Log, asking_graph, at, chat_graph, everything, id_in, ids, logging_graph
+from .graphs import Line, Log, adding, asking_graph, at, chat_graph, everything, id_in, ids, logging_graph
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -88,28 +87,6 @@ class TestCallingTheSaverWhileListing:
             await saver.adelete_thread("other")
         assert [each for each in seen if each in put] == put[::-1]
 
-    def test_the_listed_thread_may_be_deleted(self, saver):
-        line = Line(saver)
-        for _ in range(40):
-            line.put({"n": 1})
-        for _ in saver.list(at()):
-            saver.delete_thread("t")
-        assert ids(saver.list(at())) == []
-
-    def test_others_write_while_a_listing_waits(self, saver):
-        line = Line(saver)
-        for _ in range(40):
-            line.put({"n": 1})
-        listing = iter(saver.list(at()))
-        next(listing)
-        others = [threading.Thread(target=line.fork(line.config).put, args=[{"n": n}]) for n in range(4)]
-        for other in others:
-            other.start()
-        for other in others:
-            other.join(120)
-            assert not other.is_alive()
-        assert len(list(listing)) >= 39
-
     async def test_a_listing_left_early_leaves_the_saver_usable(self, saver):
         line = Line(saver)
         for n in range(40):
@@ -123,18 +100,17 @@ class TestCallingTheSaverWhileListing:
 
 
 class TestCopiesOfTheSaver:
-    @pytest.mark.parametrize("make", [copy.copy, lambda saver: saver.with_allowlist([("some.module", "Thing")])])
-    def test_each_sees_what_the_other_writes(self, saver, make):
-        other = make(saver)
-        line = Line(saver)
-        line.put({"a": 1})
-        assert other.get(at())["channel_values"] == {"a": 1}
-        Line(other).fork(line.config).put({"a": 2})
-        assert saver.get(at())["channel_values"] == {"a": 2}
-        other.put_writes(line.config, [("a", 3)], "task")
-        assert saver.get_tuple(line.config).pending_writes == [("task", "a", 3)]
-        saver.delete_thread("t")
-        assert other.get_tuple(at()) is None
+    def test_each_sees_what_the_other_writes(self, saver):
+        for other in (copy.copy(saver), saver.with_allowlist([("some.module", "Thing")])):
+            line = Line(saver)
+            line.put({"a": 1})
+            assert other.get(at())["channel_values"] == {"a": 1}
+            Line(other).fork(line.config).put({"a": 2})
+            assert saver.get(at())["channel_values"] == {"a": 2}
+            other.put_writes(line.config, [("a", 3)], "task")
+            assert saver.get_tuple(line.config).pending_writes == [("task", "a", 3)]
+            saver.delete_thread("t")
+            assert other.get_tuple(at()) is None
 
     def test_a_copy_lives_on_when_the_first_is_forgotten(self, url):
         saver = AgentMemorySaver(url)
@@ -149,65 +125,26 @@ class TestCopiesOfTheSaver:
         assert memory.checkpointer.get(at())["channel_values"] == {"a": 1}
 
 
-def outer_graph(saver, inner_nodes):
-    inner = StateGraph(Log)
-    inner.add_sequence([(name, node) for name, node in inner_nodes.items()])
-    inner.add_edge(START, next(iter(inner_nodes)))
-    return logging_graph(saver, "before", "inner", "after", nodes={"inner": inner.compile()})
-
-
 class TestSubgraphs:
-    def test_an_interrupt_within_is_seen_and_resumed(self, saver):
-        graph = outer_graph(
-            saver,
-            {"x": lambda _: {"log": ["x"]}, "ask": lambda state: {"log": [interrupt(f"after {state['log'][-1]}?")]}},
-        )
+    async def test_an_interrupt_two_levels_down_is_seen_and_its_state_updated_and_resumed(self, saver):
+        ask = ("ask", lambda state: {"log": [interrupt(f"after {state['log'][-1]}?")]})
+        middle = line(None, ("deep", line(None, ("x", adding("x")), ask, state=Log)), state=Log)
+        graph = logging_graph(saver, "before", "inner", "after", nodes={"inner": middle})
         graph.invoke({"log": []}, at())
         state = graph.get_state(at(), subgraphs=True)
         assert state.next == ("inner",)
         assert [each.value for each in state.interrupts] == ["after x?"]
-        within = state.tasks[0].state
+        within = state.tasks[0].state.tasks[0].state
+        assert within == (await graph.aget_state(at(), subgraphs=True)).tasks[0].state.tasks[0].state
         assert within.values == {"log": ["before", "x"]}
         assert within.next == ("ask",)
         assert graph.get_state(within.config).values == within.values
         namespace = within.config["configurable"]["checkpoint_ns"]
+        assert namespace.count("|") == 1
         assert [each.next for each in graph.get_state_history(at(ns=namespace))] == [("ask",), ("x",), ("__start__",)]
-        graph.invoke(Command(resume="yes"), at())
-        assert graph.get_state(at()).values["log"] == ["before", "before", "x", "yes", "after"]
-
-    def test_two_levels_down(self, saver):
-        deepest = StateGraph(Log)
-        deepest.add_sequence([("ask", lambda _: {"log": [interrupt("deep?")]})])
-        deepest.add_edge(START, "ask")
-        middle = StateGraph(Log)
-        middle.add_sequence([("deep", deepest.compile())])
-        middle.add_edge(START, "deep")
-        graph = logging_graph(saver, "middle", nodes={"middle": middle.compile()})
-        graph.invoke({"log": ["in"]}, at())
-        [outer] = graph.get_state(at(), subgraphs=True).tasks
-        [inner] = outer.state.tasks
-        assert inner.state.next == ("ask",)
-        assert inner.state.config["configurable"]["checkpoint_ns"].count("|") == 1
-        graph.invoke(Command(resume="yes"), at())
-        assert graph.get_state(at()).values["log"][-1] == "yes"
-
-    async def test_the_state_within_can_be_updated(self, saver):
-        graph = outer_graph(saver, {"ask": lambda _: {"log": [interrupt("?")]}})
-        await graph.ainvoke({"log": []}, at())
-        state = await graph.aget_state(at(), subgraphs=True)
-        await graph.aupdate_state(state.tasks[0].state.config, {"log": ["put in"]})
+        await graph.aupdate_state(within.config, {"log": ["put in"]})
         await graph.ainvoke(Command(resume="yes"), at())
-        assert (await graph.aget_state(at())).values["log"] == ["before", "before", "put in", "yes", "after"]
-
-    def test_one_with_a_memory_of_its_own_remembers(self, saver):
-        inner = StateGraph(Log)
-        inner.add_sequence([("x", lambda state: {"log": [f"x{len(state['log'])}"]})])
-        inner.add_edge(START, "x")
-        remembering = inner.compile(checkpointer=True)
-        graph = logging_graph(saver, "call", nodes={"call": lambda _: {"log": remembering.invoke({"log": []})["log"]}})
-        graph.invoke({"log": []}, at())
-        graph.invoke({"log": []}, at())
-        assert graph.get_state(at()).values["log"] == ["x0", "x0", "x1"]
+        assert graph.get_state(at()).values["log"] == [*["before"] * 3, "x", "put in", "yes", "after"]
 
 
 class TestSend:
@@ -231,21 +168,21 @@ class TestSend:
 
 
 class TestDurability:
-    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    async def test_the_state_is_the_same_and_all_of_it_is_stored(self, saver, durability):
+    async def test_the_state_is_the_same_and_all_of_it_is_stored(self, saver):
         graph = asking_graph(saver)
-        for turn in range(3):
-            graph.invoke({"log": [f"in {turn}"]}, at(), durability=durability)
-            assert graph.get_state(at()).next == ("ask",)
-            await graph.ainvoke(Command(resume=f"answer {turn}"), at(), durability=durability)
-        said = [text for turn in range(3) for text in (f"in {turn}", "a", f"answer {turn}", "z")]
-        assert graph.get_state(at()).values["log"] == said
-        assert graph.get_state(at()).next == ()
-        assert len(list(graph.get_state_history(at()))) == (6 if durability == "exit" else 15)
+        for durability in ("sync", "async", "exit"):
+            config = at(durability)
+            for turn in range(3):
+                graph.invoke({"log": [f"in {turn}"]}, config, durability=durability)
+                assert graph.get_state(config).next == ("ask",)
+                await graph.ainvoke(Command(resume=f"answer {turn}"), config, durability=durability)
+            said = [text for turn in range(3) for text in (f"in {turn}", "a", f"answer {turn}", "z")]
+            assert graph.get_state(config).values["log"] == said
+            assert graph.get_state(config).next == ()
+            assert len(list(graph.get_state_history(config))) == (6 if durability == "exit" else 15)
 
-    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    def test_what_was_done_before_a_failure_is_not_done_again(self, saver, durability):
-        done, fail = [], [True]
+    def test_what_was_done_before_a_failure_is_not_done_again(self, saver):
+        done, fail = [], []
 
         def second(_):
             if fail:
@@ -257,14 +194,17 @@ class TestDurability:
             return {"log": ["first"]}
 
         graph = logging_graph(saver, "first", "second", nodes={"first": first, "second": second})
-        with pytest.raises(ZeroDivisionError):
-            graph.invoke({"log": []}, at(), durability=durability)
-        state = graph.get_state(at())
-        assert (state.values["log"], state.next) == (["first"], ("second",))
-        assert "ZeroDivisionError" in state.tasks[0].error
-        fail.clear()
-        assert graph.invoke(None, at(), durability=durability)["log"] == ["first", "second"]
-        assert done == ["first"]
+        for durability in ("sync", "async", "exit"):
+            done.clear()
+            fail.append(True)
+            with pytest.raises(ZeroDivisionError):
+                graph.invoke({"log": []}, at(durability), durability=durability)
+            state = graph.get_state(at(durability))
+            assert (state.values["log"], state.next) == (["first"], ("second",))
+            assert "ZeroDivisionError" in state.tasks[0].error
+            fail.clear()
+            assert graph.invoke(None, at(durability), durability=durability)["log"] == ["first", "second"]
+            assert done == ["first"]
 
 
 class TestFunctions:
@@ -290,11 +230,6 @@ class TestFunctions:
         assert work.get_state(at()).values == "10 no 8"
 
 
-class ScriptedModel(GenericFakeChatModel):
-    def bind_tools(self, tools, **options):
-        return self
-
-
 class TestAgents:
     def test_an_agent_waits_for_approval_and_goes_on(self, url):
         sent = []
@@ -305,64 +240,19 @@ class TestAgents:
             sent.append(to)
             return f"sent to {to}"
 
-        call = {"name": "send", "args": {"to": "Ada"}, "id": "call-1"}
-
-        def agent(saver, *said):
-            return create_agent(
-                ScriptedModel(messages=iter(said)),
-                [send],
-                middleware=[HumanInTheLoopMiddleware(interrupt_on={"send": True})],
-                checkpointer=saver,
-            )
+        def agent(saver, said):
+            asking = [HumanInTheLoopMiddleware(interrupt_on={"send": True})]
+            return create_agent(ScriptedModel(said), [send], middleware=asking, checkpointer=saver)
 
         with AgentMemory(url) as memory:
-            waiting = agent(memory.checkpointer, AIMessage("", tool_calls=[call]))
+            waiting = agent(memory.checkpointer, calling("send", to="Ada"))
             waiting.invoke({"messages": [("user", "Write to Ada.")]}, at())
             assert waiting.get_state(at()).interrupts[0].value["action_requests"][0]["args"] == {"to": "Ada"}
         with AgentMemory(url) as memory:
-            again = agent(memory.checkpointer, AIMessage("Done."))
+            again = agent(memory.checkpointer, "Done.")
             again.invoke(Command(resume={"decisions": [{"type": "approve"}]}), at())
             messages = again.get_state(at()).values["messages"]
             assert [message.text for message in messages] == ["Write to Ada.", "", "sent to Ada", "Done."]
             assert messages[1].tool_calls[0]["id"] == messages[2].tool_call_id == "call-1"
             assert sent == ["Ada"]
             assert len(everything(memory.checkpointer)) > 4
-
-
-class Shared(TypedDict):
-    left: Annotated[list[str], operator.add]
-    right: Annotated[list[str], operator.add]
-
-
-class TestParallelBranches:
-    def test_writes_of_parallel_nodes_are_kept_when_one_fails(self, saver):
-        runs, fail = [], [True]
-
-        def left(_):
-            runs.append("left")
-            return {"left": ["left"]}
-
-        def right(_):
-            if fail:
-                raise ZeroDivisionError
-            return {"right": ["right"]}
-
-        builder = StateGraph(Shared)
-        for node in (left, right):
-            builder.add_node(node)
-            builder.add_edge(START, node.__name__)
-        graph = builder.compile(checkpointer=saver)
-        with pytest.raises(ZeroDivisionError):
-            graph.invoke({"left": [], "right": []}, at(), durability="sync")
-        fail.clear()
-        assert graph.invoke(None, at()) == {"left": ["left"], "right": ["right"]}
-        assert runs == ["left"]
-
-    def test_a_chat_is_one_thread_among_many(self, saver):
-        graph = chat_graph(saver)
-        for n in range(3):
-            graph.invoke({"messages": [HumanMessage(f"hello {n}")]}, at(f"t{n}"))
-        states: list[Chat] = [graph.get_state(at(f"t{n}")).values for n in range(3)]
-        assert [[m.text for m in state["messages"]] for state in states] == [
-            [f"hello {n}", f"HELLO {n}"] for n in range(3)
-        ]
