@@ -150,12 +150,6 @@ def begin(graph, config):
     graph.invoke(Command(resume=LISBON), config)
 
 
-async def abegin(graph, config):
-    """`begin`, awaited."""
-    await graph.ainvoke({}, config)
-    await graph.ainvoke(Command(resume=LISBON), config)
-
-
 def shown(value: Any) -> str:
     """A value with the classes of all its parts. A dictionary's keys are sorted; an interrupt has no id."""
     if isinstance(value, Interrupt):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import random
 import sqlite3
 import threading
 from contextlib import closing
+from functools import partial
 
 import ormsgpack
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
@@ -22,7 +24,6 @@ from langchain_agentmem.errors import CheckpointUnreadable, DatabaseReadOnly, In
 from langchain_agentmem.threads.checkpoint_head import short, unfold
 from langchain_agentmem.threads.value_recipe import guarded
 from tests.checkpoints.graphs import (
-    NOTHING,
     Line,
     asking_graph,
     at,
@@ -34,28 +35,23 @@ from tests.checkpoints.graphs import (
     logging_graph,
     new_checkpoint,
 )
+from tests.threads.filled import fill
+from tests.threads.own_shelf import aes
 
 pytestmark = pytest.mark.sqlite_suffices
 
 SERDE = JsonPlusSerializer()
-KEY = b"sixteen bytes ok"
+
+
+THREADS = ("chat", "asking", "line")
 
 
 def filled(path):
     """A database with threads of every sort of content."""
     with AgentMemory(path) as memory:
-        saver = memory.checkpointer
-        chat = chat_graph(saver)
-        for said in ("one", "two"):
-            chat.invoke({"messages": [HumanMessage(said, additional_kwargs={"bytes": b"\x00"})]}, at("chat"))
-        asking_graph(saver).invoke({"log": ["in"]}, at("asking"))
-        line = Line(saver, "line")
-        line.put({"text": "text " * 100, "list": [1, {"deep": "x"}], "call": [AIMessage("call", id="m")], "none": None})
-        line.put({"list": [1, {"deep": "x"}, "more"], "text": NOTHING})
-        saver.put_writes(line.config, [("list", ["pending"]), ("text", None), ("bytes", b"\x00")], "task")
-
-
-THREADS = ("chat", "asking", "line")
+        fill(memory.checkpointer)
+        for thread in ("outer", "delta"):
+            memory.checkpointer.delete_thread(thread)
 
 
 def read(path):
@@ -142,49 +138,36 @@ def test_heads_and_metadata_are_read_as_earlier_versions_wrote_them(tmp_path):
 
 class TestDamage:
     @pytest.mark.slow
-    def test_every_damaged_blob_is_told_or_does_no_harm(self, tmp_path):
+    def test_every_damaged_blob_is_told_and_found_by_a_check_of_the_whole_or_does_no_harm(self, tmp_path):
         path, luck = tmp_path / "a.db", random.Random(1)
         filled(path)
         with AgentMemory(path) as memory:
             known = {thread: ids(memory.checkpointer.list(at(thread))) for thread in THREADS}
-        before, told, tables = read(path), set(), set()
+        before, told, tables, overlooked = read(path), set(), set(), set()
         for table, column, value in blobs(path):
             tables.add(table)
-            for damage in damaged(value, luck) if value else [b"\x00"]:
+            for number, damage in enumerate(damaged(value, luck) if value else [b"\x00"]):
                 update = f"update {table} set {column} = ? where {column} = ?"
                 try:
                     write_raw(path, update, damage, value)
                 except sqlite3.IntegrityError:
                     continue  # another row is known by this hash
+                errors = 0
                 for (thread, name), after in read(path).items():
                     if isinstance(after, CheckpointUnreadable):
+                        errors += 1
                         told.add(table)
                         assert repr(thread) in str(after)
                         assert any(known_id in str(after) for known_id in known[thread]), str(after)
                     else:
                         assert after == before[thread, name], f"{table}.{column}: {value!r} became {damage!r}"
-                write_raw(path, update, value, damage)
-        assert read(path) == before
-        assert told >= tables & {"content", "checkpoint", "channel_value", "pending_write"}
-
-    @pytest.mark.slow
-    def test_whatever_cannot_be_read_is_found_by_a_check_of_the_whole(self, tmp_path):
-        path, luck = tmp_path / "a.db", random.Random(2)
-        filled(path)
-        overlooked = set()
-        for table, column, value in blobs(path):
-            for damage in [*damaged(value, luck)][:4:3] if value else []:
-                try:
-                    write_raw(path, f"update {table} set {column} = ? where {column} = ?", damage, value)
-                except sqlite3.IntegrityError:
-                    continue
-                if any(isinstance(found, CheckpointUnreadable) for found in read(path).values()):
+                if errors and number % 3 == 0:
                     with AgentMemory(path) as memory:
                         overlooked |= {f"{table}.{column}"} if memory.admin.verify().ok else set()
-                write_raw(path, f"update {table} set {column} = ? where {column} = ?", value, damage)
+                write_raw(path, update, value, damage)
+        assert read(path) == before
         assert overlooked == set()
-        with AgentMemory(path) as memory:
-            assert memory.admin.verify().problems == ()
+        assert told >= tables & {"content", "checkpoint", "channel_value", "pending_write"}
 
     def test_one_unreadable_checkpoint_leaves_the_others_readable(self, tmp_path):
         path = tmp_path / "a.db"
@@ -237,35 +220,32 @@ class OldPickling:
     dumps, loads = staticmethod(pickle.dumps), staticmethod(pickle.loads)
 
 
-def aes(key=KEY):
-    return EncryptedSerializer.from_pycryptodome_aes(key=key)
-
-
 SERIALIZERS = {"own": Pickling, "old": OldPickling, "encrypted": aes}
 
 
 class TestSerializers:
-    @pytest.mark.parametrize("name", SERIALIZERS)
-    async def test_a_graph_runs_is_resumed_and_goes_back_under_each(self, url, name):
-        with AgentMemory(url) as memory:
-            saver = AgentMemorySaver(memory, serde=SERIALIZERS[name]())
-            chat_graph(saver).invoke({"messages": ["one"]}, at("chat"))
-            asking_graph(saver).invoke({"log": ["in"]}, at())
-        async with AgentMemory(url) as memory:
-            saver = AgentMemorySaver(memory, serde=SERIALIZERS[name]())
-            chat, asking = chat_graph(saver), asking_graph(saver)
-            await chat.ainvoke({"messages": ["two"]}, at("chat"))
-            assert (await asking.ainvoke(Command(resume="yes"), at()))["log"] == ["in", "a", "yes", "z"]
-            histories = [
-                [m.text for m in state.values.get("messages", [])] for state in chat.get_state_history(at("chat"))
-            ]
-            assert histories[0] == ["one", "ONE", "two", "TWO"]
-            assert ["one", "ONE"] in histories
-            saver.copy_thread("chat", "copy")
-            saver.prune(["chat"])
-            saver.delete_thread("chat")
-            assert everything(saver, "copy")[-1][3]["channel_values"]["messages"][0].text == "one"
-            assert memory.admin.verify().problems == ()
+    async def test_a_graph_runs_is_resumed_and_goes_back_under_each(self, url):
+        for name, serde in SERIALIZERS.items():
+            with AgentMemory(url) as memory:
+                saver = AgentMemorySaver(memory, serde=serde())
+                chat_graph(saver).invoke({"messages": ["one"]}, at("chat"))
+                asking_graph(saver).invoke({"log": ["in"]}, at())
+            async with AgentMemory(url) as memory:
+                saver = AgentMemorySaver(memory, serde=serde())
+                chat, asking = chat_graph(saver), asking_graph(saver)
+                await chat.ainvoke({"messages": ["two"]}, at("chat"))
+                assert (await asking.ainvoke(Command(resume="yes"), at()))["log"] == ["in", "a", "yes", "z"], name
+                states = [state.values.get("messages", []) for state in chat.get_state_history(at("chat"))]
+                histories = [[m.text for m in messages] for messages in states]
+                assert histories[0] == ["one", "ONE", "two", "TWO"], name
+                assert ["one", "ONE"] in histories, name
+                saver.copy_thread("chat", "copy")
+                saver.prune(["chat"])
+                saver.delete_thread("chat")
+                assert everything(saver, "copy")[-1][3]["channel_values"]["messages"][0].text == "one"
+                assert memory.admin.verify().problems == ()
+                for thread in ("t", "copy"):
+                    saver.delete_thread(thread)
 
     def test_an_encrypted_database_holds_no_plain_text(self, tmp_path):
         path = tmp_path / "a.db"
@@ -288,14 +268,14 @@ class TestSerializers:
             assert graph.get_state(at()).values["messages"][0].text == "secret 0"
             assert memory.admin.verify().problems == ()
 
-    @pytest.mark.parametrize("reader", [lambda: None, Pickling, lambda: aes(b"another 16 bytes")])
-    def test_what_another_serializer_wrote_is_told(self, url, reader):
-        with AgentMemory(url) as memory:
-            config = Line(AgentMemorySaver(memory, serde=aes())).put({"a": ["x"], "messages": [HumanMessage("x")]})
-            saver = AgentMemorySaver(memory, serde=reader())
-            for reading in (lambda: saver.get_tuple(at()), lambda: list(saver.list(at()))):
+    def test_what_another_serializer_wrote_is_told(self, memory):
+        config = Line(AgentMemorySaver(memory, serde=aes())).put({"a": ["x"], "messages": [HumanMessage("x")]})
+        other_key = EncryptedSerializer.from_pycryptodome_aes(key=b"another 16 bytes")
+        for serde in (None, Pickling(), other_key):
+            saver = AgentMemorySaver(memory, serde=serde)
+            for reading in (lambda saver: saver.get_tuple(at()), lambda saver: list(saver.list(at()))):
                 with pytest.raises(CheckpointUnreadable, match=f"(?s)'t'.*{id_in(config)}|{id_in(config)}.*'t'"):
-                    reading()
+                    reading(saver)
 
     def test_plain_threads_and_encrypted_ones_share_a_database(self, memory):
         plain, encrypted = memory.checkpointer, AgentMemorySaver(memory, serde=aes())
@@ -368,89 +348,63 @@ class TestReadOnly:
         with AgentMemory(f"file:{path}?mode=ro") as memory:
             saver = memory.checkpointer
             saver.setup()
-            assert saver.get(at())["channel_values"] == {"a": 1}
-            assert len(ids(saver.list(at()))) == 1
             for name in ("put", "put_writes", "delete_thread", "delete_for_runs", "copy_thread", "prune"):
-                if name != "prune":  # there is nothing to prune
-                    with pytest.raises(DatabaseReadOnly):
-                        calls(saver)[name]()
-            assert saver.get(at())["channel_values"] == {"a": 1}
-
-
-BAD_IDS = [None, "", "nul \x00", b"bytes", 1.5, ["t"], "\ud800"]
+                with pytest.raises(DatabaseReadOnly):
+                    calls(saver)[name]()
+            [found] = saver.list(at())
+            assert saver.get(at())["channel_values"] == found.checkpoint["channel_values"] == {"a": 1}
 
 
 class TestBadInput:
-    @pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
-    def test_a_bad_thread_id_is_refused_by_every_method(self, saver, memory, bad):
-        stats = memory.admin.stats()
-        config = at(bad, "id")
-        for call in (
-            lambda: saver.get_tuple(config),
-            lambda: list(saver.list(config)),
-            lambda: saver.put(at(bad), new_checkpoint({"a": 1}, {"a": "1"}), {}, {"a": "1"}),
-            lambda: saver.put_writes(config, [("a", 1)], "task"),
-            lambda: saver.delete_thread(bad),
-            lambda: saver.copy_thread(bad, "t"),
-            lambda: saver.copy_thread("t", bad),
-            lambda: saver.prune([bad]),
-        ):
+    async def test_a_bad_id_is_refused_by_every_method(self, saver, memory):
+        one, new = [("a", 1)], partial(new_checkpoint, {"a": 1}, {"a": "1"})
+        of_threads = (
+            lambda bad: saver.get_tuple(at(bad, "id")),
+            lambda bad: list(saver.list(at(bad, "id"))),
+            lambda bad: saver.put(at(bad), new(), {}, {"a": "1"}),
+            lambda bad: saver.put_writes(at(bad, "id"), one, "task"),
+            saver.delete_thread,
+            lambda bad: saver.copy_thread(bad, "t"),
+            lambda bad: saver.copy_thread("t", bad),
+            lambda bad: saver.prune([bad]),
+        )
+        of_others = (
+            lambda bad: saver.get_tuple(at("t", bad)),
+            lambda bad: saver.get_tuple(at(ns=bad)),
+            lambda bad: saver.put(at(), new(id=bad), {}, {"a": "1"}),
+            lambda bad: saver.put_writes(at("t", bad), one, "task"),
+            lambda bad: saver.put_writes(at("t", "id"), one, bad),
+        )
+        threads, others = (None, "", "nul \x00", b"bytes", 1.5, ["t"], "\ud800"), ("nul \x00", 7, b"bytes")
+        for bad, call in (*itertools.product(threads, of_threads), *itertools.product(others, of_others)):
             with pytest.raises(InvalidInput):
-                call()
-        assert memory.admin.stats()["contents"] == stats["contents"]
-        assert list(saver.list(None)) == []
-
-    @pytest.mark.parametrize("config", [{}, {"configurable": {}}, {"configurable": {"checkpoint_ns": ""}}], ids=repr)
-    async def test_a_config_without_a_thread_is_refused(self, saver, config):
-        checkpoint = new_checkpoint({}, {})
-        for call in (
-            lambda: saver.get_tuple(config),
-            lambda: saver.put(config, checkpoint, {}, {}),
-            lambda: saver.put_writes(config, [("a", 1)], "task"),
-        ):
-            with pytest.raises(InvalidInput, match="thread_id"):
-                call()
-        with pytest.raises(InvalidInput, match="thread_id"):
-            await saver.aput(config, checkpoint, {}, {})
-        with pytest.raises(InvalidInput, match="thread_id"):
-            await saver.aget_tuple(config)
-
-    def test_writes_need_a_checkpoint(self, saver):
+                pytest.fail(f"{bad!r} gives {call(bad)!r}")
+        for config in ({}, {"configurable": {}}, {"configurable": {"checkpoint_ns": ""}}):
+            for call in (
+                lambda config=config: saver.get_tuple(config),
+                lambda config=config: saver.put(config, new_checkpoint({}, {}), {}, {}),
+                lambda config=config: saver.put_writes(config, [("a", 1)], "task"),
+            ):
+                with pytest.raises(InvalidInput, match="thread_id"):
+                    call()
+            for waited in (saver.aput(config, new_checkpoint({}, {}), {}, {}), saver.aget_tuple(config)):
+                with pytest.raises(InvalidInput, match="thread_id"):
+                    await waited
         with pytest.raises(InvalidInput, match="checkpoint_id"):
             saver.put_writes(at(), [("a", 1)], "task")
-
-    @pytest.mark.parametrize("bad", ["nul \x00", 7, b"bytes"], ids=repr)
-    def test_other_bad_ids_are_refused(self, saver, bad):
-        for call in (
-            lambda: saver.get_tuple(at("t", bad)),
-            lambda: saver.get_tuple(at(ns=bad)),
-            lambda: saver.put(at(), new_checkpoint({}, {}, id=bad), {}, {}),
-            lambda: saver.put_writes(at("t", bad), [("a", 1)], "task"),
-            lambda: saver.put_writes(at("t", "id"), [("a", 1)], bad),
-        ):
-            with pytest.raises(InvalidInput):
-                call()
         assert list(saver.list(None)) == []
+        assert memory.admin.stats()["contents"] == 0
 
-    @pytest.mark.parametrize("limit", ["1", 1.5], ids=repr)
-    def test_a_bad_limit_is_refused(self, saver, limit):
-        Line(saver).put()
-        with pytest.raises(InvalidInput, match="limit"):
-            list(saver.list(at(), limit=limit))
-
-    @pytest.mark.parametrize(
-        "value",
-        [threading.Lock(), [threading.Lock()], [HumanMessage("x", additional_kwargs={"x": threading.Lock()})], 2**70],
-        ids=["lock", "within a list", "within a message", "number"],
-    )
-    def test_a_value_that_cannot_be_stored_is_refused_whole(self, saver, memory, value):
+    def test_a_value_that_cannot_be_stored_is_refused_whole(self, saver, memory):
         line = Line(saver)
         config = line.put({"a": 1})
         before, stats = everything(saver), memory.admin.stats()
-        with pytest.raises(InvalidInput, match="odd"):
-            line.put({"a": 2, "odd": value})
-        with pytest.raises(InvalidInput, match="odd"):
-            saver.put_writes(config, [("a", 2), ("odd", value)], "task")
+        lock = threading.Lock()
+        for value in (lock, [lock], [HumanMessage("x", additional_kwargs={"x": lock})], 2**70):
+            with pytest.raises(InvalidInput, match="odd"):
+                line.put({"a": 2, "odd": value})
+            with pytest.raises(InvalidInput, match="odd"):
+                saver.put_writes(config, [("a", 2), ("odd", value)], "task")
         assert everything(saver) == before
         assert memory.admin.stats()["contents"] == stats["contents"]
         assert memory.admin.verify().problems == ()

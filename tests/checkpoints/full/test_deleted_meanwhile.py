@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 
 import pytest
 from langchain_core.messages import AIMessage
-from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_agentmem import AgentMemory, CompactionState
 from langchain_agentmem.errors import StepIsOver
+from tests.support import graphs as support
+from tests.support.graphs import line
 
 ADA, BOB = ("users", "ada"), ("users", "bob")
-ERASING = """
-import sys
-from langchain_agentmem import AgentMemory
-with AgentMemory(sys.argv[1]) as memory:
-    memory.erase(namespace=("users", "ada"))
-"""
 
 
 def at(thread, namespace):
-    return {"configurable": {"thread_id": thread, "agentmem_namespace": namespace}}
+    return support.at(thread, namespace=namespace)
 
 
 def graph(memory, node):
-    return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
+    return line(memory.checkpointer, node)
 
 
 def replied(state):
     return {"messages": [AIMessage("reply")]}
 
 
+def elsewhere(url):
+    """Erase as another process does, of which the memory here knows nothing."""
+    with AgentMemory(url) as other:
+        other.erase(namespace=ADA)
+
+
 def deleted(memory, url, how):
-    if how == "by another process":
-        subprocess.run([sys.executable, "-c", ERASING, url], check=True)
-    elif how == "deleted":
-        memory.within(ADA).checkpointer.delete_thread("t")
-    elif how == "pruned":
-        memory.within(ADA).checkpointer.prune(["t"], strategy="delete")
-    else:
-        memory.erase(namespace=ADA)
+    ada = memory.within(ADA)
+    ways = {
+        "by another process": lambda: elsewhere(url),
+        "deleted": lambda: ada.checkpointer.delete_thread("t"),
+        "pruned": lambda: ada.checkpointer.prune(["t"], strategy="delete"),
+        "erased": lambda: memory.erase(namespace=ADA),
+    }
+    ways[how]()
 
 
 WAYS = ("by another process", "deleted", "pruned", "erased")
@@ -53,8 +52,7 @@ def test_compaction_does_not_record_what_was_deleted(memory, durability):
     def ada(state):
         memory.within(ADA).checkpointer.delete_thread("t")
 
-    builder = StateGraph(CompactionState).add_node("ada", ada).add_node("compact", memory.compaction())
-    running = builder.add_edge(START, "ada").add_edge("ada", "compact").compile(memory.checkpointer)
+    running = line(memory.checkpointer, ada, ("compact", memory.compaction()), state=CompactionState)
     graph(memory, replied).invoke({"messages": [("user", "hello")]}, at("t", ADA))
     running.invoke({"messages": [("user", "forget me")]}, at("t", ADA), durability=durability)
     assert memory.conversations(namespace=ADA) == memory.search("hello", namespace=ADA) == []

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
 from langchain_agentmem.threads import value_codec
+from tests.support.graphs import line
+from tests.threads.own_shelf import aes
 
 
 class State(MessagesState, total=False):
@@ -31,10 +32,7 @@ def counting(saver):
         edited = [HumanMessage("as it should be", id="h2")] if state["messages"][-1].content == "edit" else []
         return {"messages": [*gone, *edited, AIMessage(f"answer {turn}", id=f"a{turn}")], "numbers": [turn] * 20}
 
-    builder = StateGraph(State)
-    builder.add_node("answer", answer)
-    builder.add_edge(START, "answer")
-    return builder.compile(checkpointer=saver)
+    return line(saver, answer, state=State)
 
 
 def turns(graph, *texts, config=None):
@@ -59,10 +57,10 @@ class TestAnExcerpt:
         assert part.found == whole
         assert ids((await saver.aexcerpt(at(), messages=2)).found) == ["h10", "a11"]
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("asked", "first", "last"),
-        [
+    def test_is_a_page_of_the_list(self, memory):
+        turns(counting(memory.checkpointer), *"abcdef")
+        whole = ids(memory.checkpointer.get_tuple(at()))
+        for asked, first, last in (
             ({"before": 7}, 2, 6),
             ({"before": 3}, 0, 2),
             ({"before": 0}, 0, -1),
@@ -71,13 +69,10 @@ class TestAnExcerpt:
             ({"around": "h0"}, 0, 4),
             ({"around": "a11"}, 7, 11),
             ({"around": "nobody"}, 7, 11),
-        ],
-    )
-    def test_is_a_page_of_the_list(self, memory, asked, first, last):
-        turns(counting(memory.checkpointer), *"abcdef")
-        part = memory.checkpointer.excerpt(at(), messages=5, **asked)
-        assert ids(part.found) == ids(memory.checkpointer.get_tuple(at()))[first : last + 1]
-        assert part.lists["messages"].first == first
+        ):
+            part = memory.checkpointer.excerpt(at(), messages=5, **asked)
+            assert ids(part.found) == whole[first : last + 1], asked
+            assert part.lists["messages"].first == first, asked
 
     def test_of_a_past_checkpoint_is_as_it_was(self, memory):
         graph = counting(memory.checkpointer)
@@ -97,15 +92,8 @@ class TestAnExcerpt:
         assert len(made) == 4
 
     def test_under_encryption_is_the_same(self, url):
-        class Cipher:
-            def encrypt(self, plaintext):
-                return "xor", bytes(byte ^ 7 for byte in plaintext)
-
-            def decrypt(self, ciphername, ciphertext):
-                return bytes(byte ^ 7 for byte in ciphertext)
-
         with AgentMemory(url) as memory:
-            saver = AgentMemorySaver(memory, serde=EncryptedSerializer(Cipher()))
+            saver = AgentMemorySaver(memory, serde=aes())
             turns(counting(saver), *"abc")
             assert ids(saver.excerpt(at(), messages=2).found) == ["h4", "a5"]
 

@@ -14,15 +14,12 @@ from uuid import uuid4
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import AddableDict
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, Send
 from pydantic import BaseModel
 
@@ -30,14 +27,13 @@ from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints import checkpoint_codec
 from langchain_agentmem.errors import InvalidInput
 from tests.checkpoints import own_classes
-from tests.checkpoints.graphs import Line, at, run_script, started
+from tests.checkpoints.graphs import Line, at, started
 from tests.checkpoints.own_classes import (
     CLASSES,
     LISBON,
     OWN,
     Box,
     Trip,
-    abegin,
     begin,
     history,
     own_graph,
@@ -46,6 +42,8 @@ from tests.checkpoints.own_classes import (
     shown,
     snapshot,
 )
+from tests.support.models import ScriptedModel, calling
+from tests.threads.own_shelf import aes
 
 MODULE = own_classes.__name__
 
@@ -67,27 +65,6 @@ def stock(**options):
 
 
 class TestStates:
-    def test_states_of_own_classes_come_back_as_themselves(self, url):
-        with AgentMemorySaver.from_conn_string(url) as saver:
-            graph = own_graph(saver)
-            begin(graph, at())
-            values = graph.get_state(at()).values
-            assert {name: values[name] for name in OWN} == OWN
-            assert shown({name: values[name] for name in OWN}) == shown(OWN)
-            assert shown(graph.get_state(at()).interrupts[0].value) == shown(OWN["trip"])
-
-    @pytest.mark.slow
-    def test_a_node_that_is_resumed_is_given_them(self, url):
-        with AgentMemorySaver.from_conn_string(url) as saver:
-            graph = own_graph(saver)
-            begin(graph, at())
-            sent = graph.get_state(at()).values["seen"]
-            assert sent == shown({"leg": OWN["leg"]})
-            end = graph.invoke(Command(resume=OWN["leg"]), at())
-            assert shown(end["answer"]) == shown(OWN["leg"])
-            assert end["seen"] == shown(OWN | {"seen": sent})
-
-    @pytest.mark.slow("in every form")
     def test_the_history_and_what_is_pending_are_those_of_the_stock_saver(self, url):
         """At each step, with whatever is pending."""
         with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
@@ -100,55 +77,20 @@ class TestStates:
                 steps += [history(graph, at()), snapshot(graph.get_state(at()))]
                 given.append(steps)
             assert shown(given[0]) == shown(given[1])
-
-    @pytest.mark.slow("in every form")
-    @pytest.mark.sqlite_suffices
-    async def test_awaited_they_are_the_same(self, url):
-        async with AgentMemorySaver.from_conn_string(url) as ours, AsyncSqliteSaver.from_conn_string(":memory:") as own:
-            given = []
-            for saver in (ours, own):
-                graph = own_graph(saver)
-                await abegin(graph, at())
-                end = await graph.ainvoke(Command(resume=OWN["leg"]), at())
-                states = [snapshot(state) async for state in graph.aget_state_history(at())]
-                given.append([shown(end), states])
-            assert given[0] == given[1]
+            end = own_graph(ours).get_state(at()).values
             assert shown({name: end[name] for name in OWN}) == shown(OWN)
+            assert shown(end["answer"]) == shown(OWN["leg"])
+            assert end["seen"] == shown(OWN | {"seen": shown({"leg": OWN["leg"]})})
 
-    @pytest.mark.slow
-    def test_another_process_is_given_them(self, url):
-        with AgentMemorySaver.from_conn_string(url) as saver:
-            begin(own_graph(saver), at())
-        script = """
-            import sys
-            from graphs import at
-            from langgraph.types import Command
-            from langchain_agentmem import AgentMemorySaver
-            from tests.checkpoints.own_classes import OWN, own_graph, shown
-
-            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
-                graph = own_graph(saver)
-                before = graph.get_state(at())
-                assert shown({name: before.values[name] for name in OWN}) == shown(OWN)
-                assert shown(before.interrupts[0].value) == shown(OWN["trip"])
-                end = graph.invoke(Command(resume=OWN["leg"]), at())
-                assert end["seen"] == shown(before.values)
-                assert len({shown(state.values.get("trip")) for state in graph.get_state_history(at())}) == 2
-        """
-        done = run_script(script, url)
-        assert done.returncode == 0, done.stderr
-
-    @pytest.mark.slow
     @pytest.mark.sqlite_suffices
-    @pytest.mark.parametrize("way", ["encrypted", "set afterwards"])
-    def test_a_serializer_of_the_users_brings_them_too(self, url, way):
-        encrypted = EncryptedSerializer.from_pycryptodome_aes(key=b"1234567890123456")
-        with AgentMemorySaver.from_conn_string(url, serde=encrypted if way == "encrypted" else None) as saver:
-            saver.serde = encrypted
-            graph = own_graph(saver)
-            begin(graph, at())
-            end = graph.invoke(Command(resume=LISBON), at())
-            assert shown({name: end[name] for name in OWN}) == shown(OWN)
+    def test_a_serializer_of_the_users_brings_them_too(self, url):
+        for thread, serde in (("given", aes()), ("set afterwards", None)):
+            with AgentMemorySaver.from_conn_string(url, serde=serde) as saver:
+                saver.serde = EncryptedSerializer.from_pycryptodome_aes(key=b"sixteen bytes ok")
+                graph = own_graph(saver)
+                begin(graph, at(thread))
+                end = graph.invoke(Command(resume=LISBON), at(thread))
+                assert shown({name: end[name] for name in OWN}) == shown(OWN)
 
     @pytest.mark.sqlite_suffices
     def test_nothing_is_ever_pickled(self, url):
@@ -159,7 +101,6 @@ class TestStates:
 
 
 class TestFunctions:
-    @pytest.mark.slow
     def test_what_tasks_and_entrypoints_give_comes_back_as_itself(self, url):
         with AgentMemorySaver.from_conn_string(url) as ours, stock() as theirs:
             given = []
@@ -176,44 +117,11 @@ class TestFunctions:
             assert type(previous) is type(leg) is own_classes.Leg
             assert answer == OWN["place"]
 
-    @pytest.mark.slow
-    def test_a_task_that_is_done_gives_it_in_another_process(self, url):
-        with AgentMemorySaver.from_conn_string(url) as saver:
-            own_workflow(saver).invoke("Portugal", at())
-        script = """
-            import sys
-            from graphs import at
-            from langgraph.types import Command
-            from langchain_agentmem import AgentMemorySaver
-            from tests.checkpoints.own_classes import LISBON, LONG, Leg, Place, Trip, own_workflow
-
-            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
-                end = own_workflow(saver).invoke(Command(resume=LISBON), at())
-                assert end == [None, Trip(title="Portugal", days=LONG), LISBON, Leg(Place("Portugal"), LISBON)], end
-                assert list(map(type, end[1:])) == [Trip, Place, Leg]
-        """
-        done = run_script(script, url)
-        assert done.returncode == 0, done.stderr
-
-
-class Planner(BaseChatModel):
-    """A chat model that calls the tool of the answer's form."""
-
-    @property
-    def _llm_type(self):
-        return "planner"
-
-    def bind_tools(self, tools, **options):
-        return self
-
-    def _generate(self, messages, stop=None, run_manager=None, **options):
-        call = {"name": "Trip", "args": {"title": "Portugal", "days": [1, 2]}, "id": "call", "type": "tool_call"}
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=[call]))])
-
 
 class TestAgents:
     def test_the_structured_response_of_an_agent_comes_back_as_itself(self, memory):
-        agent = create_agent(Planner(), [], response_format=ToolStrategy(Trip), checkpointer=memory.checkpointer)
+        model = ScriptedModel(calling("Trip", title="Portugal", days=[1, 2]))
+        agent = create_agent(model, [], response_format=ToolStrategy(Trip), checkpointer=memory.checkpointer)
         agent.invoke({"messages": [("user", "Plan a trip")]}, at())
         memory.checkpointer._coding.forget()
         found = agent.get_state(at()).values["structured_response"]
@@ -245,13 +153,6 @@ class TestWhatIsTold:
         assert len(ours) == len({"Place", "Mood", "Leg", "Trip", "Colour"})
         assert all("unregistered type" in line for line in ours)
 
-    def test_nothing_is_told_of_classes_that_are_allowed(self, url, told):
-        serde = JsonPlusSerializer(allowed_msgpack_modules=CLASSES)
-        with AgentMemorySaver.from_conn_string(url, serde=serde) as saver:
-            written(saver, **OWN)
-            assert shown(kept(saver)) == shown(OWN)
-        assert told(jsonplus.__name__) == told(checkpoint_codec.__name__) == []
-
     def test_a_type_that_is_not_kept_is_told_of_once_when_it_is_written(self, url, told):
         class Local(BaseModel):
             a: int = 1
@@ -276,17 +177,18 @@ class TestWhatIsTold:
     def test_nothing_is_told_of_types_that_are_kept_or_of_what_langgraph_writes(self, url, told):
         values = {
             "plain": [1, 2.5, "text", b"bytes", None, {"a": {1: [True]}}, ("user", "hi")],
-            **{
-                str(n): each
-                for n, each in enumerate([deque([1]), {1}, Path("a"), Decimal(1), uuid4(), re.compile("a")])
-            },
+            "kept": [deque([1]), {1}, Path("a"), Decimal(1), uuid4(), re.compile("a")],
             "box": Box(value=1),
             "time": datetime.now(UTC),
             "langgraph": [ValueError("x"), HumanMessage("hi").text, Send("a", {}), AddableDict(a=1)],
         }
         with AgentMemorySaver.from_conn_string(url) as saver:
             written(saver, **values, **OWN)
-        assert told(checkpoint_codec.__name__) == []
+        serde = JsonPlusSerializer(allowed_msgpack_modules=CLASSES)
+        with AgentMemorySaver.from_conn_string(url, serde=serde) as saver:
+            written(saver, **OWN)
+            assert shown(kept(saver)) == shown(OWN)
+        assert told(jsonplus.__name__) == told(checkpoint_codec.__name__) == []
 
 
 @pytest.mark.sqlite_suffices
@@ -361,8 +263,7 @@ class TestStrict:
             with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
                 assert saver.get(at())["channel_values"]["mood"] == "glad"
                 values = own_graph(saver).get_state(at()).values  # LangGraph allows the classes of the schema
-                assert type(values["place"]).__name__ == "Place"
-                assert type(values["trip"]).__name__ == "Trip"
+                assert [type(values[name]).__name__ for name in ("place", "trip")] == ["Place", "Trip"]
         """
         with started(script, url, environment={"LANGGRAPH_STRICT_MSGPACK": "true"}) as process:
             process.communicate(timeout=120)
@@ -383,12 +284,3 @@ class TestImporting:
             assert history(graph, at()) == history(own_graph(theirs), at())
             end = graph.invoke(Command(resume=LISBON), at())
             assert shown({name: end[name] for name in OWN}) == shown(OWN)
-
-
-class TestStores:
-    @pytest.mark.sqlite_suffices
-    def test_a_store_refuses_what_would_not_come_back_as_itself(self, memory):
-        """A value of a store is a dictionary that JSON can hold, as the stock stores have it."""
-        for name in ("place", "trip", "old", "mood"):
-            with pytest.raises(InvalidInput):
-                memory.store.put(("a",), "k", {"value": OWN[name]})
