@@ -40,9 +40,6 @@ class TestNextVersion:
             with pytest.raises(InvalidInput, match="No version can follow"):
                 pytest.fail(f"{next_version(version)} follows {version!r}")
 
-    def test_it_never_comes_twice(self):
-        assert len({next_version(f"{7:032}.x") for _ in range(2_000)}) == 2_000
-
     def test_it_follows_those_of_any_saver_and_the_stock_saver_can_go_on_from_it(self):
         for version in (None, 1, 1.0, f"{1:032}.0.25"):
             following = next_version(version)
@@ -54,7 +51,7 @@ class TestNextVersion:
 class TestShortForm:
     @given(VERSIONS)
     def test_it_becomes_the_version_again(self, version):
-        again = full(short(version))
+        again = full(json.loads(json.dumps(short(version))))  # as databases keep it
         assert again == version
         assert type(again) is type(version)
 
@@ -62,17 +59,9 @@ class TestShortForm:
     def test_it_is_short(self, version):
         assert len(short(version)) <= len(version) - 24
 
-    @given(st.lists(VERSIONS, max_size=8, unique_by=lambda version: (type(version), version)))
-    def test_two_versions_never_share_one(self, versions):
-        assert len({short(version) for version in versions}) == len(versions)
-
     @given(st.lists(OURS.filter(lambda version: int(version[:32]) < 10**6), max_size=8))
     def test_it_is_ordered_as_the_versions_are(self, versions):
         assert sorted(map(short, versions)) == [short(version) for version in sorted(versions)]
-
-    @given(VERSIONS)
-    def test_databases_can_keep_it(self, version):
-        assert json.loads(json.dumps(short(version))) == short(version)
 
 
 TIMES = (
@@ -110,11 +99,9 @@ def checkpoints(draw):
     return checkpoint | draw(st.dictionaries(st.sampled_from(["new", "newer"]), st.integers(-9, 9), max_size=2))
 
 
-def unfolded(checkpoint, serde=None):
-    versions = versions_of(checkpoint)
-    folded = fold(checkpoint, versions)
-    serde = serde or JsonPlusSerializer(allowed_msgpack_modules=None)
-    stored = serde.loads_typed(serde.dumps_typed(folded))
+def unfolded(checkpoint):
+    versions, serde = versions_of(checkpoint), JsonPlusSerializer(allowed_msgpack_modules=None)
+    stored = serde.loads_typed(serde.dumps_typed(fold(checkpoint, versions)))
     return unfold(stored, json.loads(json.dumps(versions)), checkpoint["id"], checkpoint["channel_values"])
 
 
@@ -124,13 +111,9 @@ class TestFolding:
     def test_a_checkpoint_unfolds_to_what_it_was(self, checkpoint):
         again = unfolded(checkpoint)
         assert again == checkpoint
-        assert list(again["channel_versions"]) == list(checkpoint["channel_versions"])
-        assert [type(v) for v in again["channel_versions"].values()] == [
-            type(v) for v in checkpoint["channel_versions"].values()
-        ]
-        assert {node: list(seen) for node, seen in again["versions_seen"].items()} == {
-            node: list(seen) for node, seen in checkpoint["versions_seen"].items()
-        }
+        assert repr(again["channel_versions"]) == repr(checkpoint["channel_versions"])  # which shows types and order
+        for node, seen in checkpoint["versions_seen"].items():
+            assert list(again["versions_seen"][node]) == list(seen)
 
     def test_what_an_earlier_version_folded_unfolds(self):
         """Times were texts, and channels were named."""
@@ -163,7 +146,6 @@ class TestFolding:
 
     def test_a_version_that_is_missing_is_noticed(self):
         checkpoint = {"v": 4, "id": "x", "ts": "", "channel_values": {}, "channel_versions": {"a": 1, "b": 2}}
-        checkpoint["versions_seen"] = {"node": {"b": 2}}
-        folded = fold(checkpoint, versions_of(checkpoint))
+        folded = fold(checkpoint | {"versions_seen": {"node": {"b": 2}}}, versions_of(checkpoint))
         with pytest.raises((Damaged, LookupError)):
             unfold(folded, {"a": short(1)}, "x", {})

@@ -23,7 +23,6 @@ from langchain_agentmem.threads.value_recipe import (
     guarded,
     merged,
     moved,
-    opened,
     pack,
     ranges_of,
     read_ranges,
@@ -70,10 +69,6 @@ class TestWriting:
     def test_a_long_list_is_two_numbers(self):
         assert len(pack([LIST, *written_ranges([(0, 1_000_000)])])) < 16
 
-    @given(st.binary())
-    def test_what_was_guarded_is_opened(self, data):
-        assert opened(guarded(data)) == data
-
     def test_a_view_of_the_bytes_will_do(self):
         assert unpack(memoryview(pack([PART, 7]))) == [PART, 7]
 
@@ -97,10 +92,10 @@ class TestDamage:
             with pytest.raises(Damaged):
                 unpack(damaged)
 
-    @pytest.mark.parametrize("data", [b"", b"\xc1", ormsgpack.packb([]), ormsgpack.packb({}), ormsgpack.packb("x")])
-    def test_what_is_no_recipe_is_noticed_under_a_right_checksum(self, data):
-        with pytest.raises(Damaged):
-            unpack(guarded(data))
+    def test_what_is_no_recipe_is_noticed_under_a_right_checksum(self):
+        for data in (b"", b"\xc1", ormsgpack.packb([]), ormsgpack.packb({}), ormsgpack.packb("x")):
+            with pytest.raises(Damaged):
+                unpack(guarded(data))
 
 
 class TestRanges:
@@ -133,22 +128,12 @@ class TestParts:
         with_parts(recipe, lambda number: asked.append(number) or f"part {number}")
         assert sorted(asked) == sorted(parts_of(recipe))
 
-    @given(RECIPES, st.integers(0, 10**6))
-    def test_a_moved_recipe_names_the_same_parts_elsewhere(self, recipe, shift):
-        there = moved(recipe, lambda number: number + shift)
-        assert parts_of(there) == [number + shift for number in parts_of(recipe)]
-        assert with_parts(there, lambda number: number - shift) == with_parts(recipe, lambda number: number)
-
-    @pytest.mark.slow
     @given(RECIPES, st.randoms())
-    def test_parts_may_be_scattered(self, recipe, random):
-        known = sorted(set(parts_of(recipe)))
+    def test_a_moved_recipe_names_the_same_parts_elsewhere_however_scattered(self, recipe, random):
+        known, before = sorted(set(parts_of(recipe))), pack(recipe)
         places = dict(zip(known, random.sample(range(10_000), len(known)), strict=True))
+        back = {there: here for here, there in places.items()}
         there = unpack(pack(moved(recipe, places.__getitem__)))
         assert parts_of(there) == [places[number] for number in parts_of(recipe)]
-
-    @given(RECIPES)
-    def test_moving_leaves_the_recipe_alone(self, recipe):
-        before = pack(recipe)
-        moved(recipe, lambda number: number + 1)
+        assert with_parts(there, back.__getitem__) == with_parts(recipe, lambda number: number)
         assert pack(recipe) == before
