@@ -3,6 +3,7 @@
     python -m tests.fuzz                          2,000 calls, with a seed that is printed
     python -m tests.fuzz --calls 200000           as many as before a release
     python -m tests.fuzz --seed 7                 the same calls again
+    python -m tests.fuzz --sweep                  each hostile value for each argument of each method, instead
     python -m tests.fuzz --url postgresql://…     on a server, in a database that it may empty
 
 Methods are found by looking, arguments are ordinary and hostile, calls are made and awaited on a living database.
@@ -32,6 +33,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -40,7 +42,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import LONGEST, AgentMemoryError
 from tests.fuzz.fence import OutsideError, raise_fence
 from tests.fuzz.surface import Method, is_expected, is_part, methods_of, parts_of
-from tests.fuzz.values import Values
+from tests.fuzz.values import HOSTILE, Values
 
 PATIENCE = 60
 """Seconds that one call may take, and the checks after a sequence."""
@@ -77,34 +79,47 @@ class Fuzzer:
             made += count
         self.runner.close()
 
+    def sweep(self) -> None:
+        """Give each argument of each method each hostile value, beside ordinary ones."""
+        for number in itertools.count():
+            with self._database(number) as values:
+                if number == len(values.parts):
+                    break
+                for method in methods_of(values.parts[number]):
+                    for name, (at, make) in itertools.product(method.signature.parameters, enumerate(HOSTILE)):
+                        values.wrong = {name: make}
+                        self._guarded(
+                            f"{name}=HOSTILE[{at}] of {_name(method)}", partial(self._call, method, values), method
+                        )
+        self.runner.close()
+
     def _sequence(self, number: int, first: int, count: int) -> None:
-        folder = self.folder / f"s{number}"
-        (folder / "experiences").mkdir(parents=True)
-        os.chdir(folder)
-        url = self.url or str(folder / "memory.db")
-        values = Values(self.random, folder)
-        with AgentMemory(url) as memory:
-            if self.url is not None:
-                memory.erase(namespace=())
-            values.parts = parts_of(memory, folder)
+        with self._database(number) as values:
             for call in range(first, first + count):
                 # Its own state, so that a call can be made again without those before it having given the same.
                 method = self.random.choice(list(methods_of(self.random.choice(values.parts))))
-                self._guarded(
-                    f"call {call} of {_name(method)}", lambda method=method: self._call(method, values), method
-                )
-            self._guarded(f"the checks after call {first + count - 1}", lambda: self._check(memory, folder), None)
+                self._guarded(f"call {call} of {_name(method)}", partial(self._call, method, values), method)
+
+    @contextlib.contextmanager
+    def _database(self, number: int) -> Iterator[Values]:
+        folder = self.folder / f"s{number}"
+        (folder / "experiences").mkdir(parents=True)
+        os.chdir(folder)
+        values = Values(self.random, folder)
+        with AgentMemory(self.url or str(folder / "memory.db")) as memory:
+            if self.url is not None:
+                memory.erase(namespace=())
+            values.parts = parts_of(memory, folder)
+            yield values
+            self._guarded(f"the checks of database {number}", lambda: self._check(memory, folder), None)
 
     def _call(self, method: Method, values: Values) -> None:
         arguments, named = self._arguments(method, values)
         self.methods.add(_name(method))
+        fits = False
         try:
             method.signature.bind(*arguments, **named)
-        except TypeError:
-            fits = False
-        else:
             fits = True
-        try:
             if inspect.iscoroutinefunction(method.call):
                 value = self.runner.run(method.call(*arguments, **named))
             else:
@@ -144,7 +159,7 @@ class Fuzzer:
             if each.kind is each.VAR_KEYWORD:
                 named[self.random.choice(["limit", "content", "namespace", "obj", "x"])] = values.argument("x", "Any")
                 continue
-            if each.default is not each.empty and self.random.random() < 0.6:
+            if each.name not in values.wrong and each.default is not each.empty and self.random.random() < 0.6:
                 continue
             named[each.name] = values.argument(each.name, str(each.annotation))
         if self.random.random() < 0.01:
@@ -204,17 +219,7 @@ class Fuzzer:
             report = other.admin.verify()
             assert report.ok, f"verify() of the import: {report.problems[:3]}"
             here, there = memory.admin.stats(), other.admin.stats()
-            for name in (
-                "messages",
-                "items",
-                "blobs",
-                "facts",
-                "core",
-                "events",
-                "records",
-                "audit",
-                "checkpoints",
-            ):
+            for name in ("messages", "items", "blobs", "facts", "core", "events", "records", "audit", "checkpoints"):
                 assert here[name] == there[name], f"{name}: {here[name]} were exported, and {there[name]} came"
 
 
@@ -234,6 +239,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**32))
     parser.add_argument("--url")
+    parser.add_argument("--sweep", action="store_true")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     warnings.simplefilter("ignore")
@@ -247,7 +253,7 @@ def main() -> int:
         raise_fence(home)
         fuzzer = Fuzzer(given.seed, given.url, inner)
         try:
-            fuzzer.run(given.calls)
+            fuzzer.sweep() if given.sweep else fuzzer.run(given.calls)
         finally:
             os.chdir(home)
             for failure in fuzzer.failures.values():

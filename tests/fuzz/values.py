@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
+
+from langchain_agentmem import Message
 
 NAMES = ["c", "a", "b", "main", "main", "User", "Planner", "lives in", "Ana", "Lisbon", "k", "t", "note", "x" * 40]
 TEXTS = ["hello", "Ana lives in Lisbon.", "We need to fix the build.", "", "The herons came back on Monday. " * 20, "*"]
@@ -31,6 +35,15 @@ class Hostile:
     __repr__ = __str__ = __eq__ = __hash__ = __bool__ = __format__ = _refuse_to_be_looked_at
     __len__ = __iter__ = __getitem__ = __contains__ = __fspath__ = __lt__ = __call__ = _refuse_to_be_used
     __int__ = __float__ = __index__ = _refuse_to_be_used
+
+
+class Odd:
+    """Equal to everything, and of no use."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class HostileText(str):
@@ -70,84 +83,30 @@ def _endless_dict() -> Any:
     return value
 
 
-HOSTILE = [
-    lambda: "\0",
-    lambda: "a\0b",
-    lambda: "\ud800",
-    lambda: "x\udfffy",
-    lambda: "\u202e\ufeff",
-    lambda: "é" * 300_000,
-    lambda: "x" * 5000,
-    lambda: "../up",
-    lambda: ".",
-    lambda: "a/b/c",
-    lambda: "%s %d {} {0}",
-    lambda: "'; drop table entry; --",
-    lambda: "\n",
-    lambda: " ",
-    lambda: "\x1b[31m",
-    lambda: "file:x?mode=memory",
-    lambda: "http://[::1",
-    lambda: b"bytes",
-    lambda: b"",
-    lambda: bytearray(b"x"),
-    lambda: None,
-    lambda: True,
-    lambda: False,
-    lambda: ...,
-    lambda: NotImplemented,
-    lambda: 0,
-    lambda: -1,
-    lambda: 1,
-    lambda: 2**31,
-    lambda: 2**63,
-    lambda: -(2**63) - 1,
-    lambda: 10**400,
-    lambda: 1.5,
-    lambda: math.nan,
-    lambda: math.inf,
-    lambda: -math.inf,
-    lambda: 1e308,
-    lambda: 5e-324,
-    lambda: 1j,
-    lambda: _deep(list),
-    lambda: _deep(dict),
-    _endless,
-    _endless_dict,
-    Hostile,
-    lambda: HostileText("hostile"),
-    HostileDict,
-    list,
-    dict,
-    lambda: (),
-    set,
-    lambda: [None],
-    lambda: [[]],
-    lambda: {None: None},
-    lambda: {1: 2},
-    lambda: {"a": Hostile()},
-    lambda: ["a", 1, None],
-    lambda: iter(["a"]),
-    lambda: (each for each in "ab"),
-    object,
-    lambda: Exception,
-    lambda: len,
-    lambda: ValueError("x"),
-    lambda: datetime.min,
-    lambda: datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))),
-    lambda: datetime(2026, 1, 1),
-    lambda: timedelta(days=1),
-    Path,
-    lambda: Path("a"),
-    lambda: Path("\0"),
-    lambda: Path("p" * 5000),
-    lambda: HumanMessage("\0\ud800"),
-    lambda: AIMessage("", tool_calls=[{"name": "", "args": {}, "id": None}]),
-    lambda: range(10**4),
-]
+HOSTILE: list[Callable[[], Any]] = [
+    lambda: "\0", lambda: "a\0b", lambda: "\ud800", lambda: "x\udfffy", lambda: "\u202e\ufeff", lambda: "é" * 300_000,
+    lambda: "x" * 5000, lambda: "../up", lambda: ".", lambda: "a/b/c", lambda: "%s %d {} {0}",
+    lambda: "'; drop table entry; --", lambda: "\n", lambda: " ", lambda: "\x1b[31m", lambda: "file:x?mode=memory",
+    lambda: "http://[::1", lambda: b"bytes", lambda: b"", lambda: bytearray(b"x"), lambda: None, lambda: True,
+    lambda: False, lambda: ..., lambda: NotImplemented, lambda: 0, lambda: -1, lambda: 1, lambda: 2**31,
+    lambda: 2**63, lambda: -(2**63) - 1, lambda: 10**400, lambda: 1.5, lambda: math.nan, lambda: math.inf,
+    lambda: -math.inf, lambda: 1e308, lambda: 5e-324, lambda: 1j, lambda: _deep(list), lambda: _deep(dict), _endless,
+    _endless_dict, Hostile, lambda: HostileText("hostile"), HostileDict, list, dict, lambda: (), set, lambda: [None],
+    lambda: [[]], lambda: {None: None}, lambda: {1: 2}, lambda: {"a": Hostile()}, lambda: ["a", 1, None],
+    lambda: iter(["a"]), lambda: (each for each in "ab"), object, lambda: Exception, lambda: len,
+    lambda: ValueError("x"), lambda: datetime.min,
+    lambda: datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))), lambda: datetime(2026, 1, 1),
+    lambda: timedelta(days=1), Path, lambda: Path("a"), lambda: Path("\0"), lambda: Path("p" * 5000),
+    lambda: HumanMessage("\0\ud800"), lambda: AIMessage("", tool_calls=[{"name": "", "args": {}, "id": None}]),
+    lambda: range(10**4), lambda: Decimal("NaN"), lambda: RemoveMessage(id="m"), Odd,
+    lambda: {"\ud800": "\ud800", "\0": "\0"}, lambda: {"a": [math.nan, 2**70, b"x"]}, lambda: "word " * 40_000,
+    lambda: timedelta.max, lambda: datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
+    lambda: Message(role="user", content={"\ud800": [b"x", 2**70]}),
+]  # fmt: skip
 """Functions, as each value may be changed by whoever is given it."""
 
 PATHS = {"path", "target", "directory", "output_dir", "resource_file", "prompt_log_path", "conn_string", "source"}
+SEVERAL = {"ids", "keys", "thread_ids", "run_ids", "tags", "roles", "channels", "kinds", "images", "predicates"}
 
 
 class Values:
@@ -163,9 +122,12 @@ class Values:
         self._folder = folder
         self.ids: list[Any] = ["c", "main"]
         self.parts: list[Any] = []
+        self.wrong: dict[str, Any] = {}
 
     def argument(self, name: str, annotation: str) -> Any:
         """A value for an argument of a name and a type."""
+        if self.wrong:
+            return self.wrong[name]() if name in self.wrong else self._ordinary(name, annotation)
         dice = self._random.random()
         if dice < 0.22:
             return self._random.choice(HOSTILE)()
@@ -215,19 +177,10 @@ class Values:
 
     def _messages(self) -> list[Any]:
         call = {"name": "look", "args": {"q": "x"}, "id": f"call-{self._random.randrange(3)}"}
-        return [
-            self._pick(
-                [
-                    HumanMessage("hello"),
-                    AIMessage("", tool_calls=[call]),
-                    ToolMessage("found", tool_call_id=call["id"]),
-                    SystemMessage("Be kind."),
-                    AIMessage("hi"),
-                    HumanMessage("Ana lives in Lisbon.", id=self._pick(self.ids)),
-                ]
-            )
-            for _ in range(self._random.randrange(6))
-        ]
+        result = ToolMessage("found", tool_call_id=str(call["id"]))
+        told = HumanMessage("Ana lives in Lisbon.", id=self._pick(self.ids))
+        some = [HumanMessage("hello"), AIMessage("", tool_calls=[call]), result, SystemMessage("Be kind."), told]
+        return [self._pick([*some, AIMessage("hi")]) for _ in range(self._random.randrange(6))]
 
     def _when(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=self._random.randrange(-500, 500))
@@ -249,17 +202,9 @@ class Values:
         if name == "writes":
             return [("messages", self._messages()), ("n", 1)]
         if name == "ops":
-            return [
-                pick(
-                    [
-                        PutOp(("a",), "k", {"n": 1, "text": pick(TEXTS)}),
-                        GetOp(("a",), "k"),
-                        SearchOp(("a",), query="n"),
-                        ListNamespacesOp(),
-                    ]
-                )
-                for _ in range(random.randrange(4))
-            ]
+            put = PutOp(("a",), "k", {"n": 1, "text": pick(TEXTS)})
+            some = [put, GetOp(("a",), "k"), SearchOp(("a",), query="n"), ListNamespacesOp()]
+            return [pick(some) for _ in range(random.randrange(4))]
         if name == "key_value_pairs":
             return [("k", b"v"), (pick(self.ids), b"")]
         if name in {"input", "messages"}:
@@ -278,18 +223,7 @@ class Values:
             return pick([0, 1, 2, 3, 5, 10, -1])
         if "Mapping" in annotation or "dict" in annotation:
             return {pick(NAMES): pick(TEXTS)}
-        if name in {
-            "ids",
-            "keys",
-            "thread_ids",
-            "run_ids",
-            "tags",
-            "roles",
-            "channels",
-            "kinds",
-            "images",
-            "predicates",
-        }:
+        if name in SEVERAL:
             return [pick([*NAMES, *self.ids[-5:]]) for _ in range(random.randrange(3))]
         if name.endswith("id") or name in {"key", "idx"}:
             return pick([*self.ids, "c", "t"])

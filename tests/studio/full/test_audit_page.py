@@ -11,7 +11,6 @@ from langchain_core.messages import AIMessage
 
 from langchain_agentmem.audit.audit_trail import AuditTrail
 
-HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
 ADA = ("users", "ada")
 
 
@@ -122,40 +121,8 @@ def test_where_the_root_has_none_the_trail_with_most_is_shown(memory, browse):
     assert prompts(browser.text_of("/audit?namespace=/")) == []
 
 
-def test_an_empty_trail_says_so(memory, browse):
-    browser = browse(memory)
-    assert "There are no such entries." in browser.text_of("/audit")
-    assert "Nothing is to be done." in browser.text_of("/audit/todos")
-    assert "Nothing is done." in browser.text_of("/audit/todos?status=done")
-    assert "The chain has 0 entries" in browser.text_of("/audit/chain")
-
-
 def test_a_long_text_is_folded(memory, browse):
     memory.audit.add("x" * 5_000, "y" * 100)
     text = browse(memory).text_of("/audit")
     assert f'<details><summary><span class="text">{"x" * 2_000}…</span></summary>' in text
     assert f'<div class="text">{"x" * 3_000}</div>' in text
-
-
-def test_hostile_entries_stay_text(memory, browse):
-    trail = AuditTrail(memory, ("<script>", '" onmouseover="x'))
-    trail.add(HOSTILE, HOSTILE, '"><img src=x onerror=alert(1)>')
-    trail.add_reference(HOSTILE, title="<script>alert(1)</script>\u202e")
-    trail.add_todo_from_chat("Please add <script>alert(1)</script> to the page.")
-    browser = browse(memory)
-    browser.settled("/")
-    whose = "namespace=%3Cscript%3E/%22%20onmouseover=%22x"
-    for url in (
-        f"/audit?{whose}",
-        f"/audit?{whose}&q=script",
-        f"/audit?{whose}&q=%22%3E%3Cimg%3E",
-        f"/audit?{whose}&conversation=%22%3E%3Cimg src=x onerror=alert(1)%3E",
-        f"/audit/todos?{whose}",
-        f"/audit/chain?{whose}",
-        "/audit",
-    ):
-        browser.harmless(url)
-    text = browser.harmless(f"/audit?{whose}")
-    assert (
-        "&lt;script&gt;alert(1)&lt;/script&gt; &#34; &#39; onmouseover=x javascript:alert(1) \\u202e{{ 7 * 7 }}" in text
-    )

@@ -124,11 +124,6 @@ class TestCorrecting:
         undo_on(browser, html.unescape(link))
         assert memory.layers(thread).core.get("city") == {"city": "Lisbon"}
 
-    def test_a_thread_of_a_namespace_leads_to_what_its_threads_share(self, memory, browser):
-        memory.layers(namespace=ADA).core.set("city", "Lisbon")
-        correct(browser, address("core", "city") + "&thread=any", value="Porto")
-        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Porto"}
-
     @pytest.mark.parametrize("namespace", [ADA, ()])
     def test_the_newest_checkpoint_shows_it_as_the_next_run_sees_it(self, memory, browser, namespace):
         def remember(state, config):
@@ -216,10 +211,6 @@ class TestErrors:
             assert 'role="alert"' in answer.text
         assert memory.corrections.history(namespace=ADA) == []
         assert memory.facts(namespace=ADA).get(key).object == "Lisbon"
-
-    def test_an_unknown_correction_is_not_undone(self, memory, browser):
-        memory.layers(namespace=ADA).core.set("city", "Lisbon")
-        assert browser.submit("/undo?namespace=users/ada&id=x", form_on=address("core", "city")).status_code == 400
 
 
 class TestReadOnly:

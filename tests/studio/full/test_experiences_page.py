@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from langchain_agentmem import Experience
 from langchain_agentmem.studio.application import PAGE
-from tests.studio.markup import HOSTILE, Page, harmless
+from tests.studio.markup import Page, harmless
 
 FILES = Experience("files", ["Coder", "Planner"], "Use when files are read.", "Check that the file exists.")
 PLOTS = Experience("plots", [], "Use when plots are drawn.", "Name the axes.")
@@ -68,15 +67,3 @@ def test_a_page_at_a_time(memory, tmp_path, browse):
     assert older == f"/experiences?start={PAGE}"
     assert len(listed(browser.text_of(older))) == 1
     assert "start" in browser.text_of("/experiences?start=-1", 400)
-
-
-def test_a_library_may_be_empty(memory, browse, tmp_path):
-    assert "0 experiences in use" in browse(memory, experiences=memory.experiences(tmp_path)).text_of("/experiences")
-
-
-@pytest.mark.sqlite_suffices
-def test_hostile_texts_stay_text(memory, browse, tmp_path: Path):
-    evil = Experience(HOSTILE, [HOSTILE], HOSTILE, HOSTILE)
-    (tmp_path / "handcrafted_exp_evil.yaml").write_text(evil.to_yaml(), encoding="utf-8")
-    page = harmless(browse(memory, experiences=memory.experiences(tmp_path)).text_of("/experiences"))
-    assert page.text.count("<script>alert(1)</script>") >= 3

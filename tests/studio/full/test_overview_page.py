@@ -119,20 +119,6 @@ def test_nobody_waits_for_the_count(memory, browse, nothing_known):
     assert '<a href="/">Look again</a>' in text
 
 
-def test_within_a_namespace_nothing_is_told_of_the_others(memory, browse):
-    memory.conversation("t", ADA).add_user_message("hello")
-    memory.conversation("t", ("users", "ben")).add_user_message("hello")
-    text = browse(memory.within(ADA)).settled("/")
-    assert figure(text, "Messages") == "1"
-    assert "users/ben" not in text
-    assert "Size by part" not in text
-
-
-def test_hostile_names_stay_text(memory, browse):
-    memory.conversation("t", ("<script>alert(1)</script>", "\u202e")).add_user_message("hello")
-    assert "&lt;script&gt;alert(1)" in browse(memory).harmless("/")
-
-
 def test_the_largest_ten_are_shown(memory, browse):
     for number in range(12):
         memory.conversation("t", ("users", f"u{number:02}")).add_user_message("x" * (100 + number))

@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from tests.support.graphs import line
 
-HOSTILE = "<script>alert(1)</script> \" ' onmouseover=x javascript:alert(1) \u202e{{ 7 * 7 }}"
 ADA = ("users", "ada")
 
 
@@ -106,21 +105,8 @@ def test_no_page_waits_for_sizes(memory, browse, nothing_known):
     assert '<a href="/threads?q=hello">look again</a>' in text
 
 
-def test_an_empty_memory_has_none(memory, browse):
-    assert "There are no threads and no conversations." in browse(memory).settled("/threads")
-
-
 @pytest.mark.parametrize("asked", ["namespace=a//b", "since=today", "until=1e9", "start=-1", "start=x", "since=%00"])
 @pytest.mark.sqlite_suffices
 def test_what_cannot_be_is_refused(memory, browse, asked):
     text = browse(memory).text_of(f"/threads?{asked}", status=400)
     assert 'role="alert"' in text
-
-
-def test_hostile_texts_stay_text(memory, browse):
-    memory.conversation("<img src=x onerror=alert(1)>", ('"><b>', "\u202eevil")).add_user_message(HOSTILE)
-    browser = browse(memory)
-    for asked in ("q=script", "q=%22%3E%3Cb%3E", "role=%22%3E%3Cb%3E", "namespace=%22%3E%3Cb%3E", "start=0"):
-        text = browser.harmless(f"/threads?{asked}")
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; &#34; &#39; onmouseover=x" in text
-    assert "\\u202e{{ 7 * 7 }}" in text

@@ -1,11 +1,18 @@
-"""Studio on somebody's part of a memory shows nothing of anybody else's, whatever an address names."""
+"""Whatever an address names, Studio on a part of a memory shows nothing of the rest; whatever is named, it is text."""
 
 from __future__ import annotations
 
-import pytest
+from urllib.parse import quote
 
-from langchain_agentmem import AgentMemory
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.studio import sample
+from tests.studio.markup import HOSTILE, harmless
+from tests.support.graphs import line
+
+WHOSE = ('"><b>', "a/b")
 
 PAGES = """
 / /threads /threads?q=hives /threads?namespace=marek /thread?id=HIVES /thread?id=HIVES&namespace=marek
@@ -39,3 +46,62 @@ def test_nothing_beyond_it_is_erased_or_corrected(lived, browse):
     part.submit("/correct?kind=core&key=hives&namespace=marek", "/corrections", value="0", do="save", version="")
     assert len(lived.conversation(sample.HIVES, sample.MAREK)) == 2
     assert lived.layers("main", sample.MAREK).core.get("hives") == {"hives": "4"}
+
+
+def hostile(memory):
+    """Store something of every kind of which everything that can be named is named by a hostile text."""
+    config = {"configurable": {"thread_id": HOSTILE, "agentmem_namespace": WHOSE}}
+    call = {"id": HOSTILE, "name": HOSTILE, "args": {HOSTILE: HOSTILE}}
+
+    def answer(_, config):
+        memory.layers(config).core.set("k", HOSTILE)
+        memory.thread_store.put(("p",), HOSTILE, {"text": HOSTILE})
+        return {"messages": [AIMessage("", id=f"{HOSTILE} a", tool_calls=[call])]}
+
+    said = HumanMessage(HOSTILE, id=HOSTILE, name="javascript:alert(1)")
+    line(memory.checkpointer, answer).invoke({"messages": [said]}, config)
+    layers, trail = memory.layers(HOSTILE, WHOSE), memory.within(WHOSE).audit
+    layers.core.set("k", HOSTILE)
+    layers.archival.write(HOSTILE, [HOSTILE[:40]])
+    memory.store.put((*WHOSE, "notes"), HOSTILE, {"text": HOSTILE})
+    memory.corrections.core("k", f"{HOSTILE}!", by=HOSTILE[:50], namespace=WHOSE)
+    trail.add(HOSTILE, HOSTILE, HOSTILE)
+    trail.add_reference(HOSTILE, title=HOSTILE)
+    trail.add_todo_from_chat(f"Please add {HOSTILE} to the page.")
+    return memory.facts(HOSTILE, WHOSE).add_fact(HOSTILE, HOSTILE, "lives in", "<b>", source=[(HOSTILE, HOSTILE)] * 3)
+
+
+@pytest.mark.sqlite_suffices
+def test_names_and_searches_stay_text_on_every_page(memory, browse, tmp_path):
+    fact, evil = hostile(memory), Experience(HOSTILE, [HOSTILE], HOSTILE, HOSTILE)
+    (tmp_path / "handcrafted_exp_evil.yaml").write_text(evil.to_yaml(), encoding="utf-8")
+    browser, text = browse(memory, experiences=memory.experiences(tmp_path)), quote(HOSTILE)
+    browser.settled("/")  # what each namespace holds is known from then on
+    whose, tabs = "namespace=" + quote('"><b>/a%2Fb'), ("messages", "memory", "diff", "compaction", "prompts")
+    pages = [
+        f"/{kind}?{whose}&id={text}&message={text}&show={tab}" for kind in ("thread", "conversation") for tab in tabs
+    ]
+    pages += [f"/thread?{whose}&id={text}&{name}={text}" for name in ("channel", "summary", "show", "message")]
+    pages += [
+        f"/memory?{whose}&branch={text}",
+        f"/facts?{whose}&branch={text}&entity={text}",
+        "/experiences",
+        "/corrections",
+    ]
+    pages += [
+        f"/fact?{whose}&branch={text}&id={fact}",
+        f"/threads?{whose}&q=script",
+        f"/correct?{whose}&kind=core&key=k",
+    ]
+    pages += [f"/search?{whose}&q={text}{more}" for more in ("", "&kind=audit", "&order=time", f"&conversation={text}")]
+    pages += [f"/audit{more}{whose}" for more in ("?", "?q=script&", f"?conversation={text}&", "/todos?")]
+    for page in pages:
+        assert "<script>alert(1)</script>" in (shown := harmless(browser.settled(page)).text), page
+        assert "\\u202egpj" in shown, page
+    for page in ("/", "/threads", "/audit", f"/threads?role={text}", f"/audit/chain?{whose}", f"/facts?{whose}"):
+        harmless(browser.settled(page))
+    for page, code in ((f"/thread?id={text}&namespace=<b>", 404), (f"/thread?{whose}&id={text}&at={text}", 404),
+                       (f"/fact?id={text}", 404), (f"/facts?before={text}", 400)):  # fmt: skip
+        harmless(browser.text_of(page, code))
+    where = f"/erase?{whose}&conversation={text}"
+    harmless(browser.submit(where, form_on=where, name="<b>").text)
