@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_core.embeddings import Embeddings
 from recall_report import EvaluationQuestion, Find
 
-from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.search.vectors import numpy
 
 _K1, _B = 0.9, 0.4
@@ -32,31 +31,25 @@ STOP_WORDS = frozenset(
     "your".split()
 )
 MOST_INDEXES = 16
-"""Namespaces of which an index is kept."""
+"""Transcripts of which an index is kept."""
 
 
 class Passage(NamedTuple):
     """Something that can be found.
 
     Attributes:
-        ids: Its id, and those of what says the same.
-        kind: "message", "fact", "record", "event" or "item".
-        namespace: Whose it is.
+        id: Its id.
+        transcript: The name of the transcript that it is in.
         text: What it says.
         said_at: When it was said.
-        speaker: Who said it: a name, else a role; None where nobody did.
+        speaker: Who said it: a name or a role.
     """
 
-    ids: tuple[str, ...]
-    kind: str
-    namespace: Namespace
+    id: str
+    transcript: str
     text: str
     said_at: datetime
-    speaker: str | None = None
-
-    def within(self, namespace: Namespace | None) -> bool:
-        """Whether a question finds it that looks in this namespace."""
-        return namespace is None or (self.namespace[: len(namespace)] == namespace if namespace else not self.namespace)
+    speaker: str
 
 
 Ranking: TypeAlias = Callable[[str], Iterable[int]]
@@ -68,20 +61,18 @@ def finding(make: Make, passages: Sequence[Passage]) -> Find:
     """What answers by a plain search.
 
     Args:
-        make: Makes an index of the passages of a namespace.
+        make: Makes an index of the passages of a transcript.
         passages: All passages.
     """
 
     @lru_cache(MOST_INDEXES)
-    def index(namespace: Namespace | None) -> tuple[list[Passage], Ranking]:
-        held = [each for each in passages if each.within(namespace)]
+    def index(transcript: str) -> tuple[list[Passage], Ranking]:
+        held = [each for each in passages if each.transcript == transcript]
         return held, make(held)
 
-    def find(question: EvaluationQuestion, limit: int) -> list[tuple[str, ...]]:
-        held, ranked = index(question.namespace)
-        ranking = (held[number] for number in ranked(question.text))
-        said = (each.ids for each in ranking if question.at is None or each.said_at < question.at)
-        return list(islice(said, limit))
+    def find(question: EvaluationQuestion, limit: int) -> list[str]:
+        held, ranked = index(question.transcript)
+        return [held[number].id for number in islice(ranked(question.text), limit)]
 
     return find
 
@@ -171,6 +162,4 @@ BASELINES: dict[str, Make] = {"BM25": plain_bm25, "BM25, stems": stemmed_bm25}
 
 
 def _spoken(passage: Passage, nameless: Sequence[str]) -> str:
-    if passage.speaker is None or passage.speaker in nameless:
-        return passage.text
-    return f"{passage.speaker}: {passage.text}"
+    return passage.text if passage.speaker in nameless else f"{passage.speaker}: {passage.text}"

@@ -38,7 +38,6 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,29 +56,19 @@ CUTS = (5, 10, 20)
 DATA = Path(__file__).with_name("data")
 NOW = datetime(2026, 12, 15, 9, 0, tzinfo=UTC)
 """When the questions are asked. "In March" is reckoned from then, or from the last message if that is earlier."""
-FLOORS = {
-    "LoCoMo": (0.770, 0.840, 0.885),
-    "BEAM": (0.54, 0.63, 0.71),
-    "chats, alone": (0.77, 0.87),
-    "chats, all in one place": (0.76, 0.87),
-}
+CHATS, TOGETHER = "chats, alone", "chats, all in one place"
+FLOORS = {"LoCoMo": (0.770, 0.840, 0.885), "BEAM": (0.54, 0.63, 0.71), CHATS: (0.77, 0.87), TOGETHER: (0.76, 0.87)}
 """What every row of ours must reach at the first of `CUTS`."""
+WITH_VECTORS = "words and static vectors"
 GOALS = {
     "words": {
-        "LoCoMo": (0.785, 0.855, 0.895),
-        "BEAM": (0.58, 0.67, 0.74),
-        "chats, alone": (0.80, 0.90),
-        "chats, all in one place": (0.79, 0.89),
+        "LoCoMo": (0.785, 0.855, 0.895), "BEAM": (0.58, 0.67, 0.74), CHATS: (0.80, 0.90), TOGETHER: (0.79, 0.89)
     },
-    "words and static vectors": {
-        "LoCoMo": (0.80, 0.872, 0.91),
-        "BEAM": (0.60, 0.69, 0.76),
-        "chats, alone": (0.80, 0.90),
-        "chats, all in one place": (0.80, 0.91),
+    WITH_VECTORS: {
+        "LoCoMo": (0.80, 0.872, 0.91), "BEAM": (0.60, 0.69, 0.76), CHATS: (0.80, 0.90), TOGETHER: (0.80, 0.91)
     },
-}
+}  # fmt: skip
 """What was aimed at, by the rows and corpora."""
-
 Search = Callable[[str, str, int], Sequence[str]]
 """Gives the ids of the turns that fit a question best: (transcript, question, limit)."""
 
@@ -90,8 +79,8 @@ def corpora() -> Iterator[tuple[str, list[Transcript] | None]]:
         path = os.environ.get(variable)
         yield f"{name} ({variable})", read_transcripts(path) if path else None
     chats = read_folder("chats")
-    yield "chats, alone", chats
-    yield "chats, all in one place", [together(chats)]
+    yield CHATS, chats
+    yield TOGETHER, [together(chats)]
     for transcript in read_folder("long_replies"):
         yield f"long replies, {transcript.name}", [transcript]
 
@@ -104,40 +93,29 @@ def read_folder(name: str) -> list[Transcript]:
 
 def _chat(sample: Mapping[str, Any]) -> Transcript:
     """A chat of a user with an assistant; the category of a question is its kind, or else the language."""
-    name = sample["name"]
-    sessions = tuple(
-        RecordedSession(
-            id=talk["id"],
-            time=in_utc(datetime.fromisoformat(talk["time"])),
-            turns=tuple(
-                RecordedTurn(id=said["id"], speaker=said["role"], text=said["text"]) for said in talk["messages"]
-            ),
-        )
-        for talk in sample["conversations"]
-    )
-    questions = tuple(
-        EvaluationQuestion(
-            text=each["question"],
-            evidence=frozenset(each["evidence"]),
-            namespace=(name,),
-            category=each.get("kind", sample["language"]),
-        )
+    sessions = []
+    for talk in sample["conversations"]:
+        turns = tuple(RecordedTurn(said["id"], said["role"], said["text"]) for said in talk["messages"])
+        sessions.append(RecordedSession(talk["id"], in_utc(datetime.fromisoformat(talk["time"])), turns))
+    name, language = sample["name"], sample["language"]
+    questions = (
+        EvaluationQuestion(each["question"], frozenset(each["evidence"]), name, each.get("kind", language))
         for each in sample["questions"]
     )
-    return Transcript(name=name, sessions=sessions, questions=questions)
+    return Transcript(name, tuple(sessions), tuple(questions))
 
 
 def together(transcripts: Sequence[Transcript]) -> Transcript:
     """All transcripts as those of one person."""
     sessions = tuple(session for each in transcripts for session in each.sessions)
-    questions = (replace(question, namespace=("everyone",)) for each in transcripts for question in each.questions)
-    return Transcript(name="everyone", sessions=sessions, questions=tuple(questions))
+    questions = (question._replace(transcript="everyone") for question in _questions(transcripts))
+    return Transcript("everyone", sessions, tuple(questions))
 
 
 def passages(transcripts: Sequence[Transcript]) -> list[Passage]:
     """What plain means look through."""
     return [
-        Passage((turn.id,), "message", (each.name,), turn.text, session.time, turn.speaker)
+        Passage(turn.id, each.name, turn.text, session.time, turn.speaker)
         for each in transcripts
         for session in each.sessions
         for turn in session.turns
@@ -169,11 +147,9 @@ def evaluate(search: Search, transcripts: Sequence[Transcript]) -> RecallReport:
         transcripts: Whose questions.
     """
 
-    def find(question: EvaluationQuestion, limit: int) -> list[list[str]]:
-        [transcript] = question.namespace or ()
-        return [[each] for each in search(transcript, question.text, limit)]
-
-    return recall_of(find, _questions(transcripts), CUTS)
+    return recall_of(
+        lambda question, limit: search(question.transcript, question.text, limit), _questions(transcripts), CUTS
+    )
 
 
 def plainly(make: Make, transcripts: Sequence[Transcript]) -> RecallReport:
@@ -201,7 +177,7 @@ def print_parts(report: RecallReport, options: argparse.Namespace) -> None:
     if options.by_type:
         wanted.append(lambda each: each.question.category or "none")
     if options.by_conversation:
-        wanted.append(lambda each: "/".join(each.question.namespace or ()))
+        wanted.append(lambda each: each.question.transcript)
     for by in wanted:
         for name, part in report.parts(by).items():
             print(row(f"    {name} ({len(part.outcomes)})", part))
@@ -261,7 +237,7 @@ def indexes(*, static: bool = False, hybrid: bool = False) -> Iterable[tuple[str
     """What `AgentMemory` is given as its index: nothing, and then the vectors that are asked for."""
     yield "words", None
     if static:
-        yield "words and static vectors", {"dims": DIMENSIONS, "embed": StaticEmbeddings()}
+        yield WITH_VECTORS, {"dims": DIMENSIONS, "embed": StaticEmbeddings()}
     if hybrid:
         import minilm
 

@@ -4,67 +4,53 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from statistics import fmean
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from langchain_agentmem.base.namespaces import Namespace
-
-WHOLE = "conversation:"
-"""How evidence begins that is found with any message of a conversation."""
 RESAMPLED = 1_000
 """Samples of the questions from which an interval is told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationQuestion:
+class EvaluationQuestion(NamedTuple):
     """A question, and what answers it.
 
     Attributes:
         text: The question.
-        evidence: The ids of the messages, facts, records, events or items that hold the answer; "conversation:ID" is
-            found with any message of that conversation.
-        namespace: Where to look: there and in all below it, `()` is the root alone. Default: everywhere.
+        evidence: The ids of the turns that hold the answer.
+        transcript: The name of the transcript that it is about.
         category: What kind of question it is. Default: none.
-        at: When it is asked: only what was said before counts, and "last week" is reckoned from then. Default: now.
         answer: What is held to be true. It is not judged. Default: None.
     """
 
     text: str
     evidence: frozenset[str]
-    namespace: Namespace | None = None
+    transcript: str
     category: str | None = None
-    at: datetime | None = None
     answer: str | None = None
 
 
-Find: TypeAlias = Callable[[EvaluationQuestion, int], Sequence[Collection[str]]]
-"""Gives what answers a question best, at most so much: for each place the ids of what stands there."""
+Find: TypeAlias = Callable[[EvaluationQuestion, int], Sequence[str]]
+"""Gives the ids of the turns that answer a question best, at most so many."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionOutcome:
+class QuestionOutcome(NamedTuple):
     """What came of a question.
 
     Attributes:
         question: The question.
-        found: For each place, the best first, the ids of what stands there.
+        found: The ids of what was found, the best first.
     """
 
     question: EvaluationQuestion
-    found: tuple[frozenset[str], ...]
-
-    def missing(self, cut: int) -> frozenset[str]:
-        """The evidence that is not among the first `cut`."""
-        return self.question.evidence.difference(*self.found[:cut])
+    found: tuple[str, ...]
 
     def recall(self, cut: int) -> float:
         """The share of the evidence that is among the first `cut`, 0 to 1."""
-        evidence = len(self.question.evidence)
-        return (evidence - len(self.missing(cut))) / evidence
+        evidence = self.question.evidence
+        return len(evidence.intersection(self.found[:cut])) / len(evidence)
 
 
 @dataclass(frozen=True)
@@ -110,9 +96,5 @@ def recall_of(find: Find, questions: Iterable[EvaluationQuestion], cuts: Sequenc
         questions: The questions.
         cuts: The numbers of first results among which the evidence is looked for.
     """
-    outcomes = [
-        QuestionOutcome(question=each, found=tuple(map(frozenset, find(each, max(cuts)))))
-        for each in questions
-        if each.evidence
-    ]
+    outcomes = (QuestionOutcome(each, tuple(find(each, max(cuts)))) for each in questions if each.evidence)
     return RecallReport(tuple(outcomes), tuple(cuts))

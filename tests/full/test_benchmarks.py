@@ -118,45 +118,7 @@ class TestRecall:
         assert [(each.category, each.evidence) for each in chat.questions] == [("knowledge update", {"0"})]
 
 
-class TestLongMemEval:
-    def test_right_are_the_marked_turns_and_the_sessions_that_are_named(self, benchmarks):
-        [first, _, unanswerable] = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
-        assert first.right_turns() == {"answer_garden_1_1", "answer_garden_2_1"}
-        assert first.right_sessions() == {"answer_garden_1", "answer_garden_2"}
-        assert first.answerable
-        assert not unanswerable.answerable
-
-    def test_any_needs_one_and_all_needs_every(self, benchmarks):
-        [task, *_] = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
-        late = ["answer_garden_1_3", *(f"filler_1_{n}" for n in range(1, 8)), "answer_garden_2_1"]
-        scores = benchmarks.longmemeval.judge(task, late)
-        assert scores["session", "any", 5]
-        assert scores["session", "all", 5], "a session counts from the first of its turns, so there are three"
-        assert not scores["turn", "any", 5]
-        assert scores["turn", "any", 10]
-        assert not scores["turn", "all", 10]
-
-    def test_questions_that_cannot_be_answered_are_left_out(self, benchmarks):
-        tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
-        assert [each.kind for each in benchmarks.longmemeval.evaluate(tasks)] == [
-            "multi-session",
-            "single-session-assistant",
-        ]
-
-    @pytest.mark.parametrize("find", ["ours", "plain"])
-    def test_the_sample_is_found(self, benchmarks, find):
-        tasks = benchmarks.longmemeval.load(FOLDER / "data" / "longmemeval_sample.json")
-        outcomes = benchmarks.longmemeval.evaluate(tasks, getattr(benchmarks.longmemeval, find))
-        assert benchmarks.longmemeval.mean(outcomes, ("session", "all", 10)) == 1
-        assert benchmarks.longmemeval.mean(outcomes, ("turn", "any", 10)) == 1
-
-
 class TestChats:
-    def test_they_are_long_enough_in_several_languages(self, benchmarks):
-        chats = benchmarks.recall.read_folder("chats")
-        assert len({question.category for chat in chats for question in chat.questions}) >= 6
-        assert all(chat.turns >= 25 and len(chat.questions) >= 10 for chat in chats)
-
     @pytest.mark.parametrize("folder", ["chats", "long_replies"])
     def test_their_evidence_exists(self, benchmarks, folder):
         for chat in benchmarks.recall.read_folder(folder):
