@@ -14,8 +14,6 @@ from langchain_agentmem.cli.demo import MARK, NOTED, NOTHING, ask, build_agent, 
 from langchain_agentmem.studio import sample
 from tests.support.models import ScriptedModel
 
-from .commands import refused
-
 pytestmark = pytest.mark.sqlite_suffices
 
 
@@ -41,23 +39,12 @@ class TestAgent:
         ask(agent, "heron", conversation_id="one", namespace=("ada",))
         assert ask(agent, "heron", conversation_id="one", namespace=("ada",)).recalled == []
 
-    def test_it_recalls_no_more_than_the_limit(self, memory):
-        for number in range(5):
-            memory.conversation("one", ("ada",)).add(role="user", content=f"heron {number}")
-        told = ask(build_agent(memory, limit=3), "heron?", conversation_id="two", namespace=("ada",))
-        assert len(told.recalled) == 3
-
     def test_the_model_sees_what_was_said_before_in_the_conversation(self, memory):
         model = ScriptedModel()
         agent = build_agent(memory, model)
         ask(agent, "Good morning.", conversation_id="one", namespace=())
         ask(agent, "And now?", conversation_id="one", namespace=())
         assert [message.type for message in model.asked[-1]] == ["system", "human", "ai", "human"]
-
-    def test_it_stores_what_was_said_in_order(self, memory):
-        ask(build_agent(memory), "I am Ada.", conversation_id="one", namespace=(), speaker="Ada")
-        stored = memory.conversation("one").messages
-        assert [(message.type, message.name) for message in stored] == [("human", "Ada"), ("ai", None)]
 
     def test_a_model_that_fails_is_told_on_one_line_and_nothing_is_half_stored(self, memory):
         with pytest.raises(AgentMemoryError, match="gave no answer: RuntimeError: no key"):
@@ -126,8 +113,3 @@ def test_what_is_kept_is_lived_once(tmp_path):
         (tmp_path / "again").mkdir()
         sample.live(memory, tmp_path / "again")
         assert memory.admin.stats()["checkpoints"] == before
-
-
-@pytest.mark.parametrize("options", [(":memory:",), ("--model", "nobody:nothing"), ("--studio", "--json")])
-def test_what_cannot_work_is_said_on_one_line(agentmem, options):
-    assert refused(agentmem("demo", *options))

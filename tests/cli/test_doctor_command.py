@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
@@ -37,23 +35,6 @@ def problem(url, name, *, deep=False):
     finding = found(url, deep=deep)[name]
     assert finding.level == "problem"
     return finding
-
-
-def given(url, **settings):
-    """The URL with settings of the server's for its connections."""
-    options = "%20".join(f"-c%20{name}%3D{value}" for name, value in settings.items())
-    return f"{url}{'&' if '?' in url else '?'}options={options}"
-
-
-@contextmanager
-def executed(url, before, after):
-    """What was executed holds for a while."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(before)
-        try:
-            yield connection
-        finally:
-            connection.execute(after)
 
 
 class TestTheCommand:
@@ -105,12 +86,6 @@ class TestFiles:
         path.write_bytes(path.read_bytes()[:5000] + b"\xff" * 100_000)
         findings = list(diagnose(database))
         assert any(each.level == "problem" and each.remedy for each in findings)
-
-    def test_what_is_no_database(self, tmp_path):
-        path = tmp_path / "notes.txt"
-        path.write_text("not a database " * 100)
-        assert "is not a database, or an encrypted one" in problem(str(path), "file").text
-        assert "folder" in problem(str(tmp_path), "file").text
 
     def test_another_programs_database(self, tmp_path):
         path = str(tmp_path / "theirs.db")

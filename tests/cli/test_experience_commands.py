@@ -9,8 +9,6 @@ import pytest
 
 from langchain_agentmem import Experience
 
-from .commands import refused
-
 FILES = Experience(
     "file-validation", ("Coder",), "Use when files are read, or a FileNotFoundError occurred.", "Look first — naïvely."
 )
@@ -83,9 +81,6 @@ class TestSelect:
         assert "read 0." in why
         assert last == "1 of 2 experiences would be given (*)."
 
-    def test_where_nothing_applies_it_says_so(self, experiences, folder):
-        assert experiences("select", folder, "How do bees sleep?").stdout == "0 of 1 experience would be given (*).\n"
-
     def test_a_role_and_a_limit(self, experiences, folder):
         query = "FileNotFoundError: draw a chart or a plot"
         chosen = {
@@ -103,13 +98,3 @@ class TestSelect:
         assert [each["chosen"] for each in found] == [True, False]
         assert found[0]["score"] > found[1]["score"] == 0
         assert "chart" in found[0]["reason"]
-
-
-class TestErrors:
-    @pytest.mark.parametrize("arguments", [("check",), ("select", "query")])
-    def test_a_folder_that_is_not_there_is_told_on_one_line(self, experiences, tmp_path, arguments):
-        assert refused(experiences(arguments[0], tmp_path / "nowhere", *arguments[1:])).startswith("There is no folder")
-
-    def test_the_commands_are_listed(self, experiences):
-        listed = experiences("--help").stdout
-        assert all(f"  {name} " in listed for name in ("check", "select"))

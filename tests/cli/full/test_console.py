@@ -218,17 +218,3 @@ Database.__init__ = interrupted
         [line] = run.stderr.splitlines()
         assert line.startswith("Interrupted.")
         assert name not in CHANGING or len(line) > len("Interrupted.")
-
-
-class TestCompletion:
-    @pytest.mark.parametrize(
-        ("typed", "offered"),
-        [("agentmem sea", "search"), ("agentmem facts --neigh", "--neighbours"), ("agentmem audit tod", "todos")],
-    )
-    def test_a_shell_completes_commands_and_options(self, typed, offered):
-        program = "import sys; sys.argv = ['agentmem']; from langchain_agentmem.cli import main; main()"
-        asked = {"_AGENTMEM_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
-        run = subprocess.run(
-            [sys.executable, "-c", program], env=PLAIN | asked, capture_output=True, text=True, check=False
-        )
-        assert run.stdout.split() == [offered]

@@ -11,19 +11,8 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import postgres_health
 from langchain_agentmem.upkeep.database_report import diagnose
+from tests.cli.test_doctor_command import found, problem
 from tests.emptying import direct
-
-
-def found(url, *, deep=False):
-    findings = {each.name: each for each in diagnose(url, deep=deep)}
-    assert all(each.remedy for each in findings.values() if each.level != "ok")
-    return findings
-
-
-def problem(url, name, *, deep=False):
-    finding = found(url, deep=deep)[name]
-    assert finding.level == "problem"
-    return finding
 
 
 def given(url, **settings):

@@ -177,11 +177,3 @@ def test_a_source_that_is_none_is_refused_and_nothing_is_made(imported, tmp_path
         assert "PostgreSQL" in line
         assert "s3cret" not in line
         assert not (tmp_path / "ours.db").exists()
-
-
-def test_into_another_programs_database_nothing_is_written(imported, tmp_path):
-    path, _ = stock(tmp_path / "stock.db")
-    before = Path(path).read_bytes()
-    assert "another program" in refused(imported(path, into=path), 3)
-    assert Path(path).read_bytes() == before
-    assert "folder" in refused(imported(path, into=tmp_path / "nowhere" / "ours.db"), 3)
