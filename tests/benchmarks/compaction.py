@@ -152,15 +152,8 @@ def peers() -> None:
         if kind != last:
             print(f"  {kind:<42}" + "".join(f"{each:>10}" for each in columns))
             last = kind
-        counts = (
-            found.unseen,
-            found.partly,
-            found.orphans,
-            found.refused,
-            found.without_goal,
-            found.too_large,
-            found.calls,
-        )
+        names = ("unseen", "partly", "orphans", "refused", "without_goal", "too_large", "calls")
+        counts = [getattr(found, each) for each in names]
         print(
             f"    {name:<40}"
             + "".join(f"{each:>10,}" for each in counts)

@@ -18,29 +18,9 @@ from langchain_agentmem import AgentMemory
 
 ROUNDS = 3
 SINGLE, BATCHES, TOGETHER, SEARCHES, READS, OPENINGS = 300, 10, 100, 60, 40, 5
-WORDS = [
-    "heron",
-    "pond",
-    "reeds",
-    "grey",
-    "morning",
-    "boat",
-    "house",
-    "key",
-    "door",
-    "kitchen",
-    "lisbon",
-    "porto",
-    "quince",
-    "garden",
-    "water",
-    "bird",
-]
-KEYS: dict[str, Any] = {
-    "plain": None,
-    "encrypted": bytes(range(32)),
-    "encrypted, passphrase": "a passphrase of a few words",
-}
+WORDS = "heron pond reeds grey morning boat house key door kitchen lisbon porto quince garden water bird".split()  # noqa: SIM905
+PASSPHRASE = "a passphrase of a few words"
+KEYS: dict[str, Any] = {"plain": None, "encrypted": bytes(range(32)), "encrypted, passphrase": PASSPHRASE}
 
 
 def text(number: int) -> str:

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 import psycopg
-from checkpoints import postgres_server
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from places import in_turns, postgres_server
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage.postgres import prepared
@@ -96,16 +95,9 @@ def works(memory: AgentMemory, *, pooled: bool) -> dict[str, Callable[[], object
     }
 
 
-def in_turns(acts: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Medians in microseconds."""
-    took: list[list[float]] = [[] for _ in acts]
-    for each in range(rounds + 20):
-        for times, act in zip(took, acts, strict=True):
-            began = time.perf_counter()
-            act()
-            if each >= 20:  # what is prepared and cached is
-                times.append((time.perf_counter() - began) * 1e6)
-    return [statistics.median(times) for times in took]
+def medians(acts: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """Microseconds; by the time they count, what is prepared and cached is."""
+    return [statistics.median(times) for times in in_turns(dict(enumerate(acts)), rounds, warm=20).values()]
 
 
 def main() -> None:
@@ -116,14 +108,14 @@ def main() -> None:
         with psycopg.connect(url) as connection:
             connection.execute("create table bench (id bigint primary key, said text)")
         acts = [ours(url, direct=True), ours(url, direct=False), theirs(url)]
-        own, unnamed, psycopgs = in_turns(acts, rounds)
+        own, unnamed, psycopgs = medians(acts, rounds)
         print(f"a transaction of {WROTE + 2} statements, ours with names      {own:7.0f} µs")
         print(f"  … without names                                  {unnamed:7.0f} µs   x{unnamed / own:.2f}")
         print(f"  … psycopg's pipeline                             {psycopgs:7.0f} µs   x{psycopgs / own:.2f}")
         with AgentMemory(url) as direct, AgentMemory(url) as pooled:
             ways = works(direct, pooled=False), works(pooled, pooled=True)
             for name in ways[0]:
-                one, other = in_turns([way[name] for way in ways], rounds // 2)
+                one, other = medians([way[name] for way in ways], rounds // 2)
                 print(f"{name:24} directly {one:7.0f} µs, as behind a pooler {other:7.0f} µs   x{other / one:.2f}")
 
 

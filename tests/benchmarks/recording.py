@@ -17,8 +17,8 @@ import tempfile
 import time
 from contextlib import ExitStack, nullcontext
 
-from checkpoint_savers import WORKLOADS, HumanMessage, database, size, text
-from checkpoints import postgres_server
+from checkpoint_savers import WORKLOADS, HumanMessage, size, text
+from places import made_in, postgres_server
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 
@@ -52,7 +52,8 @@ def measure(where: str, turns: int) -> bool:
     thread = {"configurable": {"thread_id": "t"}}
     letters = sum(len(each) for turn in range(turns) for each in CHAT.texts(turn))
     with ExitStack() as open_:
-        urls = [open_.enter_context(database(where)) for _ in range(2)]
+        new = open_.enter_context(made_in(where))
+        urls = [new() for _ in range(2)]
         graphs, batches = [], ([], [])
         for url, record in zip(urls, ((), ("messages",)), strict=True):
             graph = CHAT.build(False)

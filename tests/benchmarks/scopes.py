@@ -21,6 +21,7 @@ from typing import Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
+from places import in_turns
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.rewinding import memory_rows
@@ -60,14 +61,8 @@ def graph_of(memory: AgentMemory) -> Any:
 
 
 def median(acts: list[Callable[[], object]], rounds: int = ROUNDS) -> list[float]:
-    """What calls take that take turns, so that all see the same machine, in microseconds."""
-    took: list[list[float]] = [[] for _ in acts]
-    for _ in range(rounds):
-        for times, act in zip(took, acts, strict=True):
-            began = time.perf_counter()
-            act()
-            times.append((time.perf_counter() - began) * 1e6)
-    return [statistics.median(times) for times in took]
+    """What calls take that take turns, in microseconds."""
+    return [statistics.median(times) for times in in_turns(dict(enumerate(acts)), rounds).values()]
 
 
 def reads(memory: AgentMemory, namespace: tuple[str, ...]) -> dict[str, Callable[[], object]]:

@@ -19,7 +19,6 @@ import os
 import random
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -30,7 +29,7 @@ from typing import Any, NamedTuple
 import psycopg
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from studio import place
+from places import databases
 from tenants import WORDS
 
 from langchain_agentmem import AgentMemory, ManagedMemoryConfig
@@ -239,8 +238,8 @@ def main() -> None:
     parser.add_argument("--postgres", action="store_true")
     given = parser.parse_args()
     print(f"seed {given.seed}")
-    with tempfile.TemporaryDirectory() as folder, place(Path(folder), postgres=given.postgres) as url:
-        if not soak(url, given.minutes, given.workers, given.turns, given.seed):
+    with databases("postgres" if given.postgres else "sqlite") as new:
+        if not soak(new(), given.minutes, given.workers, given.turns, given.seed):
             sys.exit(1)
 
 

@@ -9,19 +9,18 @@ What this process computed meanwhile, in all its threads, is told as well: on a 
 """
 
 import argparse
-import contextlib
 import math
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from checkpoints import postgres_server
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.store.base import PutOp
+from places import databases
 from starlette.testclient import TestClient
 from tenants import WORDS
 
@@ -204,16 +203,6 @@ def run(url: str, folder: Path, *, threads: int, messages: int, checkpoints: int
             tell(measured(client, pages(checkpoints), rounds))
 
 
-@contextlib.contextmanager
-def place(folder: Path, *, postgres: bool) -> Iterator[str]:
-    """The URL of an empty database."""
-    if not postgres:
-        yield str(folder / "agent.db")
-        return
-    with postgres_server() as url:
-        yield url
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1_000)
@@ -221,11 +210,9 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=int, default=10_000)
     parser.add_argument("--postgres", action="store_true")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary, place(Path(temporary), postgres=given.postgres) as url:
-        folder = Path(temporary, "experiences")
-        folder.mkdir()
-        size = {"threads": given.threads, "messages": given.messages, "checkpoints": given.checkpoints}
-        run(url, folder, **size)
+    size = {"threads": given.threads, "messages": given.messages, "checkpoints": given.checkpoints}
+    with tempfile.TemporaryDirectory() as folder, databases("postgres" if given.postgres else "sqlite") as new:
+        run(new(), Path(folder), **size)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from checkpoints import postgres_server
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from places import in_turns, postgres_server
 from search import settle
 
 from langchain_agentmem import AgentMemory
@@ -67,28 +67,17 @@ def acts(memory: AgentMemory, namespace: Sequence[str]) -> dict[str, Act]:
     }
 
 
-def measured(given: dict[str, dict[str, Act]]) -> dict[str, dict[str, list[float]]]:
-    """The milliseconds of calls that take turns, by who makes them."""
-    took: dict[str, dict[str, list[float]]] = {who: {name: [] for name in each} for who, each in given.items()}
-    for number in range(ROUNDS + 10):
-        for who, each in given.items():
-            for name, act in each.items():
-                began = time.perf_counter()
-                act()
-                if number >= 10:  # by then every statement is prepared
-                    took[who][name].append((time.perf_counter() - began) * 1e3)
-    return took
-
-
 def tell(what: str, given: dict[str, dict[str, Act]]) -> None:
     """Print medians, and how many times those of the first they are."""
     print(what, flush=True)
     first: dict[str, float] = {}
-    for who, took in measured(given).items():
-        medians = {name: statistics.median(times) for name, times in took.items()}
+    calls = {(who, name): act for who, each in given.items() for name, act in each.items()}
+    took = in_turns(calls, ROUNDS, warm=10)
+    for who, each in given.items():
+        medians = {name: statistics.median(took[who, name]) / 1e3 for name in each}
         first = first or medians
         told = "   ".join(f"{name} {each:6.2f} ms x{each / first[name]:4.2f}" for name, each in medians.items())
-        last = sorted(took["search"])[int(ROUNDS * 0.95)]
+        last = sorted(took[who, "search"])[int(ROUNDS * 0.95)] / 1e3
         print(f"  {who:24} {told}   (search p95 {last:.1f})", flush=True)
 
 

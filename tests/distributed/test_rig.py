@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
-
 import psycopg
 import pytest
 
 from .poolers import pgbouncer, pgpool
-from .proxy import proxy
 from .servers import pair, until
 
 
@@ -68,70 +64,3 @@ class TestPair:
             with connect(both.url()) as one:
                 one.execute("insert into t values (2)")
                 assert one.execute("select array_agg(n) from t").fetchone() == ([1, 2],)
-
-    def test_a_server_comes_back_with_what_it_had(self, server, database):
-        server.run_sql("create table t (n int)", database)
-        server.kill()
-        server.start()
-        server.run_sql("insert into t values (1)", database)
-        server.stop()
-        server.start()
-        assert server.run_sql("select n from t", database) == [(1,)]
-
-
-def test_a_process_of_the_server_stands_still(server, database):
-    with connect(server.url(database)) as one, ThreadPoolExecutor(1) as executor:
-        with server.held(one.info.backend_pid):
-            answer = executor.submit(one.execute, "select 1")
-            time.sleep(0.3)
-            assert not answer.done()
-        assert answer.result(10).fetchone() == (1,)
-
-
-class TestProxy:
-    @pytest.fixture
-    def between(self, server, database):
-        server.run_sql("create table t (n int)", database)
-        with proxy(server.port) as between:
-            yield between
-
-    def count(self, server, database):
-        [(count,)] = server.run_sql("select count(*) from t", database)
-        return count
-
-    def test_a_black_hole_answers_nothing_and_closes_nothing(self, between, database):
-        with connect(between.url(database)) as one, ThreadPoolExecutor(1) as executor:
-            with between.black_hole():
-                answer = executor.submit(one.execute, "select 1")
-                time.sleep(0.3)
-                assert not answer.done()
-            assert answer.result(10).fetchone() == (1,)
-
-    def test_delays(self, between, database):
-        with connect(between.url(database)) as one:
-            between.delay = 0.2
-            began = time.monotonic()
-            one.execute("select 1")
-            assert time.monotonic() - began > 0.4
-
-    def test_cuts(self, between, database):
-        with connect(between.url(database)) as one:
-            between.cut()
-            with pytest.raises(psycopg.OperationalError):
-                one.execute("select 1")
-
-    @pytest.mark.parametrize("prepared", [False, True])
-    @pytest.mark.parametrize("reaching", [False, True])
-    def test_cuts_at_a_commit(self, between, server, database, prepared, reaching):
-        with connect(between.url(database)) as one:
-            for number in (1, 2):
-                one.execute("begin")
-                one.execute("insert into t values (1)")
-                if number == 2:
-                    between.cut_at_commit(reaching=reaching)
-                    with pytest.raises(psycopg.OperationalError):
-                        one.execute("commit", prepare=prepared)
-                else:
-                    one.execute("commit", prepare=prepared)
-        assert between.cuts == 1
-        until(lambda: self.count(server, database) == 1 + reaching, "the rows that were committed")

@@ -12,7 +12,6 @@ from types import ModuleType
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.search.ranking import WEIGHTS, Weights
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -134,36 +133,6 @@ class TestChats:
             messages = memory.conversation(session.id, namespace=(chat.name,)).messages
             assert [message.type for message in messages] == ["human", "ai"] * (len(messages) // 2)
             assert all(message.name is None for message in messages)
-
-    def test_ids_stay_unique_when_all_chats_are_in_one_place(self, benchmarks):
-        every = benchmarks.recall.together(benchmarks.recall.read_folder("chats"))
-        ids = [turn.id for session in every.sessions for turn in session.turns]
-        assert len(ids) == len(set(ids))
-
-
-class TestSignals:
-    def test_a_signal_is_switched_off_only_meanwhile(self, benchmarks, memory):
-        chat = memory.conversation("c")
-        chat.add_user_message("Which harbour did you like best?")
-        chat.add_ai_message("Trieste, by far.")
-        weights = dict(benchmarks.signals.without_each(WEIGHTS))
-        nothing = Weights(**dict.fromkeys(weights, 0.0))
-        question = "What did you say about the harbour?"
-        usual = [each.id for each in memory.search(question)]
-        assert len(usual) == 2, "the message that holds the word, and its answer"
-        with benchmarks.signals.weighed(memory, nothing):
-            assert len(memory.search(question)) == 1
-        assert [each.id for each in memory.search(question)] == usual
-
-
-class TestPromptCache:
-    @pytest.mark.slow
-    def test_prompts_with_memory_share_as_much_as_without(self, benchmarks, tmp_path):
-        found = dict(benchmarks.prompt_cache.compared(1, tmp_path, turns=12))
-        alone = found["compaction alone"].share
-        assert alone > 0.5
-        assert found["+ inject + experiences"].share > alone - 0.08
-        assert found["+ inject + experiences"].size > found["compaction alone"].size
 
 
 class TestFacts:
