@@ -13,7 +13,7 @@ import argparse
 import statistics
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from unittest import mock
 
 import psycopg
 from langchain_core.messages import HumanMessage
@@ -69,9 +69,6 @@ def theirs(url: str) -> Callable[[], object]:
 
 def works(memory: AgentMemory, *, pooled: bool) -> dict[str, Callable[[], object]]:
     """What a memory does."""
-    engine: Any = memory.database.engine
-    engine.shared.pooled = pooled
-    engine._renew()
     chat, numbers = memory.conversation(f"chat {pooled}"), count()
     last = {"configurable": {"thread_id": f"thread {pooled}", "checkpoint_ns": ""}}
 
@@ -112,7 +109,10 @@ def main() -> None:
         print(f"a transaction of {WROTE + 2} statements, ours with names      {own:7.0f} µs")
         print(f"  … without names                                  {unnamed:7.0f} µs   x{unnamed / own:.2f}")
         print(f"  … psycopg's pipeline                             {psycopgs:7.0f} µs   x{psycopgs / own:.2f}")
-        with AgentMemory(url) as direct, AgentMemory(url) as pooled:
+        with mock.patch.object(Session, "get_acquainted"):
+            behind = AgentMemory(url)
+        behind.database.engine._pooled = True  # type: ignore[attr-defined]
+        with AgentMemory(url) as direct, behind as pooled:
             ways = works(direct, pooled=False), works(pooled, pooled=True)
             for name in ways[0]:
                 one, other = medians([way[name] for way in ways], rounds // 2)
