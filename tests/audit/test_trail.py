@@ -30,33 +30,21 @@ def ask(trail, *names, conversation=None):
 
 @pytest.mark.sqlite_suffices
 class TestAddAndLast:
-    def test_what_was_added_is_given_back(self, trail, clock):
+    def test_the_last_come_from_the_oldest_to_the_newest(self, trail, clock):
         begun = clock.now
-        entry = trail.add("How many trees are there?", "42", conversation_id="monday")
+        added = ask(trail, *map(str, range(8)), conversation="monday")
 
-        assert (entry.id, entry.kind, entry.prompt, entry.reply) == (
-            "id-1",
-            "exchange",
-            "How many trees are there?",
-            "42",
-        )
-        assert (entry.conversation_id, entry.namespace, entry.junk) == ("monday", (), ())
-        assert entry.created_at == begun + timedelta(seconds=1)
-        assert trail.last() == [entry]
-        assert trail.get("id-1") == entry
-
-    def test_the_last_come_from_the_oldest_to_the_newest(self, trail):
-        added = ask(trail, *map(str, range(8)))
-
+        assert (added[0].id, added[0].kind, added[0].prompt, added[0].junk) == ("id-1", "exchange", "Where is 0?", ())
+        assert (added[0].conversation_id, added[0].namespace) == ("monday", ())
+        assert added[0].created_at == begun + timedelta(seconds=1)
+        assert (trail.get("id-1"), trail.get("nobody")) == (added[0], None)
         assert trail.last() == added[-5:]
         assert trail.last(2) == added[-2:]
         assert trail.last(8) == trail.last(9) == trail.last(10**30) == added
         assert trail.last(0) == []
-
-    @pytest.mark.parametrize("n", [-1, 2.0, "3", None, True])
-    def test_how_many_is_a_number(self, trail, n):
-        with pytest.raises(InvalidInput, match="whole number"):
-            trail.last(n)
+        for wrong in (-1, 2.0, "3", None, True):
+            with pytest.raises(InvalidInput, match="whole number"):
+                trail.last(wrong)
 
     def test_of_a_conversation(self, trail):
         one = ask(trail, "a", "b", conversation="one")
@@ -75,15 +63,6 @@ class TestAddAndLast:
             added = ask(memory.audit, *map(str, range(300)))
             assert memory.audit.last(300) == added
             assert list(memory.audit.entries()) == added
-
-    def test_every_entry_can_be_walked_along(self, trail):
-        added = [trail.add(f"Question {number}?", "ok" if number % 3 else "42", "c") for number in range(450)]
-        junk = [each for each in added if each.junk]
-
-        assert [each.id for each in trail.entries()] == [each.id for each in added]
-        assert [each.id for each in trail.entries(include_junk=False)] == [e.id for e in added if not e.junk]
-        assert list(trail.entries("other")) == []
-        assert len(junk) < len(added)
 
     def test_of_some_kinds(self, trail):
         exchange = trail.add("Why?", "Because of the rain.")
@@ -116,24 +95,20 @@ class TestAddAndLast:
         assert len(whole.messages) == 2
         assert brief == replace(whole, messages=())
 
-    def test_an_id_that_is_not_there_gives_nothing(self, trail):
-        assert trail.get("nobody") is None
-
     def test_times_are_finer_than_a_second(self, url):
         with AgentMemory(url) as memory:
             times = [each.created_at for each in ask(memory.audit, *map(str, range(20)))]
         assert times == sorted(times)
         assert any(each.microsecond for each in times)
 
-    def test_none_is_an_empty_text_and_bytes_are_read_as_utf_8(self, trail):
-        assert said([trail.add(AIMessage("Why?").text, "So.")]) == [("Why?", "So.")]
-        assert said([trail.add(None, b"caf\xc3\xa9 au lait")]) == [("", "caf\u00e9 au lait")]
-        with pytest.raises(InvalidInput, match="int"):
-            trail.add("Why?", 7)
-
     def test_nothing_is_ever_dropped(self, trail):
         added = [trail.add(word, word, name) for word in ("", "ok", "test", "ok") for name in ("one", "two")]
-        assert (trail.last(), trail.last(9, include_junk=True)) == ([], added)
+        added += [trail.add(f"Question {number}?", "42", "one") for number in range(400)]
+        assert (trail.last(400), trail.last(500, include_junk=True)) == (added[8:], added)
+        assert list(trail.entries()) == added
+        assert list(trail.entries(include_junk=False)) == added[8:]
+        assert list(trail.entries("two")) == added[1:8:2]
+        assert list(trail.entries("other")) == []
 
     async def test_all_of_it_can_be_awaited(self, trail, tmp_path):
         one = await trail.aadd("Where is Ann?", "At home.", "c")
@@ -263,22 +238,12 @@ class TestTodos:
 
 @pytest.mark.sqlite_suffices
 class TestReflectionsAndReferences:
-    def test_what_an_agent_says_of_its_work(self, trail):
-        entry = trail.add_self_reflection("I answered 3 questions and learned where Ann lives.")
-
-        assert (entry.prompt, entry.conversation_id) == ("[SELF-REFLECTION] Agent status report", "self-reflection")
-        assert trail.last() == [entry]
-
     def test_a_file_is_updated_in_its_place(self, trail, tmp_path):
         path = tmp_path / "style.md"
         path.write_text("Use tabs.", encoding="utf-8")
         old = trail.add_reference(path)
-        assert (old.prompt, old.reply, old.title, old.kind) == (
-            "[REFERENCE] style.md",
-            "Use tabs.",
-            "style.md",
-            "reference",
-        )
+        assert (old.prompt, old.reply, old.title) == ("[REFERENCE] style.md", "Use tabs.", "style.md")
+        assert old.kind == "reference"
         assert trail.add_reference(str(path)) == old
 
         path.write_text("\ufeffUse spaces.", encoding="utf-8")
@@ -298,6 +263,9 @@ class TestReflectionsAndReferences:
         for title in ("", "  ", 7):
             with pytest.raises(InvalidInput, match="title"):
                 trail.add_reference("Be kind.", title)
+        note = trail.add_self_reflection("I answered 3 questions and learned where Ann lives.")
+        assert (note.prompt, note.conversation_id) == ("[SELF-REFLECTION] Agent status report", "self-reflection")
+        assert trail.last() == [entry, note]
 
     def test_the_guidelines_of_a_project(self, trail, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -338,10 +306,10 @@ class TestNamespaces:
         assert entries == ann.last()
         assert trail.last() == []
 
-    @pytest.mark.parametrize("wrong", ["ann", ("a\x1fb",), 7])
-    def test_a_namespace_is_checked_at_once(self, memory, wrong):
-        with pytest.raises(InvalidInput):
-            AuditTrail(memory, wrong)
+    def test_a_namespace_is_checked_at_once(self, memory):
+        for wrong in ("ann", ("a\x1fb",), 7):
+            with pytest.raises(InvalidInput):
+                AuditTrail(memory, wrong)
 
 
 @pytest.mark.sqlite_suffices
@@ -381,30 +349,12 @@ class TestErasing:
         assert memory.erase(**how).audit == gone
         assert len(bob.last()) == 2
         assert ann.last() == ([] if gone == 2 else [todo])
-        report = memory.audit.verify(head)
+        report = memory.audit.verify(str(head))
         assert (report.ok, report.entries, report.erased) == (True, 4, gone)
         assert memory.admin.verify().ok
-        if not memory.database.engine.path.startswith("postgresql://"):
-            memory.close()
-            for file in memory_files(memory):
-                assert b"Zanzibar" not in file.read_bytes()
-
-
-def memory_files(memory):
-    path = Path(memory.database.engine.path)
-    return [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
-
-
-@pytest.mark.sqlite_suffices
-class TestTheChain:
-    def test_a_head_that_was_kept_is_a_head_or_its_text(self, trail):
-        ask(trail, "Ann")
-        kept = trail.head()
-        ask(trail, "Bob")
-
-        assert trail.verify(kept).ok
-        assert trail.verify(str(kept)).ok
-        assert not trail.verify(Head(kept.sequence, bytes(32))).ok
+        memory.close()
+        path = Path(memory.database.engine.path)
+        assert b"Zanzibar" not in b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
 
 
 @pytest.mark.sqlite_suffices
@@ -412,22 +362,14 @@ class TestTheWholeMemory:
     def test_a_backup_holds_what_waits_for_the_indexes(self, memory, trail, tmp_path):
         added = ask(trail, "Ann", "Bob")
         path = memory.admin.backup(tmp_path / "backup")
-        if not memory.database.engine.path.startswith("postgresql://"):
-            with AgentMemory(path) as copy:
-                assert copy.audit.last() == added
-                assert copy.audit.verify(trail.head()).ok
-                assert len(copy.audit.search("home")) == 2
-
-    def test_after_the_end_nothing_is_written(self, memory, trail):
+        with AgentMemory(path) as copy:
+            assert copy.audit.last() == added
+            assert copy.audit.verify(trail.head()).ok
+            assert not copy.audit.verify(Head(trail.head().sequence, bytes(32))).ok
+            assert len(copy.audit.search("home")) == 2
         memory.close()
         with pytest.raises(MemoryClosed):
             trail.add("Where is Ann?", "At home.")
-
-    def test_a_trail_of_its_own(self, url):
-        trail = AuditTrail(url, ("ann",))
-        added = ask(trail, "Ann")
-        with AgentMemory(url) as memory:
-            assert AuditTrail(memory, ("ann",)).last() == added
 
     def test_a_file_that_may_only_be_read(self, new_database):
         path = new_database("sqlite")

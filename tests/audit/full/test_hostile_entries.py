@@ -53,24 +53,16 @@ def sound(trail):
 
 
 class TestStrangeTexts:
-    def test_an_exchange(self, trail):
-        for strange in STRANGE.values():
+    def test_they_are_kept_as_entries_of_every_kind(self, trail):
+        for name, strange in STRANGE.items():
             entry = trail.add(strange, strange)
             assert (entry.prompt, entry.reply) == (strange, strange)
             assert trail.last(1, include_junk=True) == [entry]
             assert trail.get(entry.id) == entry
-        sound(trail)
-
-    def test_todos(self, trail):
-        for strange in STRANGE.values():
             for todo in trail.add_todo_from_chat(f"Please fix {strange}"):
                 assert trail.get(todo.id) == todo
                 assert len(todo.prompt) <= 600
             assert trail.add_todo_from_chat(f"Please fix {strange}") == []
-        sound(trail)
-
-    def test_reflections_and_references(self, trail):
-        for name, strange in STRANGE.items():
             note = trail.add_self_reflection(strange)
             kept = trail.add_reference(strange, f"About {name}: {strange}")
             assert (note.reply, kept.reply, kept.title) == (strange, strange, f"About {name}: {strange}")
@@ -91,65 +83,42 @@ class TestStrangeTexts:
 
 
 class TestWhatIsNoText:
-    @pytest.mark.parametrize("given", [b"At home.", bytearray(b"At home."), memoryview(b"At home.")])
-    def test_bytes_are_read_as_utf_8(self, trail, given):
-        assert trail.add("Where is Ann?", given).reply == "At home."
-        assert trail.add_reference(given, "Ann").reply == "At home."
-        assert trail.add_self_reflection(given).reply == "At home."
+    def test_bytes_are_read_as_utf_8_and_none_is_empty(self, trail):
+        for value in (b"At home.", bytearray(b"At home."), memoryview(b"At home.")):
+            assert trail.add("Where is Ann?", value).reply == "At home."
+            assert trail.add_reference(value, "Ann").reply == "At home."
+            assert trail.add_self_reflection(value).reply == "At home."
         assert len(trail.add_todo_from_chat(b"Fix the build.")) == 1
-
-    def test_none_is_empty(self, trail):
+        assert [each.value.reply for each in trail.search(b"Ann", 1)] == ["At home."]
+        assert trail.search(None) == trail.search("") == []
         assert trail.add_self_reflection(None).reply == ""
         assert trail.add_reference(None, "Nothing").reply == ""
         assert trail.add_todo_from_chat(None) == []
-        assert trail.last() == []
 
-    @pytest.mark.parametrize("given", [7, 1.5, True, ["a"], {"a": 1}, object(), AIMessage("a")])
-    def test_anything_else_is_refused(self, trail, given):
-        for attempt in (
-            lambda: trail.add(given, "x"),
-            lambda: trail.add("x", given),
-            lambda: trail.add_todo_from_chat(given),
-            lambda: trail.add_self_reflection(given),
-            lambda: trail.add_reference(given, "x"),
-        ):
-            with pytest.raises(InvalidInput, match=type(given).__name__):
-                attempt()
-        assert trail.head().sequence == 0
-
-    @pytest.mark.parametrize("given", ["", "a\0b", "\ud83d", "x" * 501, b"c", 1.5, ["c"], True])
-    def test_so_is_what_can_name_no_conversation(self, trail, given):
-        for attempt in (
-            lambda: trail.add("x", "y", given),
-            lambda: trail.last(1, given),
-            lambda: trail.search("x", 1, given),
-            lambda: trail.entries(given),
-        ):
-            with pytest.raises(InvalidInput, match="cannot be the id of a conversation"):
-                attempt()
-        assert trail.head().sequence == 0
-
-    def test_what_can_be_searched_for(self, trail):
-        entry = trail.add("Where is Ann?", "At home.")
-        assert [each.value for each in trail.search(b"Ann")] == [entry]
-        assert trail.search(None) == trail.search("") == []
+    def test_anything_else_is_refused(self, trail):
+        for value in (7, 1.5, True, ["a"], {"a": 1}, object(), AIMessage("a")):
+            for call in (
+                lambda text: trail.add(text, "x"),
+                lambda text: trail.add("x", text),
+                trail.add_todo_from_chat,
+                trail.add_self_reflection,
+                lambda text: trail.add_reference(text, "x"),
+            ):
+                with pytest.raises(InvalidInput, match=type(value).__name__):
+                    call(value)
+        for value in ("", "a\0b", "\ud83d", "x" * 501, b"c", 1.5, ["c"], True):
+            for call in (
+                lambda name: trail.add("x", "y", name),
+                lambda name: trail.last(1, name),
+                lambda name: trail.search("x", 1, name),
+                trail.entries,
+            ):
+                with pytest.raises(InvalidInput, match="cannot be the id of a conversation"):
+                    call(value)
         for wrong in (7, ["Ann"]):
             with pytest.raises(InvalidInput, match="A query is text"):
                 trail.search(wrong)
-
-    def test_what_is_no_option_of_a_handler(self, trail):
-        for wrong in ({"secret": True}, {"record": print}, {"redact": 7}, {"most_open": 0}):
-            with pytest.raises(InvalidInput):
-                trail.handler(**wrong)
-
-    def test_a_long_line_is_no_path(self, trail):
-        for length in (255, 300, 4_000, 5_000):
-            assert trail.add_reference("x" * length, f"{length}").reply == "x" * length
-
-    @pytest.mark.parametrize("wrong", [None, b"guide.md", 7, "", "a\0b"])
-    def test_what_is_no_path(self, trail, wrong):
-        with pytest.raises(InvalidInput, match="named by a path"):
-            trail.add_best_practices_reference(wrong)
+        assert trail.head().sequence == 0
 
 
 def noise(size):
@@ -157,23 +126,16 @@ def noise(size):
     return random.Random(7).randbytes(size // 2).hex()
 
 
-class TestHugeTexts:
-    def test_many_todos_of_one_text(self, trail):
-        text = "\n".join(f"Please fix number {number}." for number in range(300))
-        assert len(trail.add_todo_from_chat(text)) == 300
-        assert trail.add_todo_from_chat(text) == []
-        assert len(trail.todos()) == 300
-
-    def test_a_document_with_huge_and_strange_entries(self, trail, tmp_path):
-        path = tmp_path / "m.json"
-        odd = [{"prompt": text, "reply": text, "more": float("nan"), "n": 10**50} for text in STRANGE.values()]
-        odd.append({"prompt": "What is in it?", "reply": noise(3_000_000), "x": float("inf")})
-        path.write_text(json.dumps({"history": odd}))
-        done = trail.import_document(path)
-        assert (done.added, done.lost) == (len(odd), ())
-        assert [each.prompt for each in trail.last(99, include_junk=True)] == [each["prompt"] for each in odd]
-        assert trail.import_document(path).added == 0
-        sound(trail)
+def test_a_document_with_huge_and_strange_entries(trail, tmp_path):
+    path = tmp_path / "m.json"
+    odd = [{"prompt": text, "reply": text, "more": float("nan"), "n": 10**50} for text in STRANGE.values()]
+    odd.append({"prompt": "What is in it?", "reply": noise(3_000_000), "x": float("inf")})
+    path.write_text(json.dumps({"history": odd}))
+    done = trail.import_document(path)
+    assert (done.added, done.lost) == (len(odd), ())
+    assert [each.prompt for each in trail.last(99, include_junk=True)] == [each["prompt"] for each in odd]
+    assert trail.import_document(path).added == 0
+    sound(trail)
 
 
 @pytest.fixture(scope="module")
