@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
 from pydantic import BaseModel
@@ -57,13 +57,8 @@ def test_an_entry_holds_what_was_asked_and_answered_and_where():
     assert (made.thread_id, made.conversation_id, made.namespace) == ("t1", "t1", ())
     assert (made.created_at, made.duration, made.junk) == (NOW, 0.5, ())
     assert [each.role for each in made.messages] == ["user", "assistant", "user", "tool", "assistant"]
-    assert made.extra == {
-        "node": "agent",
-        "checkpoint_ns": "agent:1",
-        "metadata": {"user": "ann"},
-        "stop_reason": "stop",
-        "answers": 1,
-    }
+    where = {"node": "agent", "checkpoint_ns": "agent:1", "metadata": {"user": "ann"}}
+    assert made.extra == {**where, "stop_reason": "stop", "answers": 1}
 
 
 def test_the_messages_are_those_that_conversations_store():
@@ -77,9 +72,8 @@ def test_the_messages_are_those_that_conversations_store():
     assert list(made.messages[1:]) == [from_langchain(given[1]), from_langchain(answer)]
     assert made.messages[0].content == "Be brief."
     assert (made.prompt, made.reply) == ("What is this?", "A dot.")
-    assert [(each.name, json.loads(each.arguments)) for each in made.messages[2].tool_calls] == [
-        ("weather", {"city": "Rome"})
-    ]
+    [asked] = made.messages[2].tool_calls
+    assert (asked.name, json.loads(asked.arguments)) == ("weather", {"city": "Rome"})
 
 
 def test_a_streamed_reply_is_the_message_that_the_next_prompt_holds():
@@ -106,34 +100,25 @@ def test_several_answers_are_all_kept_and_the_first_is_the_reply():
     assert (made.input_tokens, made.output_tokens) == (9, 6)  # a provider tells each answer the sum of all
 
 
-def test_without_a_message_of_the_user_the_prompt_is_the_last_message():
+def test_the_model_is_the_one_that_answered_else_the_one_that_was_asked():
+    for metadata, told in (
+        ({"model_name": "answered"}, {"params": {"model": "asked"}}),
+        ({"model": "answered"}, {"metadata": {"ls_model_name": "asked"}}),
+        ({}, {"llm_output": {"model_name": "answered"}, "params": {"model": "asked"}}),
+        ({}, {"params": {"model": "answered"}, "metadata": {"ls_model_name": "asked"}}),
+        ({}, {"metadata": {"ls_model_name": "answered"}}),
+        ({"model_name": ""}, {"params": {"model": None, "model_id": "answered"}}),
+    ):
+        assert entry(("Hi",), AIMessage("Hello.", response_metadata=metadata), **told).model == "answered"
+    assert entry(params={"_type": "fake"}).model is None
     assert entry([SystemMessage("Summarize nothing.")]).prompt == "Summarize nothing."
     assert entry([]).prompt == ""
 
 
-@pytest.mark.parametrize(
-    ("message", "told"),
-    [
-        ({"response_metadata": {"model_name": "answered"}}, {"params": {"model": "asked"}}),
-        ({"response_metadata": {"model": "answered"}}, {"metadata": {"ls_model_name": "asked"}}),
-        ({}, {"llm_output": {"model_name": "answered"}, "params": {"model": "asked"}}),
-        ({}, {"params": {"model": "answered"}, "metadata": {"ls_model_name": "asked"}}),
-        ({}, {"metadata": {"ls_model_name": "answered"}}),
-        ({"response_metadata": {"model_name": ""}}, {"params": {"model": None, "model_id": "answered"}}),
-    ],
-)
-def test_the_model_is_the_one_that_answered_else_the_one_that_was_asked(message, told):
-    assert entry(("Hi",), AIMessage("Hello.", **message), **told).model == "answered"
-
-
-def test_a_model_that_nobody_names_is_not_known():
-    assert entry(params={"_type": "fake"}).model is None
-
-
-@pytest.mark.parametrize(
-    ("message", "told", "tokens"),
-    [
-        ({"usage_metadata": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}}, {}, (3, 2)),
+def test_tokens_are_found_wherever_a_provider_tells_them_and_never_guessed():
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    for message, told, tokens in (
+        ({"usage_metadata": usage}, {}, (3, 2)),
         ({}, {"llm_output": {"token_usage": {"prompt_tokens": 3, "completion_tokens": 2}}}, (3, 2)),
         ({"response_metadata": {"usage": {"inputTokens": 3, "outputTokens": 0}}}, {}, (3, 0)),
         ({"response_metadata": {"prompt_eval_count": 3, "eval_count": 2}}, {}, (3, 2)),
@@ -142,22 +127,9 @@ def test_a_model_that_nobody_names_is_not_known():
         ({"response_metadata": {"token_usage": {"prompt_tokens": -1, "completion_tokens": True}}}, {}, (None, None)),
         ({"response_metadata": {"token_usage": "many"}}, {"llm_output": {"usage": None}}, (None, None)),
         ({}, {}, (None, None)),
-    ],
-)
-def test_tokens_are_found_wherever_a_provider_tells_them_and_never_guessed(message, told, tokens):
-    made = entry(("Hi",), AIMessage("Hello.", **message), **told)
-
-    assert (made.input_tokens, made.output_tokens) == tokens
-
-
-def test_of_a_refusal_the_status_is_kept_and_no_header():
-    metadata = {"body": {"error": "no"}, "headers": {"set-cookie": "s3cr3t"}, "status_code": 500, "request_id": "q"}
-    response = LLMResult(generations=[[ChatGeneration(message=AIMessage("", response_metadata=metadata))]])
-    made = ended(call(), response, duration=1.0, error=RuntimeError("Error code: 500"))
-
-    assert (made.extra["status_code"], made.extra["request_id"], made.extra["answers"]) == (500, "q", 0)
-    assert "partial" not in made.extra
-    assert b"s3cr3t" not in b"".join([*stored(made)[0], stored(made)[1]])
+    ):
+        made = entry(("Hi",), AIMessage("Hello.", **message), **told)
+        assert (made.input_tokens, made.output_tokens) == tokens, (message, told)
 
 
 class Mute(Exception):
@@ -165,17 +137,21 @@ class Mute(Exception):
         raise LookupError
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
+def test_errors_are_told_by_type_and_message():
+    for error, said in (
         (KeyError("k"), "KeyError: 'k'"),
         (TimeoutError(), "TimeoutError"),
         (Mute(), "Mute"),
         (ValueError("x" * 50_000), "ValueError: " + "x" * (model_call_capture.LONGEST_ERROR - 13) + "…"),
-    ],
-)
-def test_errors_are_told_by_type_and_message(error, said):
-    assert ended(call(), None, duration=None, error=error).error == said
+    ):
+        assert ended(call(), None, duration=None, error=error).error == said
+    # Of a refusal the status is kept, and no header.
+    metadata = {"body": {"error": "no"}, "headers": {"set-cookie": "s3cr3t"}, "status_code": 500, "request_id": "q"}
+    response = LLMResult(generations=[[ChatGeneration(message=AIMessage("", response_metadata=metadata))]])
+    made = ended(call(), response, duration=1.0, error=RuntimeError("Error code: 500"))
+    assert (made.extra["status_code"], made.extra["request_id"], made.extra["answers"]) == (500, "q", 0)
+    assert "partial" not in made.extra
+    assert b"s3cr3t" not in b"".join([*stored(made)[0], stored(made)[1]])
 
 
 def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
@@ -187,35 +163,26 @@ def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
     assert entry().conversation_id is None
 
 
-@pytest.mark.parametrize(
-    ("given", "used"),
-    [
+def test_an_id_that_storage_does_not_take_becomes_one_that_it_takes():
+    for given, used in (
         (7, "7"), (UUID(int=1), "00000000-0000-0000-0000-000000000001"), ("a\x00b", "a b"), ("\n", None),
         ("x" * 900, "x" * 500), (("a", "b"), "('a', 'b')"), ("", None),
-    ],
-)  # fmt: skip
-def test_an_id_that_storage_does_not_take_becomes_one_that_it_takes(given, used):
-    made = entry(metadata={"thread_id": given})
-
-    assert made.thread_id == made.conversation_id == used
-    if isinstance(given, str) and used != given and given:
-        assert made.extra["thread_id"] == given
-    stored(made)
+    ):  # fmt: skip
+        made = entry(metadata={"thread_id": given})
+        assert made.thread_id == made.conversation_id == used
+        if isinstance(given, str) and used != given and given:
+            assert made.extra["thread_id"] == given
+        stored(made)
 
 
-@pytest.mark.parametrize("told", ["metadata", "configurable"])
-def test_the_namespace_is_that_of_the_run(told):
-    assert entry(**{told: {"agentmem_namespace": ("acme", "ann")}}).namespace == ("acme", "ann")
-    assert entry(**{told: {"agentmem_namespace": ["acme"]}}).namespace == ("acme",)
-
-
-@pytest.mark.parametrize("wrong", ["acme", ("a\x00",), ("",), 7, {"a": 1}])
-def test_what_is_no_namespace_is_told_and_the_entry_goes_to_the_root(wrong):
-    made = entry(metadata={"agentmem_namespace": wrong})
-
-    assert made.namespace == ()
-    assert made.extra["namespace"] == wrong
-    stored(made)
+def test_the_namespace_is_that_of_the_run_and_what_is_none_is_told():
+    for told in ("metadata", "configurable"):
+        assert entry(**{told: {"agentmem_namespace": ("acme", "ann")}}).namespace == ("acme", "ann")
+        assert entry(**{told: {"agentmem_namespace": ["acme"]}}).namespace == ("acme",)
+    for wrong in ("acme", ("a\x00",), ("",), 7, {"a": 1}):
+        made = entry(metadata={"agentmem_namespace": wrong})
+        assert (made.namespace, made.extra["namespace"]) == ((), wrong)
+        stored(made)
 
 
 def test_extra_says_how_the_model_was_called():
@@ -279,83 +246,58 @@ def deep():
     return nested
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
+def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it():
+    for value, told in (
         (Parsed(city="Rome"), {"city": "Rome"}),
         (Table(rows=[1, {"a": Nameless()}]), {"rows": [1, {"a": f"<{__name__}.Nameless object>"}]}),
         (Hostile(), f"<{__name__}.Hostile object>"),
         ({"keep": (1, b"x"), Nameless: 2}, {"keep": (1, b"x"), f"<class {__name__}.Nameless>": 2}),
         (cyclic(), {"name": "cycle", "self": "…"}),
         (range(10_000), "range(0, 10000)"),
-        ({1, 2}, {1, 2}),
+        ({1, 2}, [1, 2]),
         (1e400, 1e400),
-    ],
-)
-def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it(value, told):
-    if not isinstance(value, set):
+    ):
         assert storable(value) == told
-    to_plain(storable(value))
-    made = entry(["Hi", ToolMessage("done", tool_call_id="c1", artifact=value)], metadata={"mine": value})
-
+        to_plain(storable(value))
+        made = entry(["Hi", ToolMessage("done", tool_call_id="c1", artifact=value)], metadata={"mine": value})
+        stored(made)
+        assert [each.text for each in made.messages] == ["Hi", "done", "Hello."]
+    made = entry(("Hi",), AIMessage('{"city":"Rome"}', additional_kwargs={"parsed": Parsed(city="Rome")}))
     stored(made)
-    assert [each.text for each in made.messages] == ["Hi", "done", "Hello."]
-
-
-def test_what_branches_without_end_comes_to_an_end():
+    assert made.messages[-1].langchain["additional_kwargs"] == {"parsed": {"city": "Rome"}}
     many = []
     many += [many, {"again": many}, [many] * 50] * 50
     assert len(json.dumps(entry(metadata={"many": many}).extra)) < 100_000
 
 
-def test_a_parsed_reply_of_the_users_own_class_is_kept_as_its_fields():
-    made = entry(("Hi",), AIMessage('{"city":"Rome"}', additional_kwargs={"parsed": Parsed(city="Rome")}))
-
-    stored(made)
-    assert made.messages[-1].langchain["additional_kwargs"] == {"parsed": {"city": "Rome"}}
-
-
-@pytest.mark.parametrize("content", [None, 7, Nameless(), [Nameless(), "text"], cyclic(), [deep()], {"a": deep()}])
-def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go(content):
-    for kind in (HumanMessage, AIMessage, SystemMessage, AIMessageChunk):
+def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go():
+    contents = (None, 7, Nameless(), [Nameless(), "text"], cyclic(), [deep()], {"a": deep()})
+    for kind, content in itertools.product((HumanMessage, AIMessage, SystemMessage, AIMessageChunk), contents):
         broken = kind("x", id="m1")
         broken.__dict__["content"] = content
         message = message_of(broken)
-
         encode_body(message)
         assert message.message_id == "m1"
         assert message.role in {"user", "assistant", "system"}
+    for given in (None, 7, b"bytes", object(), {"role": "user"}, "\ud800 half", "\x00" * 10, "x" * 10**6):
+        begin = begun([given], entry_id="e1", run_id="r1", created_at=NOW)
+        made = ended(begin, result(AIMessage("Hello.")), duration=0.0)
+        stored(made)
+        assert made.messages[0].role == "user"
+        assert made.prompt == given or not isinstance(given, str)
 
 
-@pytest.mark.parametrize(
-    "given", [None, 7, b"bytes", object(), {"role": "user"}, "\ud800 half", "\x00" * 10, "x" * 10**6]
-)
-def test_what_is_no_message_is_told_too(given):
-    made = ended(begun([given], entry_id="e1", run_id="r1", created_at=NOW), result(AIMessage("Hello.")), duration=0.0)
-
-    stored(made)
-    assert made.messages[0].role == "user"
-    if isinstance(given, str):
-        assert made.prompt == given
-
-
-@pytest.mark.parametrize(
-    "response", [None, "text", 7, Empty(), Empty([[Empty()]]), LLMResult(generations=[]), LLMResult(generations=[[]])]
-)
-def test_a_response_that_is_none_is_an_entry_without_a_reply(response):
-    made = ended(call(), response, duration=0.0)
-
-    stored(made)
-    assert made.prompt == "Hi"
-
-
-@pytest.mark.parametrize("told", ["tags", "metadata", "params", "configurable", "name"])
-@pytest.mark.parametrize("value", [None, 7, "x", [7], {7: 7}, Nameless()])
-def test_whatever_callbacks_tell_the_call_is_told(told, value):
-    made = entry(**{told: value})
-
-    stored(made)
-    assert made.reply == "Hello."
+def test_whatever_callbacks_tell_the_call_is_told():
+    nothing = (LLMResult(generations=[]), LLMResult(generations=[[]]))
+    for response in (None, "text", 7, Empty(), Empty([[Empty()]]), *nothing):
+        made = ended(call(), response, duration=0.0)
+        stored(made)
+        assert made.prompt == "Hi"
+    values = (None, 7, "x", [7], {7: 7}, Nameless())
+    for told, value in itertools.product(("tags", "metadata", "params", "configurable", "name"), values):
+        made = entry(**{told: value})
+        stored(made)
+        assert made.reply == "Hello."
 
 
 def test_secrets_are_taken_out_of_everything_that_was_said():

@@ -15,13 +15,7 @@ from .entries import entry, todo
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 HISTORY = [
     {"prompt": 'a{"b"} ü [x]', "reply": '```\n{"prompt": "x"}\n```', "timestamp": 1738439400, "conversation_id": "t1"},
-    {
-        "prompt": "[TODO] Fix 😀",
-        "reply": "",
-        "timestamp": 1738439402,
-        "conversation_id": "todo-capture",
-        "m": {"k": [1]},
-    },
+    {"prompt": "[TODO] 😀", "reply": "", "timestamp": 1738439402, "conversation_id": "to", "m": {"k": [1]}},
     {"reply": None, "prompt": "[REFERENCE] G"},
     {"prompt": "p\\", "reply": "r", "turns": [{"prompt": "in", "reply": "ner"}]},
 ]
@@ -89,25 +83,21 @@ def test_what_is_no_entry_is_told(file):
     assert loaded.damaged
 
 
-@pytest.mark.parametrize("value", ["yesterday", True, -5, float("nan"), float("inf"), 10**400, [], "", 1738439400000])
-def test_what_is_no_time_is_kept_and_told(file, value):
-    assert time_of(value) is None
-    loaded = read(file, {"history": [{"prompt": "a", "reply": "b", "timestamp": value}]})
-    assert loaded.entries[0].timestamp is None
-    assert len(loaded.notes) == 1
+def test_what_is_no_time_is_kept_and_told(file):
+    for value in ("yesterday", True, -5, float("nan"), float("inf"), 10**400, [], "", 1738439400000):
+        assert time_of(value) is None
+        loaded = read(file, {"history": [{"prompt": "a", "reply": "b", "timestamp": value}]})
+        assert loaded.entries[0].timestamp is None
+        assert len(loaded.notes) == 1
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_no_file_is_too_broken(file):
+    for data in (
         b"", b" ", b'{"a":' * 50_000, b"[" * 50_000, b'{"prompt": "' * 5_000, b"{" * 50_000, b'"' * 50_000,
         b'{"x"' * 5_000, b"\x00" * 9, b"\xff\xfe\xff", b"null", b'{"history": null}', b'{"history": 5}',
-        b'{"history": {"a": [',
-        b"\xef\xbb",
-    ],
-)  # fmt: skip
-def test_no_file_is_too_broken(file, data):
-    assert read(file, data).entries == []
+        b'{"history": {"a": [', b"\xef\xbb",
+    ):  # fmt: skip
+        assert read(file, data).entries == [], data[:20]
 
 
 def test_a_damaged_file_is_put_aside_and_stays(file):

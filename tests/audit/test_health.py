@@ -120,20 +120,20 @@ class TestPatterns:
 
 @pytest.mark.sqlite_suffices
 class TestTodos:
-    @pytest.mark.parametrize(("text", "reply"), SENTENCES["done"])
-    def test_one_that_a_later_reply_says_is_done_is_suggested_with_its_words(self, quick, text, reply):
-        made, said = todo(text, created_at=before(days=3)), entry("How far are you?", reply, created_at=before(days=1))
-        add(quick, made, said)
-        [found] = report(quick).todos
-        assert (found.id, found.age, found.done_by) == (made.id, timedelta(days=3), said.id)
-        assert found.quote in " ".join(reply.split())
-        assert f"done, it seems: {said.id} says:" in str(report(quick))
-
-    @pytest.mark.parametrize("reply", SENTENCES["not_done"])
-    def test_one_that_nothing_says_is_done_is_not(self, quick, reply):
-        add(quick, todo("Fix the build system", created_at=before(days=3)), entry(reply=reply, created_at=NOW))
-        [found] = report(quick).todos
-        assert found.done_by is None
+    def test_one_that_a_later_reply_says_is_done_is_suggested_with_its_words(self, quick):
+        for number, (text, reply) in enumerate(SENTENCES["done"]):
+            made = todo(text, created_at=before(days=3))
+            said = entry("How far are you?", reply, created_at=before(days=1))
+            add(quick, made, said, path=f"done{number}\x1f")
+            told = report(quick, (f"done{number}",))
+            [found] = told.todos
+            assert (found.id, found.age, found.done_by) == (made.id, timedelta(days=3), said.id), reply
+            assert found.quote in " ".join(reply.split())
+            assert f"done, it seems: {said.id} says:" in str(told)
+        for number, reply in enumerate(SENTENCES["not_done"]):
+            made = todo("Fix the build system", created_at=before(days=3))
+            add(quick, made, entry(reply=reply, created_at=NOW), path=f"open{number}\x1f")
+            assert [each.done_by for each in report(quick, (f"open{number}",)).todos] == [None], reply
 
     def test_what_was_said_before_it_does_not_count(self, quick):
         said = entry(reply="I fixed the build system.", created_at=before(days=9))
@@ -168,12 +168,8 @@ class TestArchiving:
 class TestJunk:
     def test_the_share_of_each_rule_is_told_and_which_rules_do_nothing(self, quick):
         trail = AuditTrail(quick)
-        for prompt, reply in [
-            ("Hi", "Hello!"),
-            ("How are you?", "I'm fine, thanks!"),
-            ("Where is it?", "In the shed."),
-            ("", ""),
-        ]:
+        small_talk = (("Hi", "Hello!"), ("How are you?", "I'm fine, thanks!"))
+        for prompt, reply in (*small_talk, ("Where is it?", "In the shed."), ("", "")):
             trail.add(prompt, reply)
         found = report(quick)
         assert found.junk.hidden == {"small talk": 2, "filler": 1, "empty": 1}

@@ -25,19 +25,13 @@ def test_at_least_80_of_100_junk_entries_are_hidden_and_99_of_100_others_stay(na
     assert rest.count(False) >= 0.99 * len(rest)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "reply"),
-    [
-        ("What is 6 times 7?", "42"),
-        ("Capital of France?", "Paris"),
-        ("Is it on?", "yes"),
-        ("Shall I drop the table?", "yes, delete it"),
-        ("Delete the table", "no"),
+def test_a_short_answer_and_a_valuable_reply_stay():
+    for prompt, reply in (
+        ("What is 6 times 7?", "42"), ("Capital of France?", "Paris"), ("Is it on?", "yes"),
+        ("Shall I drop the table?", "yes, delete it"), ("Delete the table", "no"),
         ("ok", "The migration moved 1,204 rows and left three that have no owner."),
-    ],
-)
-def test_a_short_answer_and_a_valuable_reply_stay(prompt, reply):
-    assert reasons("exchange", prompt, reply) == ()
+    ):  # fmt: skip
+        assert reasons("exchange", prompt, reply) == ()
 
 
 def test_a_reason_is_the_name_of_a_rule():
@@ -46,49 +40,32 @@ def test_a_reason_is_the_name_of_a_rule():
     assert reasons("exchange", "testing 123", "Test received.") == ("test entry",)
     assert reasons("exchange", "thanks", "Glad I could help!") == ("small talk",)
 
-
-def test_a_todo_is_no_junk_for_having_no_reply():
-    assert reasons("todo", "[TODO] Fix the build system", "") == ()
-
-
-def test_the_standard_prompt_of_a_reflection_does_not_make_it_incomplete():
+    assert reasons("todo", "[TODO] Fix the build system", "") == ()  # none has a reply
     assert reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 21) == ()
     assert reasons("reflection", "[SELF-REFLECTION] Agent status report", "x" * 20) == ("incomplete reflection",)
 
 
-@pytest.mark.parametrize(
-    ("field", "entry", "hidden"),
-    [
+def test_a_rule_of_ones_own_looks_where_it_is_told_to():
+    for field, entry, hidden in (
         ("prompt", ("beat 1", "fine work"), True), ("prompt", ("fine work", "beat 1"), False),
         ("reply", ("fine work", "BEAT 1"), True), ("both", ("beat 1", "fine work"), False),
         ("both", ("beat 1", "beat 2"), True), ("either", ("fine work", "beat 2"), True),
-    ],
-)  # fmt: skip
-def test_a_rule_of_ones_own_looks_where_it_is_told_to(field, entry, hidden):
-    rule = JunkRule(name="heartbeat", pattern=r"^beat \d$", field=field)
-    assert reasons("exchange", *entry, rules=[rule]) == (("heartbeat",) if hidden else ())
-    assert reasons("todo", *entry, rules=[rule]) == ()
-
-
-def test_what_is_found_on_the_other_side_lets_an_entry_stay():
+    ):  # fmt: skip
+        rule = JunkRule(name="heartbeat", pattern=r"^beat \d$", field=field)
+        assert reasons("exchange", *entry, rules=[rule]) == (("heartbeat",) if hidden else ())
+        assert reasons("todo", *entry, rules=[rule]) == ()
     rule = JunkRule(name="short", pattern=r"^.{0,3}$", unless=r"\?")
     assert reasons("exchange", "why", "so", rules=[rule]) == ("short",)
     assert reasons("exchange", "why?", "so", rules=[rule]) == ()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_a_rule_that_cannot_be_is_refused():
+    for wrong in (
         {"pattern": "("}, {"pattern": None}, {"unless": "["}, {"name": " "}, {"field": "answer"}, {"kinds": ("chat",)},
         {"kinds": ()},
-    ],
-)  # fmt: skip
-def test_a_rule_that_cannot_be_is_refused(wrong):
-    with pytest.raises(InvalidInput):
-        JunkRule(**{"name": "mine", "pattern": "x"} | wrong)
-
-
-def test_only_known_kinds_and_texts_are_judged():
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            JunkRule(**{"name": "mine", "pattern": "x"} | wrong)
     with pytest.raises(InvalidInput):
         reasons("chat", "", "")
     with pytest.raises(InvalidInput):
