@@ -27,24 +27,42 @@ class Real:
     def saver(self) -> Any:
         return self.memory.checkpointer
 
+    def recall(self, config: RunnableConfig) -> Any:
+        return self.memory.layers(config, settings=WHOLE).recall
+
+    def adding(self, config: RunnableConfig, name: str, a: str) -> Any:
+        """Add an id to the memory of a task; where `a` is "a", return what is to be awaited."""
+        return getattr(self.recall(config), f"{a}append")("note", name)
+
+    def added(self, name: str, found: Any) -> None:
+        """An id was added."""
+
+    def looking(self, config: RunnableConfig, a: str) -> Any:
+        """Look at what a task sees, or whoever names a checkpoint; awaited in the same way."""
+        return getattr(self.recall(config), f"{a}recent")(limit=None)
+
+    def names(self, found: Any) -> list[str]:
+        """Return the ids in what a look gave, in order."""
+        return [each.content for each in found]
+
     def remember(self, config: RunnableConfig, name: str) -> None:
-        self.memory.layers(config, settings=WHOLE).recall.append("note", name)
+        self.added(name, self.adding(config, name, ""))
 
     async def aremember(self, config: RunnableConfig, name: str) -> None:
-        await self.memory.layers(config, settings=WHOLE).recall.aappend("note", name)
+        self.added(name, await self.adding(config, name, "a"))
 
-    def remembered(self, config: RunnableConfig) -> list[str]:
-        recall = self.memory.layers(config, settings=WHOLE).recall
-        found = [each.content for each in recall.recent(limit=None)]
-        if "__pregel_task_id" not in config["configurable"]:
-            newest = [each.content for each in recall.recent(limit=3)]
+    def remembered(self, config: RunnableConfig) -> Any:
+        found = self.names(self.looking(config, ""))
+        if type(self) is Real and "__pregel_task_id" not in config["configurable"]:
+            newest = self.names(self.recall(config).recent(limit=3))
             assert newest == found[-3:], f"the newest are {newest}, and all are {found}"
         return found
 
-    async def aremembered(self, config: RunnableConfig) -> list[str]:
-        return [each.content for each in await self.memory.layers(config, settings=WHOLE).recall.arecent(limit=None)]
+    async def aremembered(self, config: RunnableConfig) -> Any:
+        return self.names(await self.looking(config, "a"))
 
     def reopen(self) -> None:
+        """Go on as another process would that opens the same database."""
         self.memory.close()
         self.memory = self.opened()
 

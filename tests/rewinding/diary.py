@@ -73,13 +73,9 @@ class Diary(Real):
     def layers(self, config: RunnableConfig) -> LayeredMemory:
         return self.memory.layers(config, settings=SMALL)
 
-    def remember(self, config: RunnableConfig, name: str) -> None:
+    def adding(self, config: RunnableConfig, name: str, a: str) -> Any:
         part, method, *arguments = self.wish(self.layers(config), name)
-        getattr(part, method)(*arguments)
-
-    async def aremember(self, config: RunnableConfig, name: str) -> None:
-        part, method, *arguments = self.wish(self.layers(config), name)
-        await getattr(part, f"a{method}")(*arguments)
+        return getattr(part, f"{a}{method}")(*arguments)
 
     def wish(self, layers: LayeredMemory, name: str) -> Any:  # noqa: C901, PLR0911 - one for each thing that can be done
         """What is to be done under a name: the same each time."""

@@ -10,10 +10,10 @@ import asyncio
 import contextvars
 import functools
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Annotated, Any, TypedDict
 
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from langgraph.config import get_config
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
@@ -65,7 +65,7 @@ class State(Found):
 RETRY = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False, retry_on=Flaky)
 
 
-CALLS = ("call", "kept", "off", "sub")
+CALLS = ("call", "kept", "off")
 """Operations that call a graph with the caller's state."""
 
 # What a node does, as a generator of requests, so that it is written once for those who wait and for those who await.
@@ -117,12 +117,13 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
                     name = world.name(f"{own}.{number}.{each}" if calls else "", config)
                     world.begins(name)
                     yield "remember", config, name
+                    yield "linger", 0.0002
                     world.ended(name)
                     mine.append(name)
             case ("look",):
                 world.looked(config, f"at operation {number}", [*log, *mine], (yield "remembered", config))
             case "linger", milliseconds:
-                yield "linger", milliseconds
+                yield "linger", milliseconds / 1000
             case ("ask",):
                 interrupt(f"{own} {number}")
             case "fail", key if key not in world.failed:
@@ -138,7 +139,7 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
                 for found in (yield "tasks", given):
                     world.dead.difference_update(found)
                     mine += found
-            case (("call" | "kept" | "off" | "sub"), plan) if op[0] != "off" or world.durability != "sync":
+            case (("call" | "kept" | "off"), plan) if op[0] != "off" or world.durability != "sync":
                 # LangGraph has no checkpoint to wait for in a graph without a checkpointer, and fails in "sync".
                 known = [*log, *mine]  # "kept" has in its state, too, what it remembered in former calls
                 given = {"log": known if op[0] == "kept" else {"fresh": known}, "mine": {"fresh": []}}
@@ -146,17 +147,14 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
                 world.dead.difference_update(found["mine"])
                 given = found["log"] if op[0] == "kept" else found["mine"]
                 mine += world.living([each for each in given if each not in known], own)
-            case "apart", plan:
-                thread = world.apart(config["configurable"]["thread_id"])
-                at = {"configurable": {"thread_id": thread}}
-                yield "invoke", world.graph("graph apart"), {"plan": plan, "at": {"fresh": 0}}, at
-            case "apart again", plan:  # runs of a thread that share the control of the run around them
-                thread = world.apart(config["configurable"]["thread_id"])
+            case (("apart" | "apart again"), plan):
+                thread, graph = world.apart(config["configurable"]["thread_id"]), world.graph("graph apart")
                 given, at = {"plan": plan, "at": {"fresh": 0}}, {"configurable": {"thread_id": thread}}
-                yield "invoke", world.graph("graph apart"), given, at
-                before = world.here(thread, 1)[0].config
-                yield "invoke", world.graph("graph apart"), given, at
-                yield "invoke", world.graph("graph apart"), given, before
+                yield "invoke", graph, given, at
+                if op[0] == "apart again":  # runs of a thread that share the control of the run around them
+                    before = world.here(thread, 1)[0].config
+                    yield "invoke", graph, given, at
+                    yield "invoke", graph, given, before
     return mine
 
 
@@ -170,34 +168,24 @@ def result_of(future: Any) -> Any:
                 raise Broken from None
 
 
-def done(doing: Doing) -> Any:
-    """Do it, waiting."""
-    reply, raised = None, None
-    while True:
-        try:
-            request = doing.throw(raised) if raised is not None else doing.send(reply)
-        except StopIteration as end:
-            return end.value
-        reply, raised = None, None
-        try:
-            match request:
-                case "remembered", config:
-                    reply = Now.world.adapter.remembered(config)
-                case "remember", config, name:
-                    Now.world.adapter.remember(config, name)
-                    time.sleep(0.0002)
-                case "linger", milliseconds:
-                    time.sleep(milliseconds / 1000)
-                case "tasks", given:
-                    futures = [piece(each) for each in given]
-                    reply = [result_of(each) for each in futures]
-                case "invoke", graph, given, config:
-                    reply = graph.invoke(given, config)
-        except BaseException as error:  # noqa: BLE001 - it is raised in the generator
-            raised = error
+async def answered(request: Any, awaits: bool) -> Any:
+    """Do what is requested, waiting or awaiting."""
+    adapter = Now.world.adapter
+    match request:
+        case "remembered", config:
+            return await adapter.aremembered(config) if awaits else adapter.remembered(config)
+        case "remember", config, name:
+            return await adapter.aremember(config, name) if awaits else adapter.remember(config, name)
+        case "tasks", given:
+            calls = [apiece(each) if awaits else piece(each) for each in given]
+            return await asyncio.gather(*calls) if awaits else [result_of(each) for each in calls]
+        case "invoke", graph, given, config:
+            return await graph.ainvoke(given, config) if awaits else graph.invoke(given, config)
+    _, seconds = request
+    return await asyncio.sleep(seconds) if awaits else time.sleep(seconds)  # noqa: ASYNC251 - no loop runs this one
 
 
-async def adone(doing: Doing) -> Any:
+async def adone(doing: Doing, *, awaits: bool = True) -> Any:
     """Do it, awaiting."""
     reply, raised = None, None
     while True:
@@ -207,32 +195,35 @@ async def adone(doing: Doing) -> Any:
             return end.value
         reply, raised = None, None
         try:
-            match request:
-                case "remembered", config:
-                    reply = await Now.world.adapter.aremembered(config)
-                case "remember", config, name:
-                    await Now.world.adapter.aremember(config, name)
-                    await asyncio.sleep(0.0002)
-                case "linger", milliseconds:
-                    await asyncio.sleep(milliseconds / 1000)
-                case "tasks", given:
-                    reply = await asyncio.gather(*[apiece(each) for each in given])
-                case "invoke", graph, given, config:
-                    reply = await graph.ainvoke(given, config)
+            reply = await answered(request, awaits)
         except BaseException as error:  # noqa: BLE001 - it is raised in the generator
             raised = error
 
 
-@task(name="piece", retry_policy=RETRY)
-def piece(given: dict[str, Any]) -> list[str]:
-    found: list[str] = done(follow(given["log"], given["ops"], get_config(), "always"))
-    return found
+def done(doing: Doing) -> Any:
+    """Do it, waiting."""
+    try:
+        adone(doing, awaits=False).send(None)
+    except StopIteration as end:
+        return end.value
 
 
-@task(name="piece", retry_policy=RETRY)
-async def apiece(given: dict[str, Any]) -> list[str]:
-    found: list[str] = await adone(follow(given["log"], given["ops"], get_config(), "always"))
-    return found
+def both(doing: Callable[..., Doing]) -> Any:
+    """Return what does it, waiting, and what does it, awaiting."""
+
+    def run(given: Any) -> Any:
+        return done(doing(given))
+
+    async def arun(given: Any) -> Any:
+        return await adone(doing(given))
+
+    return run, arun
+
+
+piece, apiece = (
+    task(name="piece", retry_policy=RETRY)(each)
+    for each in both(lambda given: follow(given["log"], given["ops"], get_config(), "always"))
+)
 
 
 def step_of(state: dict[str, Any]) -> dict[str, Any]:
@@ -249,19 +240,13 @@ def node(part: str, *, moves: bool = False, stubborn: bool = False) -> Any:
         stubborn: Whether it waits in a thread of its own where it should be awaited, so that nothing can cancel it.
     """
 
-    def work(state: dict[str, Any], config: RunnableConfig) -> Doing:
+    def work(state: dict[str, Any]) -> Doing:
         step = state if part == "piece" else step_of(state)
-        ops = [["sub", step.get("plan", [])]] if part == "sub" else step.get("ops" if part == "piece" else part) or []
-        mine = yield from follow(state["log"], ops, config, step.get("look", "never"))
+        ops = step.get("ops" if part == "piece" else part) or []
+        mine = yield from follow(state["log"], ops, get_config(), step.get("look", "never"))
         return {"log": mine, "mine": mine} | ({"at": state.get("at", 0) + 1} if moves else {})
 
-    def run(state: dict[str, Any], config: RunnableConfig) -> Any:
-        return done(work(state, config))
-
-    async def arun(state: dict[str, Any], config: RunnableConfig) -> Any:
-        return await adone(work(state, config))
-
-    return RunnableLambda(run) if stubborn else RunnableLambda(run, arun)
+    return RunnableLambda(*both(work)[: 1 if stubborn else 2])
 
 
 def route(state: dict[str, Any]) -> Any:
@@ -289,19 +274,12 @@ def descend(state: dict[str, Any]) -> dict[str, Any]:
 def keeping(graph: Any) -> Any:
     """A node with a graph that keeps its state, which gives the node all ids that its own lacks."""
 
-    def gathered(state: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "log": found["log"],
-            "mine": Now.world.living([each for each in found["log"] if each not in state["log"]]),
-        }
+    def work(state: dict[str, Any]) -> Doing:
+        found = yield "invoke", graph, descend(state), None
+        mine = Now.world.living([each for each in found["log"] if each not in state["log"]])
+        return {"log": found["log"], "mine": mine}
 
-    def run(state: dict[str, Any]) -> Any:
-        return gathered(state, graph.invoke(descend(state)))
-
-    async def arun(state: dict[str, Any]) -> Any:
-        return gathered(state, await graph.ainvoke(descend(state)))
-
-    return RunnableLambda(run, arun)
+    return RunnableLambda(*both(work))
 
 
 def scripted(inside: Any = None, keeper: Any = None, *, stubborn: bool = False) -> Any:

@@ -22,37 +22,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.errors import EmptyInputError, InvalidUpdateError
 from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
+from .adapters import Real
 from .graphs import RUNNING, Broken, Flaky, Now, functions, graph_builder, merged
-from .worlds import printed, shortened
-
-
-class Adapter(Protocol):
-    """A memory that is looked at, and the saver that tells it what LangGraph does."""
-
-    saver: Any
-
-    def remember(self, config: RunnableConfig, name: str) -> None:
-        """Add an id to the memory of the task that a config belongs to."""
-
-    async def aremember(self, config: RunnableConfig, name: str) -> None: ...
-
-    def remembered(self, config: RunnableConfig) -> list[str]:
-        """The ids that a task, or whoever names a checkpoint, sees, in order."""
-
-    async def aremembered(self, config: RunnableConfig) -> list[str]: ...
-
-    def reopen(self) -> None:
-        """Go on as another process would that opens the same database."""
-
-    def close(self) -> None: ...
-
+from .worlds import printed
 
 NEVER = 1 << 60
 PATIENCE = 60.0
@@ -64,7 +42,7 @@ MOST_EACH = 6
 class World:
     """What one run knows: its memory, its threads, what was remembered when and by which task."""
 
-    def __init__(self, adapter: Adapter, label: str = "") -> None:
+    def __init__(self, adapter: Real, label: str = "") -> None:
         self.adapter, self.label = adapter, label
         self.durability, self.delay, self.awaited = "async", 0.0, False
         self.failed: set[int] = set()
@@ -277,13 +255,8 @@ class World:
             for each in found:
                 at = address(each)
                 view = f"checkpoint {at} (source {each.metadata.get('source')}, step {each.metadata.get('step')})"
-                try:
-                    got = self.adapter.remembered({"configurable": at})
-                except Exception as error:  # noqa: BLE001 - whatever it is, it is reported with its view
-                    self.differences.append(f"{self.where}: {view}\n    raised {type(error).__name__}: {error}")
-                    continue
                 space = at["checkpoint_ns"]
-                self.compare(view, space, space, state_of(each), got)
+                self.compare(view, space, space, state_of(each), self.adapter.remembered({"configurable": at}))
 
     # -- following a script ------------------------------------------------------------------------------------
 
@@ -359,9 +332,14 @@ class World:
     def given(self, thread: str, action: dict[str, Any]) -> Any:
         return {"ops": action["ops"]} if is_function(thread) else {"plan": action["plan"], "at": {"fresh": 0}}
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the present action gives to its runs."""
+        return {"durability": self.durability, "control": self.control}
+
     def run(self, thread: str, given: Any, at: Any) -> None:
         try:
-            found = self.call(self.graph(thread), "invoke", given, at, durability=self.durability, control=self.control)
+            found = self.call(self.graph(thread), "invoke", given, at, **self.options)
         finally:
             self.stopped.discard(thread)
         if isinstance(found, dict) and "__interrupt__" in found:
@@ -424,7 +402,7 @@ class World:
 
             async def cancelled() -> None:
                 others = asyncio.all_tasks()
-                task = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability, control=self.control))
+                task = asyncio.create_task(graph.ainvoke(given, at, **self.options))
                 await asyncio.wait([task], timeout=action["number"] * 0.002)
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -434,7 +412,7 @@ class World:
 
             self.runner.run(cancelled())
         else:
-            stream = graph.stream(given, at, stream_mode="updates", durability=self.durability, control=self.control)
+            stream = graph.stream(given, at, stream_mode="updates", **self.options)
             for _ in itertools.islice(stream, action["number"] % 4):
                 pass
             stream.close()
@@ -447,7 +425,7 @@ class World:
 
         async def cancelled() -> None:
             RUNNING.set((token,))
-            run = asyncio.create_task(graph.ainvoke(given, at, durability=self.durability, control=self.control))
+            run = asyncio.create_task(graph.ainvoke(given, at, **self.options))
             await asyncio.wait([run], timeout=action["number"] / 1000)
             if not run.done():
                 self.over.add(token)
@@ -498,19 +476,13 @@ class World:
         if self.awaited:
 
             async def gathered() -> list[Any]:
-                each = [
-                    self.graph(name).ainvoke(given, at, durability=self.durability, control=self.control)
-                    for name, given, at in runs
-                ]
+                each = [self.graph(name).ainvoke(given, at, **self.options) for name, given, at in runs]
                 return await asyncio.gather(*each, return_exceptions=True)
 
             ends = self.runner.run(gathered())
         else:
             with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
-                each = [
-                    pool.submit(self.graph(n).invoke, g, a, durability=self.durability, control=self.control)
-                    for n, g, a in runs
-                ]
+                each = [pool.submit(self.graph(name).invoke, given, at, **self.options) for name, given, at in runs]
             ends = [future.exception() for future in each]
         self.stopped -= {name for name, _, _ in runs}
         for end in ends:
@@ -627,23 +599,17 @@ def slow(saver: Any, world: World) -> None:
 
     def waiting(method: Callable[..., Any], part: float) -> Callable[..., Any]:
         def wait(*arguments: Any, **options: Any) -> Any:
-            if world.delay:
-                time.sleep(world.delay * part)
+            time.sleep(world.delay * part)
             return method(*arguments, **options)
 
-        return wait
-
-    def awaiting(method: Callable[..., Any], part: float) -> Callable[..., Any]:
-        async def wait(*arguments: Any, **options: Any) -> Any:
-            if world.delay:
-                await asyncio.sleep(world.delay * part)
+        async def await_(*arguments: Any, **options: Any) -> Any:
+            await asyncio.sleep(world.delay * part)
             return await method(*arguments, **options)
 
-        return wait
+        return await_ if method.__name__.startswith("a") else wait
 
-    for name, part in (("put", 1.0), ("put_writes", 0.4)):
+    for name, part in (("put", 1.0), ("put_writes", 0.4), ("aput", 1.0), ("aput_writes", 0.4)):
         setattr(saver, name, waiting(getattr(saver, name), part))
-        setattr(saver, f"a{name}", awaiting(getattr(saver, f"a{name}"), part))
 
 
 def followed(script: dict[str, Any], make: Callable[[], World]) -> World:
@@ -656,8 +622,6 @@ def followed(script: dict[str, Any], make: Callable[[], World]) -> World:
     return world
 
 
-def report(seed: int, script: dict[str, Any], make: Callable[[], World], seconds: float = 30) -> str:
-    """What to print of a seed that failed: the shortest script found that still fails, and what is wrong then."""
-    short = shortened(script, lambda each: bool(followed(each, make).differences), seconds)
-    found = followed(short, make).differences or ["now and then; last seen with this script"]
-    return f"seed {seed}\n{printed(short)}\n" + "\n".join(found[:3])
+def report(seed: int, script: dict[str, Any], world: World) -> str:
+    """What to print of a seed that failed: its script, and what is wrong."""
+    return "\n".join([f"seed {seed}", printed(script), *world.differences[:3]])

@@ -32,47 +32,31 @@ NS = ("notes",)
 class Items(Real):
     """`memory.thread_store`."""
 
-    def remember(self, config, name):
-        self.memory.thread_store.at(config).put(NS, name, {"text": name})
+    def adding(self, config, name, a):
+        return getattr(self.memory.thread_store.at(config), f"{a}put")(NS, name, {"text": name})
 
-    async def aremember(self, config, name):
-        await self.memory.thread_store.at(config).aput(NS, name, {"text": name})
+    def looking(self, config, a):
+        return getattr(self.memory.thread_store.at(config), f"{a}search")(NS, limit=10_000)
 
-    def remembered(self, config):
-        return _in_order(self.memory.thread_store.at(config).search(NS, limit=10_000))
-
-    async def aremembered(self, config):
-        return _in_order(await self.memory.thread_store.at(config).asearch(NS, limit=10_000))
-
-
-def _in_order(items):
-    return [item.key for item in sorted(items, key=lambda item: item.created_at)]
+    def names(self, found):
+        return [item.key for item in sorted(found, key=lambda item: item.created_at)]
 
 
 class Rounds(Real):
     """`memory.session(config)`: a round for each thing, and a post in it."""
 
-    def remember(self, config, name):
-        self.memory.session(config).import_(_talk(name))
+    def adding(self, config, name, a):
+        """Both at once: a task that calls others sees what they have written so far."""
+        talk = Conversation.create([Round.create(name).with_post(Post.create(name, "a", "b"))])
+        return getattr(self.memory.session(config), f"{a}import_")(talk)
 
-    async def aremember(self, config, name):
-        await self.memory.session(config).aimport_(_talk(name))
+    def looking(self, config, a):
+        return getattr(self.memory.session(config), f"{a}to_conversation")()
 
-    def remembered(self, config):
-        return _whole(self.memory.session(config).rounds)
-
-    async def aremembered(self, config):
-        return _whole(await self.memory.session(config).arounds())
-
-
-def _talk(name):
-    """Both at once: a task that calls others sees what they have written so far."""
-    return Conversation.create([Round.create(name).with_post(Post.create(name, "a", "b"))])
-
-
-def _whole(rounds):
-    assert [[post.message for post in each.post_list] for each in rounds] == [[each.user_query] for each in rounds]
-    return [each.user_query for each in rounds]
+    def names(self, found):
+        rounds = found.rounds
+        assert [[post.message for post in each.post_list] for each in rounds] == [[each.user_query] for each in rounds]
+        return [each.user_query for each in rounds]
 
 
 class RunsWriter(Writer):
@@ -205,8 +189,6 @@ ORACLES: dict[str, tuple[Write, Make]] = {
 def follow_all(name: str, seeds: Iterable[int], url: str) -> Counter[str]:
     """Follow the scripts of some seeds, on one database, each with threads of its own.
 
-    A seed that fails is printed in the shortest form found in half a minute.
-
     Returns:
         How often each action was performed, and each exception raised.
     """
@@ -219,8 +201,7 @@ def follow_all(name: str, seeds: Iterable[int], url: str) -> Counter[str]:
     for seed in seeds:
         found = followed(script := write(seed), make)
         if found.differences:
-            first = "\n".join(found.differences[:2])
-            pytest.fail(f"{first}\n{report(seed, script, make)}", pytrace=False)
+            pytest.fail(report(seed, script, found), pytrace=False)
         outcomes, checks = outcomes + found.outcomes, checks + found.checks
         excused += 0 if isinstance(found, Scope) else found.excused
     assert checks > 0

@@ -150,27 +150,20 @@ class SharedCore(Shared):
         rng = Random(name.rpartition("#")[2])
         return rng.choice(self.KEYS), rng.random() < 0.25
 
-    def remember(self, config: RunnableConfig, name: str) -> None:
-        core = self.memory.layers(config, settings=WHOLE).core
+    def adding(self, config: RunnableConfig, name: str, a: str) -> Any:
         key, deleted = self.wish(name)
-        if not deleted:
-            core.set(key, name)
-        elif not core.delete(key):
+        core = self.memory.layers(config, settings=WHOLE).core
+        return getattr(core, f"{a}delete")(key) if deleted else getattr(core, f"{a}set")(key, name)
+
+    def added(self, name: str, found: Any) -> None:
+        if self.wish(name)[1] and not found:
             self.void.add(name)
 
-    async def aremember(self, config: RunnableConfig, name: str) -> None:
-        core = self.memory.layers(config, settings=WHOLE).core
-        key, deleted = self.wish(name)
-        if not deleted:
-            await core.aset(key, name)
-        elif not await core.adelete(key):
-            self.void.add(name)
+    def looking(self, config: RunnableConfig, a: str) -> Any:
+        return getattr(self.memory.layers(config, settings=WHOLE).core, f"{a}get")()
 
-    def remembered(self, config: RunnableConfig) -> list[str]:
-        return sorted(self.memory.layers(config, settings=WHOLE).core.get().values())
-
-    async def aremembered(self, config: RunnableConfig) -> list[str]:
-        return sorted((await self.memory.layers(config, settings=WHOLE).core.aget()).values())
+    def names(self, found: Any) -> list[str]:
+        return sorted(found.values())
 
     def outside(self) -> list[str]:
         return sorted(self.memory.layers(settings=WHOLE).core.get().values())
@@ -293,10 +286,7 @@ class PastScope(CoreScope):
             name, now = f"m{self.names}", self.moment()
             key, deleted = self.adapter.wish(name)
             self.author[name], self.stamps[name] = self.MAIN, (now, now)
-            if not deleted:
-                core.set(key, name)
-            elif not core.delete(key):
-                self.adapter.void.add(name)
+            self.adapter.added(name, core.delete(key) if deleted else core.set(key, name))
             self.main.add(name)
 
     def check(self, threads: Iterable[str], most: int | None = None) -> None:

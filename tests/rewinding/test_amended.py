@@ -57,17 +57,6 @@ class Story:
         assert self.memory.layers(self.at()).core.get().get("city") == self.shows[self.head]
 
 
-def test_one_branch_holds_all_of_it_where_nobody_goes_back(raw):
-    with AgentMemory() as memory:
-        story = Story(memory, "a")
-        for number in range(3):
-            story.say(f"city {number}")
-            story.correct(f"City {number}")
-            story.correct(f"CITY {number}")
-            story.check()
-        assert raw(memory, "select count(*) as branches from branch where kind = 'thread'") == [{"branches": 1}]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_any_story(seed):
     random = Random(seed)

@@ -39,17 +39,8 @@ def test_so_it_is_where_something_else_is_remembered_or_done(url, name):
 class Forgetful(Real):
     """A memory that does not rewind."""
 
-    def remember(self, config, name):
-        self.memory.layers("one for all").recall.append("note", name)
-
-    async def aremember(self, config, name):
-        self.remember(config, name)
-
-    def remembered(self, config):
-        return [each.content for each in self.memory.layers("one for all").recall.recent(limit=None)]
-
-    async def aremembered(self, config):
-        return self.remembered(config)
+    def recall(self, config):
+        return self.memory.layers("one for all").recall
 
 
 def test_a_memory_that_does_not_rewind_differs_from_state():

@@ -244,14 +244,6 @@ class TestErasing:
         assert filled.erase(thread_id="alone").branches == 0
         assert (named(filled), shown(filled)) == before
 
-    async def test_the_awaited_twin_erases_everything(self, url):
-        async with AgentMemory(url) as memory:
-            tell_secrets(memory)
-            fill_branches(memory)
-            assert (await memory.aerase(namespace=())).branches == 6
-            assert traces(memory, url) == []
-            assert set(counted(memory).values()) == {0}
-
 
 def said_in(memory, namespace, *threads):
     """What threads of a namespace show of their own, what the search finds there, and what "t" says."""

@@ -7,11 +7,10 @@ import threading
 
 import pytest
 from langgraph.config import get_config
-from langgraph.func import entrypoint, task
+from langgraph.func import task
 from langgraph.types import interrupt
 
 from .minds import AT, EMPTY, PATIENCE, RETRY, failing, resumed
-from .oracle import state_of
 
 
 class TestRetries:
@@ -75,22 +74,6 @@ class TestGoingOn:
         mind.run(mind.graph(work), resumed())
         assert mind.held() == ["asked 2", "answered 1"]
 
-    def test_a_subgraph_goes_on_from_what_another_had_remembered_before_an_interrupt(self, mind):
-        first = mind.graph(mind.noting("kept"), inner=True, saves=True)
-        second = mind.graph(mind.noting("other"), inner=True)
-
-        def work(state):
-            log = first.invoke(EMPTY)["log"]
-            interrupt("?")
-            return {"log": second.invoke({"log": log})["log"]}
-
-        mind.run(mind.graph(work), EMPTY)
-        mind.reopen()
-        mind.run(mind.graph(work), resumed())
-        assert mind.held() == ["kept 1", "other 1"]
-        for each in mind.adapter.saver.list(AT):  # those of subgraphs too
-            assert mind.adapter.remembered(each.config) == state_of(each)
-
     def test_a_finished_sibling_is_not_run_again_and_keeps_its_memory(self, mind):
         attempt, finished = failing(1), threading.Event()
 
@@ -135,38 +118,6 @@ class TestGoingOn:
         mind.run(mind.graph(mind.noting("work")), None)
         assert mind.times == {"work": 1}
         assert mind.held() == ["work 1"]
-
-    def test_what_somebody_updates_in_a_subgraph_that_waits_still_stands_on_what_was_there_before_it(self, mind):
-        inner = mind.graph(mind.noting("inside"), lambda _: interrupt("?") and None, inner=True)
-        graph = mind.graph(mind.noting("first"), inner, mind.noting("last"))
-        mind.run(graph, EMPTY)
-        [waiting] = graph.get_state(AT, subgraphs=True).tasks
-        updated = graph.update_state(waiting.state.config, {"log": ["by hand"]})
-        assert mind.adapter.remembered(updated) == ["first 1", "inside 1"]
-        mind.run(graph, resumed())
-        assert mind.adapter.remembered(AT) == ["first 1", "inside 1", "last 1"]
-
-    def test_a_finished_task_is_not_run_again_and_keeps_its_memory(self, mind):
-        @task
-        def piece():
-            return mind.note("piece")
-
-        def function():
-            @entrypoint(checkpointer=mind.adapter.saver)
-            def function(given, *, previous=None):
-                log = [*(previous or []), piece().result()]
-                interrupt("?")
-                return entrypoint.final(value=None, save=[*log, mind.note("work")])
-
-            return function
-
-        mind.run(function(), 1)
-        assert mind.held() == []
-        mind.reopen()
-        for given in (resumed(), 2, resumed()):
-            mind.run(function(), given)
-        assert mind.times == {"piece": 2, "work": 2}
-        assert mind.held() == ["piece 1", "work 1", "piece 2", "work 2"]
 
 
 async def test_a_cancelled_run_leaves_nothing_and_the_next_remembers_once(mind):

@@ -46,26 +46,12 @@ def caller(request, mind):
     return lambda body: Caller(mind, request.param, body)
 
 
-def called_by_a_second_attempt(mind, piece, attempt):
-    attempt()
-    log = [each.result() for each in (piece("one"), piece("two"))]
-    interrupt("?")
-    return [*log, mind.note("answered")]
-
-
 def resumed_twice(mind, piece, attempt):
     attempt()
     log = [piece("one").result()]
     interrupt("first")
     log.append(piece("two").result())
     interrupt("second")
-    return [*log, mind.note("answered")]
-
-
-def called_by_two_attempts(mind, piece, attempt):
-    log = [piece("one").result()]
-    attempt()
-    interrupt("?")
     return [*log, mind.note("answered")]
 
 
@@ -143,9 +129,7 @@ def retried_after_a_call(mind, piece, attempt):
 
 
 STORIES = {
-    called_by_a_second_attempt: (1, ["one 1", "two 1", "answered 1"]),
     resumed_twice: (2, ["one 1", "two 1", "answered 1"]),
-    called_by_two_attempts: (1, ["one 1", "answered 1"]),
     given_to_two_attempts: (1, ["one 2"]),
     failed_beside_a_finished_one: (1, ["one 1", "two 3", "answered 1"]),
     called_by_a_task: (1, ["several 1", "one 1", "more 1", "answered 1"]),

@@ -5,8 +5,6 @@ The memory of such a subgraph is what its state says, whatever its thread did si
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from langgraph.config import get_config
 from langgraph.graph import START
@@ -15,7 +13,7 @@ from langgraph.types import interrupt
 
 from tests.support.graphs import at, beside, line
 
-from .minds import AT, EMPTY, PATIENCE, State, failing, resumed
+from .minds import AT, EMPTY, State, failing, resumed
 from .oracle import state_of
 
 
@@ -49,17 +47,6 @@ def agreed(mind):
     return sorted(mind.held())
 
 
-def fails_once(mind):
-    attempt = failing(1)
-
-    def fails(state):
-        log = [mind.note("tried")]
-        attempt()
-        return {"log": log}
-
-    return fails
-
-
 CHANGES = {
     "run from within": lambda mind, graph: mind.run(graph, None, innermost(graph)),
     "edited within": lambda mind, graph: graph.update_state(innermost(graph), EMPTY),
@@ -86,7 +73,14 @@ class TestSubgraphsThatKeepTheirState:
 
     @pytest.mark.parametrize("depth", [1, 2])
     def test_one_loses_nothing_where_what_runs_beside_it_fails_and_its_thread_is_given_something_new(self, mind, depth):
-        graph = nested(mind, depth, fails=fails_once(mind))
+        attempt = failing(1)
+
+        def fails(state):
+            log = [mind.note("tried")]
+            attempt()
+            return {"log": log}
+
+        graph = nested(mind, depth, fails=fails)
         with pytest.raises(ConnectionError):
             mind.run(graph, EMPTY)
         mind.run(graph, EMPTY)
@@ -94,13 +88,6 @@ class TestSubgraphsThatKeepTheirState:
         held = agreed(mind)
         assert "tried 1" not in held
         assert {"tried 2", "answered 1"} <= {*held}
-
-    def test_one_that_fails_loses_nothing_where_its_thread_is_given_something_new(self, mind):
-        graph = mind.graph(mind.graph(mind.noting("learned"), fails_once(mind), inner=True, saves=True))
-        with pytest.raises(ConnectionError):
-            mind.run(graph, EMPTY)
-        mind.run(graph, EMPTY)
-        assert agreed(mind) == ["learned 1", "learned 2", "tried 2"]
 
     def test_one_shows_what_its_state_has_of_a_line_that_its_thread_has_left(self, mind):
         graph = mind.graph(mind.noting("before"), waiting(mind))
@@ -196,14 +183,3 @@ class TestRunsThatShareAControl:
         mind.run(graph, resumed("no"), waits, control=control)
         assert mind.ends() == [["said 3"], ["said 2"]]
         assert mind.held() == ["said 3"]
-
-    def test_three_at_once_each_keep_what_they_remember(self, mind):
-        together = threading.Barrier(3, timeout=PATIENCE)
-
-        def say(state):
-            together.wait()
-            return {"log": [mind.note("said")]}
-
-        assert mind.at_once(*[(mind.graph(say), EMPTY)] * 3, control=RunControl()) == [None] * 3
-        assert sorted(mind.ends()) == [["said 1"], ["said 2"], ["said 3"]]
-        mind.held()

@@ -203,16 +203,6 @@ def test_in_a_task_its_thread_alone_means_the_task_and_other_threads_and_checkpo
     assert threads.sees("b") == {"city": "Porto", "pet": "cat"}
 
 
-def test_an_abandoned_checkpoint_that_is_continued_counts_again_as_old_as_it_is(threads):
-    threads.sets("a", city="1", pet="cat")
-    first = threads.config("a")
-    threads.back("a", -1)
-    assert threads.outside == {}
-    threads.sets("b", city="2")
-    threads.graph.update_state(first, {"act": ""})
-    assert threads.outside == {"city": "2", "pet": "cat"}
-
-
 def test_a_copy_teaches_only_what_it_adds(threads):
     threads.sets("a", city="Lisbon")
     threads.memory.within(user_id="ada").checkpointer.copy_thread("a", "c")

@@ -2,15 +2,14 @@
 
 A script is a list of actions: run, go on, answer, edit, copy, fork, prune, open the database again. What the nodes do
 stands in the input of a run, as a plan: a list of steps with lists of operations, such as `["remember", 2, ""]`. A
-script can be printed, shortened and run again. `graphs.py` holds the graphs that follow a plan, `oracle.py` the rest.
+script can be printed and run again. `graphs.py` holds the graphs that follow a plan, `oracle.py` the rest.
 """
 
 from __future__ import annotations
 
 import copy
 import pprint
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -268,38 +267,3 @@ def printed(script: dict[str, Any]) -> str:
         f"{number}: {pprint.pformat(action, width=150, compact=True, sort_dicts=False)}"
         for number, action in enumerate(script["actions"])
     )
-
-
-def shorter(part: Any, key: str = "actions") -> Iterator[Callable[[], None]]:
-    """Ways to shorten a script by one thing: each changes it in place. Big things come first."""
-    if isinstance(part, dict):
-        for each in part:
-            yield from shorter(part[each], each)
-        if "back" in part:
-            yield lambda: part.pop("back")
-        if part.get("delay"):
-            yield lambda: part.update(delay=0.0)
-    elif isinstance(part, list):
-        removable = key in ("actions", "plan", "ops", "right", "pieces") and part and not isinstance(part[0], str)
-        for index in reversed(range(len(part) if removable else 0)):
-            if key != "actions" or len(part) > 1:
-                yield lambda index=index: part.pop(index)
-        inner = {"actions": "", "plan": "", "pieces": "ops", "ops": "op", "right": "op", "op": "plan"}.get(key, "")
-        for each in part:
-            yield from shorter(each, "pieces" if part and part[0] in ("task", "tasks") else inner)
-
-
-def shortened(script: dict[str, Any], fails: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
-    """The shortest script found within a time that still fails."""
-    until, tried = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        attempt = copy.deepcopy(script)
-        ways = list(shorter(attempt))
-        if tried >= len(ways):
-            break
-        ways[tried]()
-        if fails(attempt):
-            script = attempt
-        else:
-            tried += 1
-    return script

@@ -75,7 +75,7 @@ def test_facts_are_what_state_says_at_every_checkpoint_and_in_every_node(kind, n
         script = random_script(20_000 + seed)
         world = followed(script, make)
         if world.differences:
-            pytest.fail(report(seed, script, make), pytrace=False)
+            pytest.fail(report(seed, script, world), pytrace=False)
         outcomes, checks = outcomes + world.outcomes, checks + world.checks
     assert checks > 100
     assert outcomes["invoke"] > 0

@@ -68,30 +68,6 @@ class TestTwoRunsOfOneStep:
             names = [name.split()[0] for name in end if name[:6] not in ("around", "answer")]
             assert names == ["one", "n0", "n1", "n2", "last", "after"]
 
-    def test_of_two_that_go_on_what_one_remembers_while_the_other_ends_is_its_own(self, mind):
-        """The other's checkpoint, with the same step, is put between what one has remembered and what it does then."""
-        begun, over, later = threading.Barrier(2), threading.Event(), threading.Lock()
-
-        def work(state):
-            log = [mind.note("one")]
-            begun.wait(PATIENCE)
-            if later.acquire(blocking=False):
-                assert over.wait(PATIENCE)
-            return {"log": [*log, mind.note("two")]}
-
-        def after(state):
-            log = [mind.note("after")]
-            over.set()
-            return {"log": log}
-
-        graph = mind.graph(work, after)
-        graph.update_state(AT, EMPTY, as_node="__start__")
-        assert mind.at_once((graph, None), (graph, None)) == [None, None]
-        mind.held()
-        one, other = mind.ends()
-        assert not set(one) & set(other)
-        assert len(one) == len(other) == 3
-
     def test_a_finished_sibling_that_both_were_given_counts_for_both(self, mind):
         finished, barrier = threading.Event(), threading.Barrier(2)
 
@@ -113,30 +89,6 @@ class TestTwoRunsOfOneStep:
         mind.held()
         assert mind.times == {"left": 1, "right": 3}
         assert sorted(map(sorted, mind.ends())) == [["left 1", "right 2"], ["left 1", "right 3"]]
-
-    def test_where_both_stop_again_what_goes_on_has_the_first_that_finished(self, mind):
-        """What finished in both, LangGraph takes from the one that handed it in first."""
-        barrier = threading.Barrier(2)
-
-        @task
-        def piece():
-            log = mind.note("piece")
-            barrier.wait(PATIENCE)
-            return log
-
-        def work(state):
-            log = []
-            if interrupt("first") == "yes":
-                log.append(piece().result())
-            interrupt("second")
-            return {"log": [*log, mind.note("work")]}
-
-        graph = mind.graph(work)
-        mind.run(graph, EMPTY)
-        assert mind.at_once((graph, resumed()), (graph, resumed())) == [None, None]
-        assert mind.times == {"piece": 2}
-        mind.run(graph, resumed())
-        assert mind.held() in (["piece 1", "work 1"], ["piece 2", "work 1"])
 
     @pytest.mark.parametrize("called", [False, True], ids=["it remembers", "its task remembers"])
     @pytest.mark.parametrize("retried", [False, True], ids=["fails", "is retried"])

@@ -139,14 +139,6 @@ def moved(memory, another, tmp_path):
 
 
 class TestMoving:
-    def test_copies_of_a_thread_still_share_what_they_have_in_common(self, filled, another, moved):
-        filled.erase(thread_id="asking")
-        moved()
-        mine, theirs = counted(filled), counted(another)
-        for name in ("branches", "forks", "core", "events", "records"):
-            assert theirs[name] == mine[name], name
-        assert theirs["memories"] < mine["memories"], "what a step replaced itself, nobody sees, and stays behind"
-
     def test_a_search_finds_it_and_knows_who_remembered_it_and_it_ends_when_it_was_to(
         self, filled, another, clock, exported
     ):
@@ -180,19 +172,6 @@ class TestMoving:
         assert another.layers(early).core.get() == {"k": "1"}
         tell(another, "j=1", checkpoint_id=early["configurable"]["checkpoint_id"], checkpoint_ns="")
         assert another.layers(at()).core.get() == {"k": "1", "j": "1"}
-
-    def test_rounds_stand_where_they_stood_whatever_was_there_before(self, memory, another, moved):
-        def node(state, config):
-            session = memory.session(config)
-            begun = session.create_round(state["said"][-1])
-            if state["said"][-1] == "finished":
-                session.finish_round(begun.id)
-
-        for said in ("open", "finished", "open too"):
-            line(memory.checkpointer, node, state=State).invoke({"said": [said]}, at())
-        another.layers("x", settings=LayersConfig(recall_max_events=1_000)).write(recall=["event"] * 50)
-        moved()
-        assert [each.user_query for each in another.session(at()).rounds] == ["open", "finished", "open too"]
 
     def test_a_forks_own_version_counts_where_it_was_imported_whatever_the_clock_had_said(
         self, memory, another, clock, moved
