@@ -68,8 +68,11 @@ class TestFenced:
         assert re.fullmatch(r'<note by="[^"<>\x00-\x1f\x7f\u2028\u2029]*" n="1">', first)
         assert rest == "text\n</note>"
 
-    def test_attributes_that_are_none_are_left_out(self):
+    def test_attributes_that_are_none_are_left_out_and_other_text_is_no_block(self):
         assert fenced("note", "x", by=None, n=0) == '<note n="0">\nx\n</note>'
+        two = "<note>\na\n</note>\n<note>\nb\n</note>"
+        for block in ("", "text", "<note>text</note>", two, "<other>\na\n</other>", "<note>\na"):
+            assert unfenced("note", block) is None, block
 
     def test_a_name_that_is_none_is_refused(self):
         for name in ("", "a b", "1", "a>", "a\n", "é"):
@@ -81,10 +84,3 @@ class TestFenced:
         for piece in ("<", "&", "&amp;", "amp;", "<  ", "</", "&amp;lt; "):
             text = piece * 100_000
             assert unfenced("note", fenced("note", text)) == text
-
-
-class TestUnfenced:
-    def test_other_text_is_no_block(self):
-        two = "<note>\na\n</note>\n<note>\nb\n</note>"
-        for block in ("", "text", "<note>text</note>", two, "<other>\na\n</other>", "<note>\na"):
-            assert unfenced("note", block) is None, block

@@ -16,7 +16,7 @@ import pytest
 import langchain_agentmem
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, InvalidInput, MissingExtra, NewerDatabase
+from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, InvalidInput, MissingExtra
 from langchain_agentmem.storage import encrypted_database
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
 from langchain_agentmem.storage.engine import migrations
@@ -140,9 +140,8 @@ class TestTheKey:
             raised = [told(lambda door=door: door(tmp_path / "none" / "x", key=SECRET)) for door in doors]
             raised.append(told(lambda: asyncio.run(memory.aexport(tmp_path / "none" / "x", key=SECRET))))
             shown += [repr(vars(engine.cipher)), repr(engine.cipher.key), *map(repr, engine.cipher._made.values())]
-        raised += [told(lambda: AgentMemory(path, key=f"{SECRET}, not")),
-                  told(lambda: AgentMemory(path, key=SECRET.encode().ljust(32))),
-                  told(lambda: AgentMemory(path, key=SECRET.encode())),
+        raised += [*(told(lambda key=key: AgentMemory(path, key=key)) for key in
+                     (f"{SECRET}, not", SECRET.encode().ljust(32), SECRET.encode())),
                   told(lambda: AgentMemorySaver.from_conn_string(path, key=f"{SECRET}, not")),
                   told(lambda: AgentMemory("postgresql://nowhere/x", key=SECRET)),
                   told(lambda: Admin.rekey(path, key=f"{SECRET}, not", new_key=SECRET)),
@@ -207,24 +206,11 @@ class TestRefused:
             with suppress(DatabaseUnreadable), AgentMemory(copy, key=KEY) as memory:
                 assert not memory.admin.verify().ok
 
-    def test_an_encrypted_file_of_another_program_or_a_newer_version(self, path, tmp_path):
+    def test_an_encrypted_file_of_another_program(self, tmp_path):
         with closing(connected(tmp_path / "other.db", EncryptionKey(KEY))) as other:
             other.execute("create table theirs (a)")
         with pytest.raises(ForeignDatabase):
             AgentMemory(tmp_path / "other.db", key=KEY)
-        with AgentMemory(path, key=KEY) as memory:
-            memory.database.engine._writer.execute("insert into agentmem_migration values ('9999_later', 0)")
-        with pytest.raises(NewerDatabase):
-            AgentMemory(path, key=KEY)
-
-    def test_without_the_extra(self, path, monkeypatch):
-        sqlcipher.cache_clear()
-        monkeypatch.setitem(sys.modules, "sqlcipher3", None)
-        try:
-            with pytest.raises(MissingExtra, match=r"pip install 'langchain-agentmem\[encryption\]'"):
-                AgentMemory(path, key=KEY)
-        finally:
-            sqlcipher.cache_clear()
 
     def test_a_backup_under_a_key_of_what_has_none(self, tmp_path):
         with AgentMemory(tmp_path / "plain.db") as memory:
@@ -236,49 +222,34 @@ class TestRefused:
         with AgentMemory(tmp_path / "copy.db", key=KEY) as memory:
             assert memory.search("heron")
 
-    def test_an_export_with_another_key_imports_nothing(self, path, tmp_path):
-        with AgentMemory(path, key=KEY) as memory:
-            memory.conversation("c").add_user_message("a heron")
-            memory.export(tmp_path / "export", key=bytes(32))
-        with AgentMemory(tmp_path / "new.db") as memory:
-            for key in (KEY, None):
-                with pytest.raises(InvalidInput, match="key"):
-                    memory.import_(tmp_path / "export", key=key)
-            assert memory.admin.stats()["messages"] == 0
-            assert memory.import_(tmp_path / "export", key=bytes(32)).entries == 1
-
 
 class TestCopies:
-    def test_a_backup_and_an_export_are_restored_with_their_key(self, tmp_path, monkeypatch):
+    def test_a_backup_and_an_export_are_restored_with_their_key_alone(self, tmp_path):
+        other = bytes(32)
         with AgentMemory(tmp_path / "memory.db", key=KEY) as memory:
             memory.conversation("c").add_user_message("a heron")
             memory.admin.backup(tmp_path / "backup.db")
-            memory.admin.backup(tmp_path / "other.db", key=bytes(32))
+            memory.admin.backup(tmp_path / "other.db", key=other)
             memory.export(tmp_path / "export", key=KEY)
             for each in tmp_path.glob("memory.db*"):  # as it is while it is in use
                 shutil.copy(each, tmp_path / each.name.replace("memory", "taken"))
             with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
                 memory.admin.copy(tmp_path / "other.db", force=True)
-            with AgentMemory(tmp_path / "target.db", key=KEY) as target:
-                target.conversation("other").add_user_message("a heron")
-            with pytest.raises(InvalidInput, match="holds memories already"):
-                memory.admin.copy(tmp_path / "target.db")
-            assert not memory.admin.copy(tmp_path / "target.db", force=True).was_complete
+            assert not memory.admin.copy(tmp_path / "target.db").was_complete
             assert memory.admin.copy(tmp_path / "target.db").was_complete
-        other = ("other.db", "database", bytes(32))
-        for name, kind, key in (
-            ("backup.db", "database", KEY),
-            ("taken.db", "database", KEY),
-            other,
-            ("export", "export", KEY),
-        ):
-            target = tmp_path / f"restored {name}"
-            assert Admin.restore(tmp_path / name, target, key=key).kind == kind
-            with AgentMemory(target, key=key) as memory:
+        for name, key in (("backup.db", KEY), ("taken.db", KEY), ("other.db", other), ("export", KEY)):
+            with pytest.raises((DatabaseUnreadable, InvalidInput), match="The key does not fit|is not a database"):
+                Admin.restore(tmp_path / name, tmp_path / "not.db", key=b"x" * 32)
+            Admin.restore(tmp_path / name, tmp_path / f"restored {name}", key=key)
+            with AgentMemory(tmp_path / f"restored {name}", key=key) as memory:
                 assert memory.search("heron")
-        with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
-            Admin.restore(tmp_path / "backup.db", tmp_path / "not.db", key=bytes(32))
         assert not (tmp_path / "not.db").exists()
+        with AgentMemory(tmp_path / "new.db") as memory:
+            for key in (other, None):
+                with pytest.raises(InvalidInput, match="key"):
+                    memory.import_(tmp_path / "export", key=key)
+            assert memory.admin.stats()["messages"] == 0
+            assert memory.import_(tmp_path / "export", key=KEY).entries == 1
 
 
 class TestTogether:
@@ -300,4 +271,6 @@ class TestTogether:
         sqlcipher.cache_clear()
         monkeypatch.setitem(sys.modules, "sqlcipher3", None)
         assert "langchain-agentmem[encryption]" in found(key=KEY)["encryption"].remedy
+        with pytest.raises(MissingExtra, match=r"pip install 'langchain-agentmem\[encryption\]'"):
+            AgentMemory(path, key=KEY)
         sqlcipher.cache_clear()

@@ -40,13 +40,6 @@ class Queue:
 
 
 class TestAsking:
-    def test_twice_for_one_thing_is_once_with_the_last_payload(self, queue):
-        queue.put(payload=b"old")
-        queue.put(payload=b"new")
-        assert queue.waiting(["work"]) == 1
-        assert queue.claim().payload == b"new"
-        assert queue.claim() is None
-
     def test_namespace_kind_and_key_make_the_name(self, queue):
         for path in ("", path_of(("a",))):
             for kind in ("work", "play"):
@@ -77,13 +70,6 @@ class TestAsking:
         queue.put(not_before=NOW + 2)
         assert queue.find("", "work", "k").not_before == NOW + 2
 
-    def test_does_not_hurry_what_has_failed(self, queue):
-        queue.put()
-        queue.fail(queue.claim(), ValueError("no"), retry_at=NOW + SECOND)
-        queue.put(payload=b"new")
-        assert queue.claim() is None
-        assert queue.claim(now=NOW + SECOND).payload == b"new"
-
     def test_any_text_is_a_key_and_a_small_word_a_kind(self, queue):
         for key in HOSTILE:
             queue.put(key, payload=key.encode("utf-8", "surrogatepass"))
@@ -107,14 +93,6 @@ class TestTaking:
         assert [queue.claim(name).key for name in "ab"] == ["first", "second"]
         assert queue.claim("c") is None
         assert queue.claim("c", early=True).key == "later"
-
-    def test_what_failed_can_be_left_out(self, queue):
-        queue.put("a")
-        queue.put("b")
-        first = queue.find("", "work", "a")
-        assert queue.claim(failed=[first.id]).key == "b"
-        assert queue.outlook("work", failed=[first.id]).jobs == 1
-        assert queue.outlook("work").jobs == 2
 
     def test_the_outlook_says_when_there_is_something_to_do(self, queue):
         assert queue.outlook("work") == (0, None, None)
@@ -141,11 +119,15 @@ class TestTaking:
 
 
 class TestLeases:
-    def test_one_that_ran_out_is_taken_over_and_counts_as_an_attempt(self, queue):
+    def test_one_that_was_renewed_and_ran_out_is_taken_over_and_counts_as_an_attempt(self, queue):
         queue.put()
         assert queue.release(queue.claim("nobody")) is True  # what is given back has not failed
         job = queue.claim("first")
         assert job.lease_until == NOW + 10 * SECOND
+        assert queue.claim("second", now=job.lease_until - 1) is None
+        assert queue.renew(job, now=NOW + 9 * SECOND, lease=LEASE) is True
+        job = queue.find("", "work", "k")
+        assert job.lease_until == NOW + 19 * SECOND
         assert queue.claim("second", now=job.lease_until - 1) is None
         taken = queue.claim("second", now=job.lease_until)
         assert (taken.id, taken.owner, taken.attempts) == (job.id, "second", 1)
@@ -167,13 +149,6 @@ class TestLeases:
         assert queue.find("", "work", "k") == taken
         assert queue.finish(taken) is True
 
-    def test_one_that_is_renewed_lasts(self, queue):
-        queue.put()
-        job = queue.claim("first")
-        assert queue.renew(job, now=NOW + 9 * SECOND, lease=LEASE) is True
-        assert queue.claim("second", now=NOW + 18 * SECOND) is None
-        assert queue.claim("second", now=NOW + 19 * SECOND).owner == "second"
-
     def test_a_job_that_is_removed_is_nobodys(self, queue):
         queue.put()
         job = queue.claim()
@@ -185,13 +160,18 @@ class TestLeases:
 
 
 class TestFailing:
-    def test_a_job_waits_and_says_why(self, queue):
+    def test_a_job_waits_says_why_and_can_be_left_out(self, queue):
         queue.put()
+        queue.put("other")
         assert queue.fail(queue.claim(), ValueError("no model"), retry_at=NOW + SECOND) is True
         job = queue.find("", "work", "k")
         assert (job.attempts, job.error, job.owner) == (1, "ValueError: no model", None)
-        assert queue.claim(now=NOW + SECOND - 1) is None
+        queue.put(payload=b"new")  # which does not hurry it
+        assert queue.claim(now=NOW + SECOND - 1).key == "other"
+        assert queue.claim(now=NOW + SECOND, failed=[job.id]) is None
+        assert queue.outlook("work", failed=[job.id]).jobs == queue.outlook("work").jobs - 1 == 1
         again = queue.claim(now=NOW + SECOND)
+        assert again.payload == b"new"
         queue.fail(again, ValueError("again"), retry_at=NOW)
         assert queue.find("", "work", "k").attempts == 2
 

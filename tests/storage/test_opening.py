@@ -48,16 +48,13 @@ class TestAddresses:
             with pytest.raises(InvalidInput, match=url.partition("://")[0]):
                 AgentMemory(url)
 
-    def test_a_path_object_and_an_empty_file_will_do(self, tmp_path):
+    def test_an_empty_file_will_do_and_every_database_in_memory_is_its_own(self, tmp_path):
         (tmp_path / "a b ü%20?.db").touch()
         filled(tmp_path / "a b ü%20?.db", 1)
         assert [p.name for p in tmp_path.iterdir()] == ["a b ü%20?.db"]
-
-    def test_every_database_in_memory_is_its_own(self):
         with AgentMemory() as one, AgentMemory(":memory:") as other:
             one.conversation("c").add(role="user", content="here")
-            assert len(one.conversation("c")) == 1
-            assert len(other.conversation("c")) == 0
+            assert (len(one.conversation("c")), len(other.conversation("c"))) == (1, 0)
 
     def test_a_uri_may_name_a_database_in_memory(self):
         for uri in ("file::memory:", "file:x?mode=memory", "file:y?mode=memory&cache=shared"):
@@ -80,37 +77,20 @@ class TestAddresses:
                 assert memory.admin.verify().ok
 
 
-class TestForeignFiles:
-    def test_another_programs_database_is_refused(self, tmp_path):
-        path = tmp_path / "notes.db"
-        connection = sqlite3.connect(path)
+def test_a_database_of_another_program_a_text_and_a_folder_are_refused_and_kept(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "notes.db")) as connection:
         connection.execute("create table notes (id integer)")
-        connection.commit()
-        connection.close()
-        before = path.read_bytes()
-
-        with pytest.raises(ForeignDatabase, match="notes"):
-            AgentMemory(path)
-
-        assert path.read_bytes() == before
-        assert [p.name for p in tmp_path.iterdir()] == ["notes.db"]
-
-    def test_a_text_file_is_refused_and_kept(self, tmp_path):
-        path = tmp_path / "readme.txt"
-        path.write_text("This is not a database at all. " * 100)
-        before = path.read_bytes()
-
-        with pytest.raises(DatabaseUnreadable):
-            AgentMemory(path)
-
-        assert path.read_bytes() == before
-
-    def test_a_folder_is_refused_and_a_missing_one_named(self, tmp_path):
-        with pytest.raises(DatabaseUnreadable, match="is a folder"):
-            AgentMemory(tmp_path)
-        with pytest.raises(DatabaseUnreadable, match="nowhere"):
-            AgentMemory(tmp_path / "nowhere" / "a.db")
-        assert list(tmp_path.iterdir()) == []
+    (tmp_path / "readme.txt").write_text("This is not a database at all. " * 100)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for name, error, says in (
+        ("notes.db", ForeignDatabase, "notes"),
+        ("readme.txt", DatabaseUnreadable, "readme"),
+        (".", DatabaseUnreadable, "is a folder"),
+        ("nowhere/a.db", DatabaseUnreadable, "nowhere"),
+    ):
+        with pytest.raises(error, match=says):
+            AgentMemory(tmp_path / name)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 class TestDamagedFiles:
@@ -126,84 +106,63 @@ class TestDamagedFiles:
             assert not is_whole(path), what
 
 
-class TestAnotherSqlite:
-    """What this package needs of SQLite is looked for before anything is written."""
+def test_a_sqlite_that_lacks_something_is_told_before_anything_is_written(tmp_path, monkeypatch):
+    connected, path = SqliteEngine._connect, tmp_path / "agent.db"
 
-    def test_one_that_is_too_old_is_told(self, tmp_path, monkeypatch):
+    def without_fts5(engine):
+        connection = connected(engine)
+        connection.create_function("sqlite_compileoption_used", 1, lambda option: int(option != "ENABLE_FTS5"))
+        return connection
+
+    for where, name, value, says in (
+        (sqlite3, "sqlite_version_info", (3, 34, 1), r"too old; 3\.35 or newer"),
+        (SqliteEngine, "_connect", without_fts5, "built without FTS5"),
+    ):
         with monkeypatch.context() as patched:
-            patched.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
-            with pytest.raises(StorageError, match=r"too old; 3\.35 or newer"):
-                AgentMemory(tmp_path / "agent.db")
-        assert (tmp_path / "agent.db").stat().st_size == 0
-        assert is_whole(tmp_path / "agent.db")
-
-    def test_one_without_full_text_search_is_told(self, tmp_path, monkeypatch):
-        connected = SqliteEngine._connect
-
-        def without_fts5(engine):
-            connection = connected(engine)
-            connection.create_function("sqlite_compileoption_used", 1, lambda option: int(option != "ENABLE_FTS5"))
-            return connection
-
-        with monkeypatch.context() as patched:
-            patched.setattr(SqliteEngine, "_connect", without_fts5)
-            with pytest.raises(StorageError, match="built without FTS5"):
-                AgentMemory(tmp_path / "agent.db")
-        assert (tmp_path / "agent.db").stat().st_size == 0
-        assert is_whole(tmp_path / "agent.db")
+            patched.setattr(where, name, value)
+            with pytest.raises(StorageError, match=says):
+                AgentMemory(path)
+        assert path.stat().st_size == 0
+    assert is_whole(path)
 
 
-class TestReadOnly:
-    def test_reading_works_and_writing_says_why_not(self, tmp_path):
-        path = filled(tmp_path / "a.db", 3)
-        with AgentMemory(f"file:{path}?mode=ro") as memory:
-            chat = memory.conversation("c")
-            assert len(chat) == 3
-            assert len(memory.search("message")) == 3
-            for write in (
-                lambda: chat.add(role="user", content="more"),
-                chat.clear,
-                lambda: memory.erase(namespace=()),
-            ):
-                with pytest.raises(DatabaseReadOnly):
-                    write()
-            assert len(chat) == 3
+def test_a_file_that_is_opened_for_reading_can_be_verified_and_copied_and_says_why_it_is_not_written(tmp_path):
+    path = filled(tmp_path / "a.db", 3)
+    with AgentMemory(f"file:{path}?mode=ro") as memory:
+        chat = memory.conversation("c")
+        assert len(chat) == len(memory.search("message")) == memory.admin.stats()["messages"] == 3
+        for write in (lambda: chat.add(role="user", content="more"), chat.clear, lambda: memory.erase(namespace=())):
+            with pytest.raises(DatabaseReadOnly):
+                write()
+        assert memory.admin.verify().problems == ()
+        memory.admin.backup(tmp_path / "copy.db")
+        memory.export(tmp_path / "copy.jsonl")
+    with AgentMemory(tmp_path / "copy.db") as copy:
+        assert len(copy.conversation("c")) == 3
 
-    def test_a_read_only_database_can_be_verified_and_copied(self, tmp_path):
-        path = filled(tmp_path / "a.db", 3)
-        with AgentMemory(f"file:{path}?mode=ro") as memory:
-            assert memory.admin.verify().problems == ()
-            assert memory.admin.stats()["messages"] == 3
-            memory.admin.backup(tmp_path / "copy.db")
-            memory.export(tmp_path / "copy.jsonl")
-        with AgentMemory(tmp_path / "copy.db") as copy:
-            assert len(copy.conversation("c")) == 3
+
+def fill(chat, batch, stored):
+    while True:
+        chat.add_messages([HumanMessage(f"{n} " + "abc " * 300) for n in range(batch)])
+        stored.append(batch)
 
 
 class TestFullDisk:
-    @pytest.mark.parametrize("batch", [1, 50])
-    def test_a_full_disk_is_said_and_nothing_is_half_written(self, tmp_path, batch, raw):
-        with AgentMemory(tmp_path / "a.db") as memory:
-            chat = memory.conversation("c")
-            chat.add(role="user", content="first")
-            pages = raw(memory, "pragma page_count")[0]["page_count"]
-            raw(memory, f"pragma max_page_count = {pages + 40}")
-            stored = []
-
-            def fill():
-                for i in range(1000):
-                    chat.add_messages([HumanMessage(f"{i} {j} " + "abc " * 300) for j in range(batch)])
-                    stored.append(batch)
-
-            with pytest.raises(DatabaseFull):
-                fill()
-
-            assert len(chat) == 1 + sum(stored)
-            assert memory.admin.verify().ok
-            raw(memory, "pragma max_page_count = 1000000")
-            chat.add(role="user", content="again")
-            assert len(chat) == 2 + sum(stored)
-            assert memory.admin.verify().ok
+    def test_a_full_disk_is_said_and_nothing_is_half_written(self, tmp_path, raw):
+        for batch in (1, 50):
+            with AgentMemory(tmp_path / f"{batch}.db") as memory:
+                chat = memory.conversation("c")
+                pages = raw(memory, "pragma page_count")[0]["page_count"]
+                raw(memory, f"pragma max_page_count = {pages + 40}")
+                stored = []
+                with pytest.raises(DatabaseFull):
+                    fill(chat, batch, stored)
+                assert len(chat) == sum(stored)
+                assert memory.admin.verify().ok
+                raw(memory, "pragma max_page_count = 1000000")
+                chat.add(role="user", content="again")
+                assert len(chat) == 1 + sum(stored)
+                assert memory.admin.verify().ok
 
 
 class TestBusy:
@@ -250,34 +209,22 @@ class TestBusy:
                 assert connection.execute("pragma busy_timeout").fetchone()[0] == 12_500
 
 
-class TestClosing:
-    def test_a_closed_memory_says_so(self, url):
-        memory = AgentMemory(url)
-        chat = memory.conversation("c")
-        memory.close()
-        memory.close()
-        for call in (
-            lambda: chat.add(role="user", content="x"),
-            lambda: len(chat),
-            lambda: memory.search("x"),
-            memory.admin.verify,
-            memory.admin.stats,
-            lambda: memory.erase(namespace=()),
-            lambda: memory.admin.backup("never.db"),
-            lambda: memory.export("never.jsonl"),
-        ):
-            with pytest.raises(MemoryClosed):
-                call()
-
-    async def test_a_closed_memory_says_so_when_it_is_awaited(self, url):
-        memory = AgentMemory(url)
-        await memory.conversation("c").aadd(role="user", content="x")
-        await memory.aclose()
-        for call in (
-            lambda: memory.conversation("c").aadd(role="user", content="x"),
-            lambda: memory.asearch("x"),
-            memory.admin.averify,
-            memory.admin.astats,
-        ):
-            with pytest.raises(MemoryClosed):
-                await call()
+async def test_a_closed_memory_says_so_awaited_or_not(url):
+    memory = AgentMemory(url)
+    chat = memory.conversation("c")
+    await chat.aadd(role="user", content="x")
+    await memory.aclose()
+    memory.close()
+    for call in (
+        lambda: chat.add(role="user", content="x"), lambda: len(chat), lambda: memory.search("x"), memory.admin.verify,
+        memory.admin.stats, lambda: memory.erase(namespace=()), lambda: memory.admin.backup("never.db"),
+        lambda: memory.export("never.jsonl"),
+    ):  # fmt: skip
+        with pytest.raises(MemoryClosed):
+            call()
+    for awaited in (
+        lambda: chat.aadd(role="user", content="x"), lambda: memory.asearch("x"), memory.admin.averify,
+        memory.admin.astats,
+    ):  # fmt: skip
+        with pytest.raises(MemoryClosed):
+            await awaited()

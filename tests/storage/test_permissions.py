@@ -61,15 +61,13 @@ class TestNewFiles:
         place.chmod(0o755)
         return place
 
-    @pytest.mark.parametrize("name", ["a.db", "a b%20#?.db", "file:{}/a.db", "file:{}/a%20b.db?mode=rwc"])
-    def test_only_their_owner_may_read_them(self, folder, name):
-        url = name.format(folder) if "{}" in name else folder / name
-        with AgentMemory(url) as memory:
-            memory.conversation("c").add(role="user", content="hello")
-            assert len(memory.conversation("c")) == 1
-            found = modes(folder)
-        assert len(found) == 3  # the file, its log, and the index of the log
-        assert set(found.values()) == {"0o600"}
+    def test_only_their_owner_may_read_them(self, folder):
+        for number, name in enumerate(("a.db", "a b%20#?.db", "file:{}/c.db", "file:{}/a%20b.db?mode=rwc"), 1):
+            with AgentMemory(name.format(folder) if "{}" in name else folder / name) as memory:
+                memory.conversation("c").add(role="user", content="hello")
+                found = modes(folder)
+            assert len(found) == number + 2  # the files, the log of the last one, and the index of the log
+            assert set(found.values()) == {"0o600"}
 
     def test_neither_may_others_read_what_is_made_of_them(self, folder):
         seen: list[dict[str, str]] = []
@@ -91,7 +89,11 @@ class TestNewFiles:
         }  # fmt: skip
         assert [(name, mode) for each in seen for name, mode in each.items() if mode != "0o600"] == []
 
-    def test_a_file_that_is_there_keeps_its_mode(self, folder):
+    def test_a_file_that_is_there_keeps_its_mode_and_none_is_made_unasked(self, folder):
+        for mode in ("ro", "rw"):
+            with pytest.raises(DatabaseUnreadable):
+                AgentMemory(f"file:{folder}/none.db?mode={mode}")
+        assert modes(folder) == {}
         with AgentMemory(folder / "a.db") as memory:
             memory.conversation("c").add(role="user", content="hello")
         (folder / "a.db").chmod(0o640)
@@ -101,17 +103,11 @@ class TestNewFiles:
             for each in (memory, empty):
                 each.conversation("c").add(role="user", content="hello")
             found = modes(folder)
-        assert {found[f"a.db{suffix}"] for suffix in ("", "-wal", "-shm")} == {"0o640"}
-        assert {found[f"empty.db{suffix}"] for suffix in ("", "-wal", "-shm")} == {"0o660"}
+        for name, mode in (("a.db", "0o640"), ("empty.db", "0o660")):
+            assert {found[f"{name}{suffix}"] for suffix in ("", "-wal", "-shm")} == {mode}
         with AgentMemory(folder / "a.db") as memory:
             memory.admin.copy(folder / "empty.db", force=True)
         assert modes(folder)["empty.db"] == "0o660"
-
-    def test_an_address_that_asks_for_no_new_file_makes_none(self, folder):
-        for mode in ("ro", "rw"):
-            with pytest.raises(DatabaseUnreadable):
-                AgentMemory(f"file:{folder}/none.db?mode={mode}")
-        assert modes(folder) == {}
 
 
 @pytest.fixture

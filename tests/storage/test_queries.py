@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -10,30 +9,11 @@ from langchain_agentmem.storage import queries, query
 from langchain_agentmem.storage.queries import for_libpq, load, parameters
 from langchain_agentmem.storage.steps import Statement
 
-QUERIES = Path(queries.__file__).parent / "queries"
-
 
 class TestDialects:
     def test_both_know_the_same_queries_with_the_same_parameters(self):
         theirs, others = ({name: parameters(sql) for name, sql in load(each).items()} for each in queries.DIALECTS)
         assert theirs == others
-
-    def test_an_override_without_a_counterpart_would_be_noticed(self):
-        own = {
-            dialect: {
-                name
-                for path in QUERIES.glob(f"*.{dialect}.sql")
-                for name, _ in queries._split(path.read_text(encoding="utf-8"))
-            }
-            for dialect in queries.DIALECTS
-        }
-        shared = {
-            name
-            for path in QUERIES.glob("*.sql")
-            if path.name.count(".") == 1
-            for name, _ in queries._split(path.read_text(encoding="utf-8"))
-        }
-        assert (own["sqlite"] ^ own["postgres"]) <= shared
 
     def test_a_name_that_stands_twice_is_an_error(self, monkeypatch, tmp_path):
         folder = tmp_path / "queries"

@@ -44,17 +44,6 @@ class TestAHookThatHangs:
         until(lambda: len(heard) == 12)
         assert heard[-1] == UPDATED
 
-    def test_an_interrupt_of_one_that_nobody_waits_for_is_logged(self, hung, caplog):
-        def interrupted(event):
-            hung.wait()
-            raise KeyboardInterrupt
-
-        Hooks([interrupted]).emit(STORED)
-        hung.set()
-
-        until(lambda: len(warnings_in(caplog)) == 2)
-        assert warnings_in(caplog)[1].exc_info[0] is KeyboardInterrupt
-
     async def test_what_it_gives_at_last_is_awaited_on_the_callers_loop(self, hung, heard):
         async def tell(event):
             heard.append((event, asyncio.get_running_loop()))

@@ -30,13 +30,6 @@ class TestNoWord:
                 assert len(memory.search("heron", limit=5)) == 5
         assert bool(written) == (key is None)
 
-    def test_the_same_without_a_key_shows_them(self, tmp_path):
-        with memory_with_vectors(tmp_path / "memory.db", None) as memory:
-            fill(memory)
-            memory.export(tmp_path / "export")
-            found = readable(tmp_path)
-        assert {each.partition(":")[0] for each in found} >= {"memory.db-wal", "export"}
-
     def test_is_left_by_a_process_that_was_killed(self, tmp_path, forks):
         program = """
 import os, signal, sys

@@ -50,26 +50,25 @@ class TestPools:
                 assert said(memory, "many") == []
 
     async def test_it_serves_what_is_awaited_and_its_owner_at_once(self, postgres):
+        def owner():
+            with pool.connection() as connection:
+                connection.execute("insert into mine values (1)")
+
+        async def one(number):
+            await memory.conversation("c").aadd_messages([HumanMessage(f"heron {number}")])
+            await asyncio.to_thread(owner)
+
         with pool_of(postgres, 2) as pool, AgentMemory(pool) as memory:
             with pool.connection() as connection:
                 connection.execute("create table mine (n int)")
-            with pytest.raises(InvalidInput, match="word of SQL"):
-                AgentMemory(postgres, schema="select")
-
-            def owner():
-                with pool.connection() as connection:
-                    connection.execute("insert into mine values (1)")
-
-            async def one(number):
-                await memory.conversation("c").aadd_messages([HumanMessage(f"heron {number}")])
-                await asyncio.to_thread(owner)
-
-            await asyncio.gather(*(one(number) for number in range(20)))
+            await asyncio.gather(*map(one, range(20)))
             assert len(said(memory)) == 20
             with pool.connection() as connection:
                 assert connection.execute("select count(*) from public.mine").fetchone() == (20,)
 
-    def test_one_that_would_garble_texts_is_refused(self, postgres):
+    async def test_one_that_would_garble_texts_or_is_awaited_is_refused(self, postgres):
+        with pytest.raises(InvalidInput, match="ConnectionPool"):
+            AgentMemory(psycopg_pool.AsyncConnectionPool(postgres, open=False))
         kept = {"prepare_threshold": None, "client_encoding": "unicode"}
         with (
             psycopg_pool.ConnectionPool(postgres, min_size=1, open=True, kwargs=kept) as pool,
@@ -82,10 +81,6 @@ class TestPools:
             with pytest.raises(StorageError, match=r"(?i)LATIN1.*client_encoding"):
                 AgentMemory(pool)
             assert pool.get_stats()["pool_available"] == pool.get_stats()["pool_size"]
-
-    async def test_one_whose_connections_are_awaited_is_refused(self, postgres):
-        with pytest.raises(InvalidInput, match="ConnectionPool"):
-            AgentMemory(psycopg_pool.AsyncConnectionPool(postgres, open=False))
 
 
 ONE_SCHEMA, *_, ROLES = blocks_of("docs/postgresql.md", "sql")
@@ -148,17 +143,6 @@ class TestRoles:
             assert "VACUUM FULL" in caplog.text
             assert memory.admin.verify().problems == ()
 
-    def test_who_may_not_look_into_the_schema_is_told(self, roles):
-        owner, user = roles
-        with psycopg.connect(owner, autocommit=True) as connection:
-            connection.execute(f"revoke all on schema agentmem from {name_of(user)}")
-        with pytest.raises(DatabaseReadOnly, match="role"):
-            AgentMemory(user)
-        AgentMemory(owner).close()
-        for options in ({}, {"migrate": False}, {"read_only": True}):
-            with pytest.raises(DatabaseReadOnly, match="role"):
-                AgentMemory(user, **options)
-
     def test_doctor_says_what_a_role_may_not_do(self, roles):
         owner, user = roles
         assert "make tables" in permissions_of(user)
@@ -172,6 +156,9 @@ class TestRoles:
             with psycopg.connect(owner, autocommit=True) as connection:
                 connection.execute(f"revoke {revoked} from {name_of(user)}")
             assert told in permissions_of(user)
+        for options in ({}, {"migrate": False}, {"read_only": True}):  # who may not look into the schema
+            with pytest.raises(DatabaseReadOnly, match="role"):
+                AgentMemory(user, **options)
 
 
 def name_of(role):
@@ -212,8 +199,3 @@ class TestMigrating:
         with AgentMemory(url, migrate=False) as memory:
             say(memory, "a heron")
             assert said(memory) == ["a heron"]
-
-    def test_a_schema_of_ones_own(self, postgres, forks):
-        forks.run(COMMAND, "migrate", postgres, "--schema", "tenant")
-        with AgentMemory(postgres, schema="tenant", migrate=False) as memory:
-            say(memory, "a heron")

@@ -244,16 +244,7 @@ class TestPoolers:
             assert now == [fresh.execute(f"show {name}").fetchone()[0] for name in settings]
         assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
 
-    def test_a_pooler_that_passes_for_the_server_is_found_out(self, engine):
-        engine._pooled = False
-        engine._pool._closed = False
-        engine.write(adding(1))
-        forget(engine, engine._pool.take())
-        engine.write(adding(2))
-        assert engine._pooled
-        assert numbers(engine) == [1, 2]
-
-    def test_so_it_is_by_many_at_once(self, engine):
+    def test_a_pooler_that_passes_for_the_server_is_found_out_also_by_many_at_once(self, engine):
         engine._pooled = False
         engine._pool._closed = False
         sessions = [engine._pool.take() for _ in range(4)]
@@ -279,6 +270,7 @@ class TestPoolers:
             list(threads.map(one, range(4, 8)))
         for number in range(8, 12):
             engine.write(adding(number))
+        assert engine._pooled
         assert numbers(engine) == list(range(12))
         assert engine.pool_stats()["in_use"] == 0
 
