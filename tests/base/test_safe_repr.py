@@ -30,30 +30,14 @@ def unseen(*_: Any) -> Any:
 
 def hostile() -> list[tuple[object, str]]:
     """Objects of which nothing may be called, and how they are shown."""
-
-    class Meta(type):
-        __repr__ = __instancecheck__ = __subclasscheck__ = __getattribute__ = unseen
-
-    class Hostile(metaclass=Meta):
-        __repr__ = __str__ = __getattribute__ = unseen
-
-    class Items(list):
-        __iter__ = __len__ = __repr__ = __getitem__ = unseen
-
-    class Mapping(dict):
-        items = keys = __iter__ = __len__ = __repr__ = unseen
-
-    class Label(str):
-        __slots__ = ()
-        __repr__ = __str__ = unseen
-
-    class Zone(tzinfo):
-        utcoffset = tzname = dst = __repr__ = unseen
-
+    meta = type("Meta", (type,), dict.fromkeys(("__repr__", "__instancecheck__", "__getattribute__"), unseen))
+    names = ("__repr__", "__str__", "__iter__", "__len__", "__getitem__", "__getattribute__", "items", "keys")
+    made = {base: meta("Own", (base,), dict.fromkeys(names, unseen)) for base in (object, list, dict, str)}
+    zone = type("Zone", (tzinfo,), dict.fromkeys(("utcoffset", "tzname", "dst", "__repr__"), unseen))
     return [
-        (Hostile(), f"<{__name__}.Hostile object>"), (Hostile, f"<class {__name__}.Hostile>"),
-        (Items([1, 2]), "Items([1, 2])"), (Mapping({"a": 1}), "Mapping({'a': 1})"), (Label("x"), "Label('x')"),
-        (datetime(2026, 1, 1, tzinfo=Zone()), "<datetime.datetime object>"),
+        (made[object](), f"<{__name__}.Own object>"), (made[object], f"<class {__name__}.Own>"),
+        (made[list]([1, 2]), "Own([1, 2])"), (made[dict]({"a": 1}), "Own({'a': 1})"), (made[str]("x"), "Own('x')"),
+        (datetime(2026, 1, 1, tzinfo=zone()), "<datetime.datetime object>"),
         (Level.HIGH, "Level(1)"), (Point(1, "a"), "Point((1, 'a'))"), (OrderedDict(a=1), "OrderedDict({'a': 1})"),
         (str, "<class str>"), (safe_repr, "<function safe_repr>"), (deque(), "<collections.deque object>"),
     ]  # fmt: skip

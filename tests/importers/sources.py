@@ -1,7 +1,8 @@
 """One source of each kind.
 
-What stands in `data` was written by the originals' own code: mem0 2.2 and langchain-community 0.4. The others are
-made by packages that are installed, or as the originals' documents and code show them.
+What stands in `data` was written by the originals' own code (mem0 2.2 and langchain-community 0.4), or is as the
+originals' documents and code show it: tables of Letta and MemGPT, and a session. The others are made by packages that
+are installed.
 """
 
 from __future__ import annotations
@@ -66,42 +67,9 @@ def store(folder):
     return folder / "store.db"
 
 
-MEMGPT = """
-create table branches (id text primary key, parent_id text, node_name text, created_at real);
-create table core_memory (id integer primary key autoincrement, branch_id text not null, key text not null,
-    value text not null, importance integer default 3, ttl integer, created_at real, updated_at real);
-create table recall_memory (id integer primary key autoincrement, branch_id text not null, event_type text not null,
-    content text not null, timestamp real);
-create table archival_memory (id text primary key, branch_id text not null, content text not null, tags_json text,
-    created_at real);
-create virtual table fts_archival using fts5(content, content='archival_memory', content_rowid='rowid');
-insert into branches values ('r', null, 'root', 1000), ('c', 'r', 'child', 3000);
-insert into core_memory (branch_id, key, value, importance, ttl, created_at, updated_at) values
-    ('r', 'name', 'Ada', 5, null, 1000, 1000), ('r', 'goal', 'find herons', 3, null, 1000, 1000),
-    ('c', 'name', 'Ada', 5, null, 3000, 3000), ('c', 'plan', 'look at the pond', 2, null, 3100, 3100),
-    ('r', 'gone', 'long ago', 1, 5, 1000, 1000);
-insert into recall_memory (branch_id, event_type, content, timestamp) values
-    ('r', 'asked', 'Where are herons?', 2000), ('r', 'asked', 'Where are they now?', 4000),
-    ('r', 'asked', 'Where are herons?', 2000), ('c', 'found', 'A heron at the pond.', 3500);
-insert into archival_memory values ('a-1', 'r', 'Herons fish in the morning.', '["bird", "fish"]', 1500),
-    ('a-2', 'c', 'The pond lies in the north.', null, 3600);
-"""
-AI_SCIENTIST = """
-create table branches (id text primary key, parent_id text null, node_uid text null, created_at real);
-create table core_kv (branch_id text, key text, value text, updated_at real, primary key (branch_id, key));
-create table core_meta (branch_id text, key text, importance integer, ttl text, updated_at real,
-    primary key (branch_id, key));
-create table events (id integer primary key autoincrement, branch_id text, kind text, text text, tags text,
-    created_at real, task_hint text, memory_size integer);
-create table archival (id integer primary key autoincrement, branch_id text, text text, tags text, created_at real);
-create table inherited_exclusions (branch_id text, excluded_event_id integer, excluded_at real);
-insert into branches values ('r', null, 'root', 1000), ('c', 'r', null, 3000);
-insert into core_kv values ('r', 'name', 'Ada', 1000), ('c', 'name', 'Ada L.', 3100);
-insert into core_meta values ('r', 'name', 5, null, 1000);
-insert into events (branch_id, kind, text, tags, created_at) values ('r', 'asked', 'Where are herons?', '[]', 2000);
-insert into archival (branch_id, text, tags, created_at) values ('c', 'Herons fish.', '["bird"]', 3600);
-insert into inherited_exclusions values ('c', 1, 3700);
-"""
+MEMGPT, AI_SCIENTIST, LETTA_TABLES = (
+    (DATA / f"{name}.sql").read_text() for name in ("memgpt", "ai_scientist", "letta")
+)
 
 
 def memgpt(folder):
@@ -112,26 +80,11 @@ def ai_scientist(folder):
     return database(folder / "ai_scientist.db", AI_SCIENTIST)
 
 
-def _post(message, send_from, send_to, attachments, **more):
-    return {"message": message, "send_from": send_from, "send_to": send_to, "attachment_list": attachments, **more}
-
-
-SESSION = {
-    "id": "conv-20240909-060027-8372548e", "plugins": [], "roles": [], "enabled": True,
-    "rounds": [
-        {
-            "id": "round-20240909-060037-05d0804a", "user_query": "Plot the sales of May.", "state": "finished",
-            "post_list": [
-                _post("Plot the sales of May.", "User", "Planner", [], id="post-20240909-060037-ea7129d1"),
-                _post("Draw a bar chart.", "Planner", "CodeInterpreter", [
-                    {"id": "atta-1", "type": "plan", "content": "1. Draw.", "extra": None},
-                    {"id": "atta-2", "type": "init_plan", "content": "1. Draw.", "extra": None},
-                ], id="post-20240909-060046-8dbe93bf"),
-            ],
-        },
-    ],
-}  # fmt: skip
-_COUNTED = [_post("count the rows", *ends, None) for ends in (("User", "Planner"), ("Planner", "User"))]
+SESSION = yaml.safe_load((DATA / "session.yaml").read_text())
+_COUNTED = [
+    {"message": "count the rows", "send_from": one, "send_to": other, "attachment_list": None}
+    for one, other in (("User", "Planner"), ("Planner", "User"))
+]
 EXAMPLE = {
     "enabled": True,
     "rounds": [{"user_query": "count the rows", "state": "created", "post_list": _COUNTED}],
@@ -187,29 +140,6 @@ def letta(folder):
     path = folder / "watcher.af"
     path.write_text(json.dumps(document, indent=2))
     return path
-
-
-LETTA_TABLES = """
-create table agents (id text primary key, name text, message_ids json, system text, created_at datetime,
-    is_deleted boolean not null default false);
-create table block (id text primary key, label text not null, value text not null, "limit" integer, metadata_ json,
-    created_at datetime, updated_at datetime, is_deleted boolean not null default false);
-create table blocks_agents (agent_id text, block_id text, block_label text);
-create table messages (id text primary key, role text not null, text text, content json, name text, tool_calls json,
-    tool_call_id text, tool_returns json, conversation_id text, sequence_id integer not null, agent_id text,
-    created_at datetime, is_deleted boolean not null default false);
-create table archival_passages (id text primary key, text text not null, metadata_ json, tags json, embedding blob,
-    archive_id text, created_at datetime, is_deleted boolean not null default false);
-create table archives_agents (agent_id text, archive_id text, created_at datetime, is_owner boolean);
-insert into agents values ('agent-a', 'watcher', '[]', '', '2025-08-28 00:57:00', false),
-    ('agent-b', 'watcher', '[]', '', '2025-08-29 00:57:00', false), ('agent-c', 'gone', '[]', '', '2025-08-29', true);
-insert into archives_agents values ('agent-a', 'archive-1', '2025-08-28', true);
-insert into archival_passages values
-    ('passage-1', 'Herons fish in the morning.', '{"by": "Ada"}', '["bird"]', null, 'archive-1', '2025-08-28', false),
-    ('passage-2', 'The pond is dry.', '{}', '[]', null, 'archive-1', '2025-08-28 01:00:00', true);
-insert into messages values ('message-b', 'user', 'Any news?', null, null, '[]', null, null, 'conv-1', 99, 'agent-b',
-    '2025-08-29 01:00:00', false);
-"""
 
 
 def letta_server(folder):

@@ -49,17 +49,6 @@ class TestSavers:
         assert "allow=['" in report.left_out[0].why
         assert "--allow" in report.left_out[0].why
 
-    def test_a_memory_with_a_template_takes_them_as_it_said(self, url, tmp_path):
-        path = saver(tmp_path)
-        with AgentMemory(url, namespace=("users", "{user_id}")) as memory:
-            told = memory.import_from("langgraph-saver", path, namespace=("users", "ada"), dry_run=True)
-            assert memory.import_from("langgraph-saver", path, namespace=("users", "ada")).added == told.added
-            config = {"configurable": {"thread_id": "bob", "user_id": "ada"}}
-            assert memory.checkpointer.get_tuple(config) is not None
-            assert memory.import_from("langgraph-saver", path, namespace=(), dry_run=True).added == told.added
-            report = memory.import_from("langgraph-saver", path)  # each to its owner, whom nothing names
-            assert (report.added, report.left_by["threads"]) == ({}, 2)
-
     def test_a_thread_that_went_on_in_both_places_is_left_out_and_the_others_come(self, memory):
         theirs = InMemorySaver()
 

@@ -20,6 +20,15 @@ def said(memory, name, namespace):
     return [(each.type, each.text) for each in memory.conversation(name, namespace).messages]
 
 
+def rewritten(tmp_path, change):
+    """Return an agent file of which the agent was changed."""
+    path = letta(tmp_path)
+    document = json.loads(path.read_text())
+    change(document["agents"][0])
+    path.write_text(json.dumps(document))
+    return path
+
+
 class TestAgentFiles:
     def test_blocks_are_core_memory_and_the_agent_says_what_it_sent(self, memory, tmp_path):
         report = memory.import_from("letta", letta(tmp_path), namespace=("users",))
@@ -40,16 +49,14 @@ class TestAgentFiles:
         assert [(each.count, each.holds) for each in report.left_out] == [(2, "events")]
 
     def test_exported_anew_with_other_numbers_nothing_comes_twice(self, memory, tmp_path):
-        path = letta(tmp_path)
-        memory.import_from("letta", path)
-        document = json.loads(path.read_text())
-        messages = document["agents"][0]["messages"]
         new = {"role": "user", "content": [{"type": "text", "text": "And now?"}], "created_at": "2025-08-29T00:00:00Z"}
-        document["agents"][0]["messages"] = [
-            {**each, "id": f"message-{n}"} for n, each in enumerate([*messages[2:], new])
-        ]
-        path.write_text(json.dumps(document))
-        report = memory.import_from("letta", path)
+
+        def renumber(agent):
+            later = [*agent["messages"][2:], new]
+            agent["messages"] = [{**each, "id": f"message-{n}"} for n, each in enumerate(later)]
+
+        memory.import_from("letta", letta(tmp_path))
+        report = memory.import_from("letta", rewritten(tmp_path, renumber))
         assert (report.added, report.known) == ({"messages": 1}, {"messages": 4, "memories": 2})
 
     def test_an_older_file_with_one_agent_is_read(self, memory, tmp_path):
@@ -69,38 +76,32 @@ class TestAgentFiles:
         assert "passage" in report.left_out[-1].what
 
     def test_images_reasoning_and_several_answers_are_kept(self, memory, tmp_path):
-        path = letta(tmp_path)
-        document = json.loads(path.read_text())
         shown = {"type": "image", "source": {"type": "base64", "data": "AAAA", "media_type": "image/png"}}
         calls = [{"id": key, "function": {"name": "look", "arguments": "{}"}} for key in ("a", "b")]
         returns = [{"tool_call_id": key, "status": "success", "func_response": f"saw {key}"} for key in ("a", "b")]
-        document["agents"][0]["messages"] = [
+        messages = [
             {"role": "user", "content": [{"type": "text", "text": "What is this?"}, shown]},
             {"role": "assistant", "content": [{"type": "reasoning", "reasoning": "Hm."}], "tool_calls": calls},
             {"role": "tool", "content": [], "tool_returns": returns},
             {"role": "approval", "content": None, "approve": True},
         ]
-        path.write_text(json.dumps(document))
-        memory.import_from("letta", path)
+        memory.import_from("letta", rewritten(tmp_path, lambda agent: agent.update(messages=messages)))
         asked, looked, *answers = memory.conversation("watcher", ("watcher",)).messages
         assert asked.content[1] == {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
         assert (looked.content[0]["reasoning"], len(looked.tool_calls)) == ("Hm.", 2)
         assert [(each.tool_call_id, each.text) for each in answers] == [("a", "saw a"), ("b", "saw b")]
 
-    def test_a_call_that_was_cut_stays_a_call(self, memory, tmp_path):
+    def test_a_call_that_was_cut_stays_a_call_and_an_agent_goes_to_its_user(self, memory, tmp_path):
         path = letta(tmp_path)
         path.write_text(
             path.read_text().replace(json.dumps('{"message": "At the pond."}'), json.dumps('{"message": "At'))
         )
-        memory.import_from("letta", path)
-        *_, called, answered = memory.conversation("watcher", ("watcher",)).messages
+        users = ("users", "{user_id}")
+        memory.import_from("letta", path, namespace=users, owners={"watcher": "ada"})
+        assert memory.layers(namespace=("users", "ada")).core.get("human") == {"human": "Her name is Ada."}
+        *_, called, answered = memory.conversation("watcher", ("users", "ada")).messages
         assert called.invalid_tool_calls[0]["name"] == "send_message"
         assert answered.tool_call_id == "call-send_message"
-
-    def test_an_agent_goes_to_its_user(self, memory, tmp_path):
-        users = ("users", "{user_id}")
-        memory.import_from("letta", letta(tmp_path), namespace=users, owners={"watcher": "ada"})
-        assert memory.layers(namespace=("users", "ada")).core.get("human") == {"human": "Her name is Ada."}
 
     def test_another_file_is_refused(self, memory, tmp_path):
         path = tmp_path / "x.af"
@@ -120,16 +121,12 @@ class TestTheServer:
         assert said(memory, "watcher", ("watcher",))[-1] == ("ai", "At the pond.")
         assert said(memory, "conv-1", ("watcher-2",)) == [("human", "Any news?")]
 
-    def test_one_agent_is_chosen_by_its_name_or_id(self, memory, tmp_path):
-        path = letta_server(tmp_path)
-        report = memory.import_from("letta", path, only=["agent-b", "agent-z"])
-        assert report.added == {"messages": 1}
-        assert [each.what for each in report.left_out] == ["'agent-z'"]
-
-    def test_passages_of_before_there_were_archives_come_too(self, memory, tmp_path):
+    def test_one_agent_is_chosen_and_passages_of_before_there_were_archives_come_too(self, memory, tmp_path):
         path = letta_server(tmp_path)
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("create table agent_passages (id text, text text, agent_id text, created_at text)")
             connection.execute("insert into agent_passages values ('p', 'Old.', 'agent-b', '2024-01-01 00:00:00')")
-        memory.import_from("letta", path)
+        report = memory.import_from("letta", path, only=["agent-b", "agent-z"])
+        assert report.added == {"messages": 1, "memories": 1}
+        assert [each.what for each in report.left_out] == ["'agent-z'"]
         assert memory.layers(namespace=("watcher-2",)).archival.get("p").content == "Old."

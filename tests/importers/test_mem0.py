@@ -32,12 +32,6 @@ class TestTheExport:
         tea = memory.layers(namespace=("users", "bob")).archival.get(TEA)
         assert tea.tags == ("agent:waiter", "run:r1")
 
-    def test_a_bare_list_and_one_without_users_are_taken_too(self, memory, tmp_path):
-        path = tmp_path / "x.json"
-        path.write_text(json.dumps([{"id": "m", "memory": "Likes tea."}]))
-        memory.import_from("mem0", path, namespace=("here",))
-        assert memory.layers(namespace=("here",)).archival.get("m").content == "Likes tea."
-
     def test_relations_become_facts_of_their_users_once(self, memory, tmp_path):
         relation = {"source": "ana", "relationship": "lives_in", "target": "porto", "user_id": "ada"}
         path = export(tmp_path / "x.json", relations=[relation])
@@ -48,6 +42,9 @@ class TestTheExport:
 
     def test_what_has_no_text_or_has_expired_is_left_out_alone(self, memory, tmp_path):
         old = {"id": "o", "memory": "Old.", "expiration_date": "2020-01-01"}
+        (bare := tmp_path / "bare.json").write_text(json.dumps([{"id": "m", "memory": "Likes tea."}]))
+        memory.import_from("mem0", bare, namespace=("here",))
+        assert memory.layers(namespace=("here",)).archival.get("m").content == "Likes tea."
         tea = {"id": "b", "memory": "Likes tea: api_key=abcdefgh12345678"}
         report = memory.import_from("mem0", export(tmp_path / "x.json", {"id": "a"}, "nonsense", old, tea, tea))
         assert (report.added, report.left) == ({"memories": 1}, 4)
@@ -55,14 +52,12 @@ class TestTheExport:
         [record] = memory.layers().archival.all()
         assert "abcdefgh12345678" not in record.content  # secrets do not enter
 
-    def test_an_end_in_the_future_is_kept(self, memory, clock, tmp_path):
-        memory.import_from("mem0", export(tmp_path / "x.json", {"memory": "Tea.", "expiration_date": "2026-02-01"}))
+    def test_an_end_in_the_future_is_kept_and_another_json_refused(self, memory, clock, tmp_path):
+        path = export(tmp_path / "x.json", {"memory": "Tea.", "expiration_date": "2026-02-01"})
+        memory.import_from("mem0", path)
         assert len(memory.layers().archival.all()) == 1
         clock.pass_time(days=60)
         assert memory.layers().archival.all() == []
-
-    def test_another_json_is_refused(self, memory, tmp_path):
-        path = tmp_path / "x.json"
         path.write_text('{"users": []}')
         with pytest.raises(InvalidInput, match="get_all"):
             memory.import_from("mem0", path)

@@ -18,15 +18,15 @@ pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestTaskWeaver:
-    def test_a_session_is_what_its_yaml_says(self, memory, tmp_path):
+    def test_a_session_is_what_its_yaml_says_and_our_own_export_comes_back(self, memory, tmp_path):
         memory.import_from("taskweaver", taskweaver(tmp_path) / "session.yaml")
         session = memory.session(SESSION["id"])
         assert session.to_conversation().rounds == Conversation.from_dict(SESSION).rounds
         [listed] = memory.conversations()
         assert listed.last_at == datetime(2024, 9, 9, 6, 0, 46, tzinfo=UTC)  # which its ids tell
-        assert [post.message for post in session.get_role_rounds("CodeInterpreter")[0].post_list] == [
-            "Draw a bar chart."
-        ]
+        session.export(tmp_path / "mine.yaml")
+        memory.import_from("taskweaver", tmp_path / "mine.yaml", namespace=("other",))
+        assert memory.session(SESSION["id"], ("other",)).rounds == session.rounds
 
     def test_a_folder_brings_its_sessions_and_tells_of_the_rest(self, memory, tmp_path):
         report = memory.import_from("taskweaver", taskweaver(tmp_path))
@@ -65,14 +65,6 @@ class TestTaskWeaver:
         report = memory.import_from("taskweaver", project, experiences=project / "session.yaml")
         assert any("cannot be written" in each.why for each in report.left_out)
 
-    def test_our_own_export_of_a_session_comes_back(self, memory, tmp_path):
-        session = memory.session("mine")
-        task = session.create_round("Look.")
-        session.add_post(task.id, send_from="User", send_to="Planner", message="Look.")
-        session.export(tmp_path / "mine.yaml")
-        memory.import_from("taskweaver", tmp_path / "mine.yaml", namespace=("other",))
-        assert memory.session("mine", ("other",)).rounds == session.rounds
-
     def test_what_is_no_session_or_stands_for_more_than_it_holds_is_refused(self, memory, tmp_path):
         path, wrong = tmp_path / "x.yaml", ("- 1", "{", "rounds: 7", "rounds: [7]", "rounds: [{}]")
         for text in (*wrong, "!!python/object:os.system {}", "a: &a [*a]\nrounds: []"):
@@ -107,11 +99,7 @@ class TestMarsys:
         assert chat.messages[3].tool_call_id == "call-1"
         assert memory.conversations()[0].last_at == datetime.fromtimestamp(1_700_000_000.5, UTC)
         assert [each.what for each in report.left_out] == ["the additional state in 'watcher.json'"]
-
-    def test_what_was_said_since_comes_with_the_next_import(self, memory, tmp_path):
-        path = marsys(tmp_path)
-        memory.import_from("marsys", path)
-        saved = json.loads(path.read_text())
+        saved = json.loads((path := tmp_path / "watcher.json").read_text())
         saved["messages"] += [{"role": "assistant", "content": "At the pond."}]
         path.write_text(json.dumps(saved))
         assert memory.import_from("marsys", path).added == {"messages": 1}
@@ -144,11 +132,6 @@ class TestOpus:
         assert first.created_at == datetime.fromtimestamp(1_700_000_000, UTC)
         assert (todo.kind, bool(junk.junk)) == ("todo", True)
         assert memory.audit.verify().ok
-
-    def test_what_the_audit_command_brought_is_known(self, memory, tmp_path):
-        path = opus(tmp_path)
-        memory.audit.import_document(path)
-        assert memory.import_from("opus", path).known == {"entries": 3}
 
     def test_of_a_damaged_file_what_can_be_read_comes_and_nothing_lies_beside_it(self, memory, tmp_path):
         (tmp_path / "their").mkdir()

@@ -238,7 +238,7 @@ class TestCopies:
             assert not memory.admin.copy(tmp_path / "target.db").was_complete
             assert memory.admin.copy(tmp_path / "target.db").was_complete
         for name, key in (("backup.db", KEY), ("taken.db", KEY), ("other.db", other), ("export", KEY)):
-            with pytest.raises((DatabaseUnreadable, InvalidInput), match="The key does not fit|is not a database"):
+            with pytest.raises((DatabaseUnreadable, InvalidInput), match=r"The key does not fit|is not a database"):
                 Admin.restore(tmp_path / name, tmp_path / "not.db", key=b"x" * 32)
             Admin.restore(tmp_path / name, tmp_path / f"restored {name}", key=key)
             with AgentMemory(tmp_path / f"restored {name}", key=key) as memory:

@@ -31,15 +31,11 @@ def digest(path, key=None) -> str:
     return seen.hexdigest()
 
 
-class TestOpen:
-    def test_while_it_is_open_nobody_rewrites_it(self, path):
-        with AgentMemory(path), pytest.raises(DatabaseBusy, match=r"is open in this process\. Close it first"):
-            Admin.rekey(path, new_key=KEY)
-
-
 class TestRewriting:
     def test_there_and_back_every_row_is_kept_and_no_word_is_readable_meanwhile(self, path):
         path.chmod(0o640)
+        with AgentMemory(path), pytest.raises(DatabaseBusy, match=r"is open in this process\. Close it first"):
+            Admin.rekey(path, new_key=KEY)
         held, names, seen = digest(path), {"memory.db"}, []
         before = path.stat().st_size
         with path.open("rb") as old:
@@ -102,7 +98,7 @@ class TestRefused:
             Admin.rekey(path, key=KEY, new_key=OTHER)
         assert path.read_bytes() == held
 
-    def test_a_new_file_that_is_not_like_the_old_one(self, path, monkeypatch):
+    def test_where_the_new_file_is_not_like_the_old_one_or_cannot_be_written(self, path, monkeypatch):
         before, real = digest(path), encrypted_database._connected
 
         def altered(driver, place, cipher):
@@ -111,18 +107,16 @@ class TestRefused:
                 connection.execute("delete from agentmem_migration where name like '0001%'")
             return connection
 
-        monkeypatch.setattr(encrypted_database, "_connected", altered)
-        with pytest.raises(StorageError, match=r"The new file is not whole .*so the old one was kept"):
-            Admin.rekey(path, new_key=KEY)
-        assert [each.name for each in path.parent.iterdir()] == ["memory.db"]
-        assert digest(path) == before
+        def full(*_):
+            raise OSError(28, "No space")
 
-    def test_where_there_is_no_room_or_it_may_not_be_written(self, path, monkeypatch):
-        before = digest(path)
-        monkeypatch.setattr(
-            encrypted_database.shutil, "copymode", lambda *_: (_ for _ in ()).throw(OSError(28, "No space"))
-        )
-        with pytest.raises(InvalidInput, match=r"cannot be rewritten: .*No space.* It is as it was"):
-            Admin.rekey(path, new_key=KEY)
-        assert [each.name for each in path.parent.iterdir()] == ["memory.db"]
-        assert digest(path) == before
+        for where, name, broken, error, says in (
+            (encrypted_database, "_connected", altered, StorageError, r"is not whole .*so the old one was kept"),
+            (encrypted_database.shutil, "copymode", full, InvalidInput, r"be rewritten: .*No space.* It is as it was"),
+        ):
+            with monkeypatch.context() as patched:
+                patched.setattr(where, name, broken)
+                with pytest.raises(error, match=says):
+                    Admin.rekey(path, new_key=KEY)
+            assert [each.name for each in path.parent.iterdir()] == ["memory.db"]
+            assert digest(path) == before

@@ -53,21 +53,18 @@ class TestTheCommand:
         with AgentMemory(tmp_path / "new.db") as memory:
             assert memory.layers(namespace=("a", "b")).core.get("name") == {"name": "Ada"}
 
-    def test_what_is_left_out_of_a_saver_is_told_in_threads_too(self, agentmem, tmp_path):
-        source, target = saver(tmp_path), tmp_path / "new.db"
-        run = agentmem("import-from", target, "langgraph-saver", source, "--namespace", "users/{user_id}")
-        assert run.stdout.endswith("Nothing came. Here already: 0. Left out: 12 checkpoints of 2 threads.\n")
-        assert "Left out: the thread 'ada' (6 checkpoints): nothing says whose it is: it has no user_id." in run.stdout
-        assert "--owners FILE" in run.stdout
-
     def test_owners_and_what_is_chosen_are_named(self, agentmem, tmp_path):
         owners = tmp_path / "owners.json"
         owners.write_text('{"ada": "u-1", "bob": "u-2"}')
-        given = ("--namespace", "users/{user_id}", "--owners", owners, "--only", "u-1", "--only", "eve")
-        source = saver(tmp_path)
+        source, target = saver(tmp_path), tmp_path / "new.db"
+        given = ("--namespace", "users/{user_id}")
+        run = agentmem("import-from", target, "langgraph-saver", source, *given)
+        assert run.stdout.endswith("Nothing came. Here already: 0. Left out: 12 checkpoints of 2 threads.\n")
+        assert "Left out: the thread 'ada' (6 checkpoints): nothing says whose it is: it has no user_id." in run.stdout
+        given = (*given, "--owners", owners, "--only", "u-1", "--only", "eve")
         run = agentmem("import-from", tmp_path / "n.db", "langgraph-saver", source, *given, "--dry-run")
         assert "\nada goes to users/u-1.\n6 checkpoints of 1 thread would come" in run.stdout
-        run = agentmem("import-from", tmp_path / "new.db", "langgraph-saver", source, *given)
+        run = agentmem("import-from", target, "langgraph-saver", source, *given)
         assert run.stdout == (
             "Left out: 'eve': the source has nothing of this id.\n"
             "6 checkpoints of 1 thread came. Here already: 0. Left out: 1 thing.\n"
@@ -96,8 +93,3 @@ class TestTheCommand:
         assert (run.returncode, run.stderr) == (130, "Interrupted. What was brought is kept: run it again to go on.\n")
         with AgentMemory(target) as memory:
             assert len(memory.conversations()) == 1
-
-    def test_opening_a_foreign_file_by_any_command_names_it(self, agentmem, tmp_path):
-        run = agentmem("stats", saver(tmp_path))
-        assert run.returncode == 3
-        assert f"agentmem import-from DATABASE langgraph-saver {tmp_path / 'threads.db'}" in run.stderr

@@ -53,13 +53,3 @@ class TestPostgres:
                 assert connection.execute(sampled).fetchall() == [], deed
                 [[size]] = connection.execute("select pg_total_relation_size('agentmem.token_count')").fetchall()
             assert size < GROWN
-
-    def test_nobody_is_still_connected_and_a_bare_one_holds_no_schema(self, postgres_databases):
-        url = postgres_databases.migrated(0)
-        with psycopg.connect(url) as left:
-            left.execute("insert into agentmem.namespace (path) values ('never committed')")
-            assert postgres_databases.migrated(0) == url
-            with pytest.raises(psycopg.OperationalError):
-                left.execute("select 1")
-        with psycopg.connect(postgres_databases.bare(0)) as connection:
-            assert connection.execute("select 1 from pg_namespace where nspname = 'agentmem'").fetchall() == []
