@@ -1,4 +1,4 @@
-"""A server on this machine that acts as the APIs of OpenAI, Anthropic and Gemini, for their real clients.
+"""A server on this machine that acts as the APIs of OpenAI and Anthropic, for their real clients.
 
     with loopback(limit_tokens=4_000, script=lambda request: {"content": "Hello."}) as server:
         model = ChatOpenAI(base_url=server.url, api_key="x", model="gpt-test")
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:  # noqa: BLE001 - it is raised where the test ends
             self.loopback.failures.append(error)
             status, body = 500, {"error": {"message": str(error), "type": "server_error", "param": None, "code": None}}
-        if api.streams(request, path) and (status == 200 or api.refuses_late):
+        if request.get("stream") and (status == 200 or api.refuses_late):
             self.stream(api.stream(request, body))
         else:
             self.answer(status, body)

@@ -93,6 +93,8 @@ async def test_compactions_are_listed_and_what_a_summary_stands_for_is_read_in_p
     for wrong in ({"offset": -1}, {"limit": "x"}):
         with pytest.raises(InvalidInput):
             messages_behind(memory, summary, conversation_id="t", **wrong)
+    with pytest.raises(InvalidInput):
+        messages_behind(memory, HumanMessage("x"), conversation_id="t")
 
 
 @pytest.mark.slow

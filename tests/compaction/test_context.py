@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem.compaction.compacted_context import History, _common, followed
 
@@ -78,24 +78,6 @@ def test_what_is_known_from_the_turn_before_is_as_if_it_were_read_anew():
         assert as_it_is(found) == as_it_is(known_of(given)[0]), change
         assert hits == common, f"only what differs is looked into: {change}"
         assert found.tokens == [COUNTER.count(given[:place]) for place in range(len(given) + 1)], change
-
-
-def test_so_it_is_on_a_branch_from_anywhere():
-    said = [SystemMessage("Be brief.", id="s"), *turns(3)]
-    before, _ = known_of(said)
-    for length in range(10):
-        for more in ([], [HumanMessage("never mind", id="n")], [AIMessage("done", id="d")]):
-            given = [*said[:length], *more]
-            assert as_it_is(known_of(given, before)[0]) == as_it_is(known_of(given)[0]), (length, more)
-
-
-def test_a_message_that_is_changed_in_place_is_noticed():
-    said = turns(4)
-    before, _ = known_of(said)
-    said[9].content = "One moment, please."
-    found, hits = known_of(said, before)
-    assert as_it_is(found) == as_it_is(known_of(said)[0])
-    assert hits == 9
 
 
 def test_calls_of_one_id_are_noticed_whenever_they_are_made():

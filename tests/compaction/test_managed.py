@@ -32,15 +32,21 @@ def fill(chat, turns, start=0):
         chat.add(role="assistant", content=f"answer-{turn:03} " + "there are this many in the basket " * 2)
 
 
+def filled(memory, turns, config=SMALL, model=None):
+    """A conversation of so many turns, and the model that summarizes it."""
+    model = model or Summarizer()
+    chat = memory.managed_conversation("c", config=config, model=model)
+    fill(chat, turns)
+    return chat, model
+
+
 def texts(messages):
     return [message["content"] for message in messages]
 
 
 class TestTwoViews:
     def test_the_context_is_within_the_budget_and_the_log_is_whole(self, memory):
-        model = Summarizer()
-        chat = memory.managed_conversation("c", config=SMALL, model=model)
-        fill(chat, 30)
+        chat, _ = filled(memory, 30)
         shown = chat.get_messages()
         assert_valid_for_providers(shown)
         assert len(shown) < 30
@@ -100,9 +106,7 @@ class TestTwoViews:
 
 class TestTriggers:
     def test_without_events_only_a_call_compacts(self, memory):
-        model = Summarizer()
-        chat = memory.managed_conversation("c", config=QUIET, model=model)
-        fill(chat, 20)
+        chat, model = filled(memory, 20, QUIET)
         assert len(chat.get_messages()) == 40
         assert not model.asked
         assert chat.compact_if_needed() is True
@@ -226,8 +230,7 @@ class TestRemembering:
     def test_a_restart_goes_on(self, new_database, url, clock):
         model = Summarizer()
         with AgentMemory(url, clock=clock) as memory:
-            chat = memory.managed_conversation("c", config=SMALL, model=model)
-            fill(chat, 30)
+            chat, _ = filled(memory, 30, model=model)
             shown, calls = chat.get_messages(), len(model.asked)
         with AgentMemory(url, clock=clock) as memory:
             assert memory.managed_conversation("c", config=SMALL, model=model).get_messages() == shown
@@ -247,8 +250,7 @@ class TestRemembering:
         assert "Xyzzy" not in "".join(model.texts[calls:])
 
     def test_retention_drops_messages_and_not_the_summary(self, memory):
-        chat = memory.managed_conversation("c", config=QUIET, model=Summarizer())
-        fill(chat, 30)
+        chat, _ = filled(memory, 30, QUIET)
         assert chat.compact_if_needed()
         newest = texts(chat.get_messages())
         assert len(newest) > 5
@@ -263,8 +265,9 @@ class TestRemembering:
 
 class TestPayloadErrors:
     def test_it_says_whether_the_bytes_are_fewer(self, memory):
-        model = Summarizer()
-        chat = memory.managed_conversation("c", model=model)
+        chat = memory.managed_conversation("c", model=Summarizer())
+        chat.add(role="user", content="question-000")
+        assert (chat.compact_for_payload_error(), texts(chat.get_messages())) == (False, ["question-000"])
         fill(chat, 10)
         before = len(json.dumps(chat.get_messages()))
         assert chat.compact_for_payload_error({"provider": "openai"}) is True
@@ -272,13 +275,7 @@ class TestPayloadErrors:
         assert len(json.dumps(shown)) < before
         assert_valid_for_providers(shown)
         assert texts(shown)[-1].startswith("answer-009")
-        assert len(chat.get_raw_messages()) == 20
-
-    def test_nothing_to_gain_changes_nothing(self, memory):
-        chat = memory.managed_conversation("c", model=Summarizer())
-        chat.add(role="user", content="only this")
-        assert chat.compact_for_payload_error() is False
-        assert texts(chat.get_messages()) == ["only this"]
+        assert len(chat.get_raw_messages()) == 21
 
     @pytest.mark.parametrize(("images", "less", "count"), [(2.5, 0, 2), (2, 0, 2), (2, 2, 1), (1, 2, 0)])
     def test_images_are_kept_within_half_of_what_the_provider_takes(self, memory, monkeypatch, images, less, count):
@@ -341,8 +338,7 @@ class TestFailingModels:
         model = Summarizer(answer) if answer != 7 else lambda messages: answer
         events = []
         with AgentMemory(":memory:", hooks=[events.append]) as memory:
-            chat = memory.managed_conversation("c", config=SMALL, model=model)
-            fill(chat, 20)
+            chat, _ = filled(memory, 20, model=model)
             assert_valid_for_providers(chat.get_messages())
             assert chat.get_cache_stats()["context_tokens"] <= 600
             assert len(chat.get_raw_messages()) == 40
@@ -352,9 +348,7 @@ class TestFailingModels:
         assert {"failed", "completed"} <= {each.status for each in events if isinstance(each, CompactionEvent)}
 
     def test_what_a_failing_model_missed_reaches_the_next_summary(self, memory):
-        model = Summarizer(usual=RuntimeError("down"))
-        chat = memory.managed_conversation("c", config=SMALL, model=model)
-        fill(chat, 20)
+        chat, model = filled(memory, 20, model=Summarizer(usual=RuntimeError("down")))
         chat.get_messages()
         model.asked.clear()
         model.usual = lambda messages: model.summary()
@@ -387,10 +381,7 @@ class TestEvents:
 
 class TestThresholds:
     def test_rounds(self, memory):
-        config = ManagedMemoryConfig(threshold_rounds=10, retain_rounds=3)
-        model = Summarizer()
-        chat = memory.managed_conversation("c", config=config, model=model)
-        fill(chat, 9)
+        chat, model = filled(memory, 9, ManagedMemoryConfig(threshold_rounds=10, retain_rounds=3))
         assert not model.asked
         chat.add(role="user", content="question-009")
         assert len(model.asked) == 1

@@ -1,7 +1,6 @@
 """Processors alone: what each keeps and takes, on histories that providers accept and such that they do not."""
 
 import re
-from functools import partial
 
 import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
@@ -165,14 +164,6 @@ class TestSummarization:
         made = summarization(said, model=model, max_tokens=300, counter=COUNTER)
         assert made[-1] == said[-1]
         assert "question-029" not in model.everything
-
-
-class TestProtectedTails:
-    def test_where_they_begin(self):
-        kinds = {"u": HumanMessage, "a": AIMessage, "s": SystemMessage, "t": partial(ToolMessage, tool_call_id="c")}
-        with_assistants = [("uauau", 1, 3), ("uauau", 2, 1), ("uauau", 9, 1), ("uaua", 0, 2), ("attt", 1, 0)]
-        for given, grace, expected in (*with_assistants, ("uuuu", 1, 3), ("uuuu", 0, 3), ("sss", 1, 2), ("", 1, 0)):
-            assert protected_from([kinds[kind]("x") for kind in given], grace) == expected, (given, grace)
 
 
 class TestRepair:

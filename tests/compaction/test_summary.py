@@ -54,20 +54,16 @@ class TestValue:
         assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))) == summary
         assert summary_in(summary_message(summary, id="s")) == summary
 
-    def test_a_text_where_a_list_is_wanted_is_one_item(self):
-        assert Summary.from_dict({"salient_facts": "Maya is 40.", "open_threads": "x"}) == Summary(
-            salient_facts=("Maya is 40.",), open_threads=("x",)
-        )
-
-    def test_objects_in_lists_become_text(self):
-        given = {
-            "salient_facts": [{"fact": "Two trees"}, {"name": "Maya", "age": 40, "x": None}, 7, None, ["a", ["b"]], " "]
-        }
-        assert Summary.from_dict(given).salient_facts == ("Two trees", "name: Maya; age: 40", "7", "a", "b")
-
-    def test_a_list_where_a_text_is_wanted_is_its_lines(self):
-        given = {"user_request_summary": ["Plant.", "Water."], "summary": {"done": "planted"}, "unknown": {"a": 1}}
-        assert Summary.from_dict(given) == Summary(user_request="Plant.\nWater.", summary="planted")
+    def test_whatever_a_model_writes_becomes_texts_and_lists_of_texts(self):
+        facts = [{"fact": "Two trees"}, {"name": "Maya", "age": 40, "x": None}, 7, None, ["a", ["b"]], " "]
+        for written, expected in (
+            ({"salient_facts": "Maya is 40."}, {"salient_facts": ("Maya is 40.",)}),
+            ({"open_threads": "x"}, {"open_threads": ("x",)}),
+            ({"salient_facts": facts}, {"salient_facts": ("Two trees", "name: Maya; age: 40", "7", "a", "b")}),
+            ({"user_request_summary": ["Plant.", "Water."]}, {"user_request": "Plant.\nWater."}),
+            ({"summary": {"done": "planted"}, "unknown": {"a": 1}}, {"summary": "planted"}),
+        ):
+            assert Summary.from_dict(written) == Summary(**expected)
 
     def test_images_however_a_model_names_them(self):
         named = {"image_id": "img_00000001", "context": "garden"}

@@ -14,7 +14,7 @@ from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction.compaction_config import (
     ToolOffloadConfig,
 )
-from langchain_agentmem.compaction.dropped_messages import PAGE_TOKENS, amessages_behind, messages_behind
+from langchain_agentmem.compaction.dropped_messages import PAGE_TOKENS, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import summary_in
@@ -238,14 +238,6 @@ class TestExpand:
         compacted(memory, chat(2))
         for name in ("sum-0123456789abcdef", "nobody", "", "\0", "\ud800", "%"):
             assert "no message and no record" in expand(memory, name) or "could not be read" in expand(memory, name)
-
-    async def test_users_have_it_too(self, memory):
-        _, summary = compacted(memory, chat(40))
-        behind = messages_behind(memory, summary, conversation_id="t")
-        assert behind == await amessages_behind(memory, summary.id, conversation_id="t")
-        assert behind[0].text.startswith("Answer word000a")  # the first instruction stays where it is
-        with pytest.raises(InvalidInput):
-            messages_behind(memory, HumanMessage("x"), conversation_id="t")
 
     def test_of_two_branches_each_summary_lists_its_own(self, memory):
         """The log of a thread holds both branches, one after the other; a summary stands for one of them."""

@@ -40,6 +40,7 @@ from tests.compaction.provider_clients import chat_client
 from tests.compaction.validators import IMAGE, refusals
 from tests.support.graphs import at
 from tests.support.histories import PIXEL
+from tests.support.models import calling
 
 
 def test_what_is_nested_very_deeply_or_shows_no_image_stops_no_view():
@@ -88,25 +89,17 @@ DRAWN = [
 
 @pytest.mark.parametrize("block", DRAWN)
 def test_an_image_that_the_model_made_is_shown_to_it_while_there_is_room(block):
-    call = {"name": "look", "args": {}, "id": "c1"}
-    drawn = AIMessage([block, {"type": "text", "text": "Here."}], id="drawn")
-    for said in (
-        [drawn],
-        [AIMessage([block], tool_calls=[call]), ToolMessage("ok", tool_call_id="c1"), AIMessage("Done.")],
-    ):
+    called = [AIMessage([block], tool_calls=calling("look").tool_calls), ToolMessage("ok", tool_call_id="call-1")]
+    for said in ([AIMessage([block, {"type": "text", "text": "Here."}], id="drawn")], [*called, AIMessage("Done.")]):
         history = [HumanMessage("Draw a cat.", id="ask"), *said, HumanMessage("Make it blue.", id="more")]
         with AgentMemory(":memory:") as memory, loopback() as server:
-            views = [
-                Node(memory, None, None, "node").view(history, []),
-                Managed(memory, None, None, "managed").view(history, history),
-            ]
+            views = [kind(memory, None, None, kind.__name__).view(history, history) for kind in (Node, Managed)]
             for view in views:
                 assert IMAGE in view[-2].content
                 assert view[-1].content == "Make it blue."
                 assert refusals(view) == provider_problems(view) == []
                 assert repaired(view) == view
                 chat_client(server).invoke(view)
-            assert len(memory.conversation("managed").messages) == len(history)
             before = Node(memory, None, None, "before").view(history[:-1], [])
             assert before == views[0][: len(before)]
             small = ManagedMemoryConfig(threshold_tokens=700, token_counter="estimate")

@@ -158,13 +158,6 @@ class TestARefusal:
         long_talk(agent_of(memory, model, LARGE, system_prompt=TALK * 3), 20)
         assert COUNTER.count(model.asked[3][1:]) < 500 < max(COUNTER.count(shown[1:]) for shown in model.asked[4:])
 
-    def test_followed_by_an_error_of_another_kind_passes_that_on(self, memory):
-        model = AgentModel(refuse={8: ContextOverflowError("too much"), 9: Refused(429, "slower")}.get)
-        agent = agent_of(memory, model, LARGE)
-        with pytest.raises(Refused, match="slower"):
-            long_talk(agent, 8)
-        assert len(model.asked) == 9
-
 
 class TestAsAContextEdit:
     @pytest.mark.parametrize("awaited", [False, True])

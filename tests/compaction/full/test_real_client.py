@@ -29,7 +29,7 @@ SUMMARIZER = "You keep the record of a conversation"
 TALK = "The harbour master looks at the list, the sky and the sea, and then tells what he thinks of all three. " * 9
 LINE = "Berth {0} is held by the trawler Alma {0}, 31 m, 4 crew, until the tide of the {0}th. "
 LIMIT = 4_000
-OVERFLOWS = {"context_length_exceeded", "prompt is too long", "input token count"}
+OVERFLOWS = {"context_length_exceeded", "prompt is too long"}
 TURNS = 200
 
 

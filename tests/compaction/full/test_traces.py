@@ -84,18 +84,6 @@ def test_a_turn_in_a_graph_is_one_run_with_what_was_recorded_and_what_the_model_
     assert json.loads(summarize.outputs["answer"])["summary"] == SUMMARY
 
 
-def test_a_turn_says_that_the_model_failed_or_that_the_view_is_too_large(memory, collector, call):
-    call(memory.compaction(ScriptedModel(ConnectionError("nobody answers")), CONFIG), talk(20))
-    [step] = [run for run in collector.runs if run.name == COMPACT]
-    assert (step.error, step.outputs["status"]) == (None, "compacted")
-    assert step.outputs["failures"] == [{"stage": "summarization", "error_type": "ConnectionError"}]
-    assert "nobody answers" in collector.run(SUMMARIZE).error
-    huge = [HumanMessage(f"One {'word ' * 2_000}", id="q")]
-    call(memory.compaction(Summarizer(), CONFIG), huge)
-    told = collector.roots[-1].child_runs[0].outputs["fell_short"]
-    assert told.startswith(f"{COUNTER.count(huge)} tokens in 1 messages are left")
-
-
 def test_an_agent_shows_a_recovery_between_the_call_that_was_refused_and_the_next(memory, collector, call):
     model = AgentModel(limit=1_500)
     large = ManagedMemoryConfig(token_counter="estimate")
