@@ -4,34 +4,25 @@ import asyncio
 import copy
 import pickle
 import re
-from typing import Annotated, Any, TypedDict
+from typing import Any
 from uuid import UUID
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph, add_messages
 from langgraph.store.base import ListNamespacesOp, MatchCondition
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
-from langchain_agentmem import AgentMemory, Attachment, AuditTrail, InvalidInput
+from langchain_agentmem import AgentMemory, AuditTrail, InvalidInput
 from tests.apart import check_apart
-from tests.support.graphs import line
+from tests.support.graphs import at, line
 
 ADA = ("users", "ada")
 TEMPLATE = ("users", "{user_id}")
 
 
-class State(TypedDict):
-    messages: Annotated[list[Any], add_messages]
-
-
 def graph_of(memory, node):
-    return line(memory.checkpointer, node, state=State)
-
-
-def run_of(thread, **configurable):
-    return {"configurable": {"thread_id": thread, **configurable}}
+    return line(memory.checkpointer, node)
 
 
 def said(memory, config, text="hello"):
@@ -50,7 +41,6 @@ def core_in(memory, config):
 
     def node(state, config):
         seen.update(memory.layers(config).core.get())
-        return {"messages": []}
 
     graph_of(memory, node).invoke({"messages": []}, config)
     return seen
@@ -64,14 +54,14 @@ def templated(url):
 
 class TestTemplate:
     def test_threads_of_one_user_are_one_memory_and_nobody_elses(self, templated):
-        said(templated, run_of("monday", user_id="ada"), "Lisbon")
-        assert core_in(templated, run_of("tuesday", user_id="ada")) == {"monday": "Lisbon"}
-        assert core_in(templated, run_of("tuesday", user_id="bob")) == {}
-        assert core_in(templated, run_of("monday", user_id="bob")) == {}
-        assert core_in(templated, run_of("tuesday", langgraph_auth_user_id="ada")) == {"monday": "Lisbon"}
+        said(templated, at("monday", user_id="ada"), "Lisbon")
+        assert core_in(templated, at("tuesday", user_id="ada")) == {"monday": "Lisbon"}
+        assert core_in(templated, at("tuesday", user_id="bob")) == {}
+        assert core_in(templated, at("monday", user_id="bob")) == {}
+        assert core_in(templated, at("tuesday", langgraph_auth_user_id="ada")) == {"monday": "Lisbon"}
 
     def test_what_does_not_lead_to_one_namespace_is_an_error_that_names_it(self, templated):
-        said(templated, run_of("t", user_id="ada"))
+        said(templated, at("t", user_id="ada"))
         for configurable, named in (
             ({}, "user_id"),
             ({"userid": "ada"}, "user_id"),
@@ -83,13 +73,13 @@ class TestTemplate:
             ({"user_id": "ada", "langgraph_auth_user_id": "bob"}, "user_id"),
         ):
             with pytest.raises(InvalidInput, match=named):
-                said(templated, run_of("t", **configurable))
+                said(templated, at("t", **configurable))
         assert templated.admin.stats()["threads"] == 1
 
     def test_a_part_of_the_keys_leads_to_nobody_else(self, url):
         with AgentMemory(url, namespace=("{org}", "{user}"), bare_threads=True) as memory:
-            said(memory, run_of("t", org="acme", user="ada"))
-            assert memory.layers(run_of("t")).core.get() == {"t": "hello"}
+            said(memory, at("t", org="acme", user="ada"))
+            assert memory.layers(at("t")).core.get() == {"t": "hello"}
             acme = memory.within(org="acme", user="ada")
             for configurable in (
                 {"org": "evil"},
@@ -97,36 +87,23 @@ class TestTemplate:
                 {"user": "bob", "agentmem_namespace": ("acme", "ada")},
             ):
                 with pytest.raises(InvalidInput):
-                    memory.checkpointer.get_tuple(run_of("t", **configurable))
+                    memory.checkpointer.get_tuple(at("t", **configurable))
                 with pytest.raises(InvalidInput):
-                    memory.layers(run_of("t", **configurable)).core.get()
+                    memory.layers(at("t", **configurable)).core.get()
             with pytest.raises(InvalidInput, match="evil"):
-                acme.layers(run_of("t", org="evil"))
-            assert acme.layers(run_of("t", org="acme")).core.get() == {"t": "hello"}
+                acme.layers(at("t", org="evil"))
+            assert acme.layers(at("t", org="acme")).core.get() == {"t": "hello"}
 
     def test_a_thread_begins_only_where_its_user_is_named(self, url):
         with AgentMemory(url, namespace=TEMPLATE, bare_threads=True) as memory:
-            said(memory, run_of("t", user_id="ada"))
-            said(memory, run_of("t"))
+            said(memory, at("t", user_id="ada"))
+            said(memory, at("t"))
             with pytest.raises(InvalidInput, match="user_id"):
-                said(memory, run_of("new"))
-            said(memory, run_of("t", user_id="bob"))
+                said(memory, at("new"))
+            said(memory, at("t", user_id="bob"))
             with pytest.raises(InvalidInput, match="several namespaces"):
-                said(memory, run_of("t"))
+                said(memory, at("t"))
             assert memory.admin.stats()["threads"] == 2
-
-    def test_a_thread_that_several_users_have_is_deleted_for_one(self, templated):
-        for user in ("ada", "bob"):
-            said(templated, run_of("monday", user_id=user), user)
-        said(templated, run_of("tuesday", user_id="ada"))
-        templated.checkpointer.delete_thread("tuesday")
-        with pytest.raises(InvalidInput, match=r"several namespaces.*within"):
-            templated.checkpointer.delete_thread("monday")
-        with pytest.raises(InvalidInput, match=r"several namespaces.*within"):
-            templated.checkpointer.prune(["monday"], strategy="delete")
-        assert templated.admin.stats()["threads"] == 2
-        templated.within(user_id="ada").checkpointer.delete_thread("monday")
-        assert [each.namespace for each in templated.admin.threads().threads] == [("users", "bob")]
 
     def test_outside_of_runs_a_call_that_names_nobody_is_told_of_within(self, templated):
         for ask in (templated.layers, templated.facts, lambda: templated.search("x")):
@@ -143,24 +120,9 @@ class TestTemplate:
             with pytest.raises(InvalidInput, match="label"):
                 AgentMemory(url, namespace=("users", label))
 
-    def test_a_run_that_names_the_thread_alone_stays_in_its_namespace(self, url):
-        with AgentMemory(url, namespace=TEMPLATE, bare_threads=True) as memory:
-            said(memory, run_of("t", user_id="ada"), "Lisbon")
-            found = []
-
-            def node(state, config):
-                memory.layers(config).core.set("more", "yes")
-                memory.conversation("notes").add_user_message("a note of the run")
-                found.extend(memory.search("Lisbon", kinds=["event", "message", "record"]))
-                return {"messages": []}
-
-            graph_of(memory, node).invoke({"messages": []}, run_of("t"))
-            assert memory.layers(namespace=ADA).core.get() == {"t": "Lisbon", "more": "yes"}
-            assert ("notes", ADA) in {(each.conversation_id, each.namespace) for each in memory.conversations(ADA)}
-
     @pytest.mark.parametrize("configurable", [{}, {"userid": "bob"}], ids=["nobody", "misspelt"])
     def test_a_run_that_names_nobody_is_not_everybodys(self, templated, configurable, tmp_path):
-        said(templated, run_of("monday", user_id="ada"))
+        said(templated, at("monday", user_id="ada"))
         admin, saver, path = templated.admin, templated.checkpointer, tmp_path / "all.jsonl"
 
         def node(state):
@@ -178,14 +140,14 @@ class TestTemplate:
                 with pytest.raises(InvalidInput, match="user_id"):
                     call()
 
-        plain = line(None, node, state=State)
-        plain.invoke({"messages": []}, run_of("monday", **configurable))
+        plain = line(None, node)
+        plain.invoke({"messages": []}, at("monday", **configurable))
         assert not path.exists()
-        assert core_in(templated, run_of("tuesday", user_id="ada")) == {"monday": "hello"}
+        assert core_in(templated, at("tuesday", user_id="ada")) == {"monday": "hello"}
 
     def test_in_a_run_all_means_all_of_its_user(self, templated, tmp_path):
         for user in ("ada", "bob"):
-            said(templated, run_of("monday", user_id=user), f"hello from {user}")
+            said(templated, at("monday", user_id=user), f"hello from {user}")
         found = {}
 
         def node(state):
@@ -193,52 +155,51 @@ class TestTemplate:
             found["messages"] = templated.admin.stats()["messages"]
             templated.export(tmp_path / "all.jsonl")
 
-        graph_of(templated, node).invoke({"messages": []}, run_of("monday", user_id="ada"))
+        graph_of(templated, node).invoke({"messages": []}, at("monday", user_id="ada"))
         assert found == {"pruned": 1, "messages": 2}
         written = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
         assert "hello from ada" in written
         assert "bob" not in written
 
-    def test_whose_thread_is_pruned_or_erased_is_told_where_several_have_it(self, templated):
+    def test_whose_thread_is_deleted_pruned_or_erased_is_told_where_several_have_it(self, templated):
         for user in ("ada", "bob"):
-            said(templated, run_of("monday", user_id=user))
+            said(templated, at("monday", user_id=user))
+        said(templated, at("tuesday", user_id="ada"))
+        templated.checkpointer.delete_thread("tuesday")
         whole = templated.admin.stats()["checkpoints"]
-        for call in (
-            lambda: templated.checkpointer.prune(["monday"]),
-            lambda: templated.erase(thread_id="monday"),
-            lambda: templated.erase(thread_id="monday", dry_run=True),
+        for call, way in (
+            (lambda: templated.checkpointer.delete_thread("monday"), "within"),
+            (lambda: templated.checkpointer.prune(["monday"]), "within"),
+            (lambda: templated.checkpointer.prune(["monday"], strategy="delete"), "within"),
+            (lambda: templated.erase(thread_id="monday"), "namespace="),
+            (lambda: templated.erase(thread_id="monday", dry_run=True), "namespace="),
         ):
-            with pytest.raises(InvalidInput, match="several namespaces"):
+            with pytest.raises(InvalidInput, match=f"several namespaces.*{way}"):
                 call()
         assert templated.admin.stats()["checkpoints"] == whole
-        templated.within(user_id="ada").erase(thread_id="monday")
-        assert [each.namespace for each in templated.admin.threads().threads] == [("users", "bob")]
-        said(templated, run_of("monday", user_id="ada"))
+        for delete in (
+            lambda: templated.within(user_id="ada").checkpointer.delete_thread("monday"),
+            lambda: templated.within(user_id="ada").erase(thread_id="monday"),
+        ):
+            delete()
+            assert [each.namespace for each in templated.admin.threads().threads] == [("users", "bob")]
+            said(templated, at("monday", user_id="ada"))
         templated.erase(thread_id="monday", namespace=())
         assert not templated.admin.threads().threads
 
     def test_a_copy_onto_a_thread_that_is_there_leads_it_elsewhere(self, templated):
         for thread in ("a", "b"):
-            said(templated, run_of(thread, user_id="ada"), f"hello from {thread}")
+            said(templated, at(thread, user_id="ada"), f"hello from {thread}")
         ada = templated.within(user_id="ada")
         ada.checkpointer.copy_thread("b", "a")
         assert templated.admin.verify().problems == ()
-        assert ada.layers().core.get() == core_in(templated, run_of("c", user_id="ada")) == {"b": "hello from b"}
-
-    def test_a_deleted_thread_leaves_one_of_each(self, templated):
-        said(templated, run_of("a", user_id="ada"))
-        before = templated.within(user_id="ada").admin.stats()
-        templated.within(user_id="ada").checkpointer.delete_thread("a")
-        after = templated.within(user_id="ada").admin.stats()
-        assert (before["core"], after["core"]) == (1, 1)
-        assert core_in(templated, run_of("b", user_id="ada")) == {"a": "hello"}
-        assert templated.admin.verify().problems == ()
+        assert ada.layers().core.get() == core_in(templated, at("c", user_id="ada")) == {"b": "hello from b"}
 
 
 class TestUnscoped:
     def test_an_unknown_key_is_refused(self, memory):
         with pytest.raises(InvalidInput, match="agentmem_namepsace"):
-            said(memory, run_of("t", agentmem_namepsace=ADA))
+            said(memory, at("t", agentmem_namepsace=ADA))
 
     def test_a_run_reaches_its_own_thread_alone(self, memory):
         memory.conversation("other").add_user_message("the secret word is abracadabra")
@@ -248,11 +209,10 @@ class TestUnscoped:
         def node(state, config):
             found.extend(memory.search("secret word abracadabra"))
             found.extend(memory.retriever().invoke("secret word abracadabra", config))
-            return {"messages": []}
 
-        graph_of(memory, node).invoke({"messages": []}, run_of("t"))
-        without = line(None, node, state=State)
-        without.invoke({"messages": []}, run_of("t"))
+        graph_of(memory, node).invoke({"messages": []}, at("t"))
+        without = line(None, node)
+        without.invoke({"messages": []}, at("t"))
         assert found == []
         [outside] = memory.search("secret word abracadabra")
         assert (outside.kind, [kind for kind, _ in outside.also]) == ("message", ["record"])
@@ -266,18 +226,20 @@ class TestWithin:
         assert memory.admin.verify().ok
 
     def test_by_the_keys_of_a_template(self, templated):
-        said(templated, run_of("monday", user_id="ada"), "Lisbon")
+        said(templated, at("monday", user_id="ada"), "Lisbon")
         assert templated.within(user_id="ada").layers().core.get() == {"monday": "Lisbon"}
         assert templated.within(ADA).layers().core.get() == {"monday": "Lisbon"}
-        with pytest.raises(InvalidInput, match="usr_id"):
-            templated.within(usr_id="ada")
-        with pytest.raises(InvalidInput, match="agentmem_namspace"):
-            templated.search("x", namespace=ADA, config=run_of("t", user_id="ada", agentmem_namspace=ADA))
-
-    def test_one_namespace_is_named(self, templated):
-        for arguments, keys in (((), {}), ((ADA,), {"user_id": "ada"}), (("ada",), {}), ((5,), {})):
-            with pytest.raises(InvalidInput):
+        for arguments, keys in (
+            ((), {}),
+            ((ADA,), {"user_id": "ada"}),
+            (("ada",), {}),
+            ((5,), {}),
+            ((), {"usr_id": "a"}),
+        ):
+            with pytest.raises(InvalidInput, match="usr_id" if "usr_id" in keys else None):
                 templated.within(*arguments, **keys)
+        with pytest.raises(InvalidInput, match="agentmem_namspace"):
+            templated.search("x", namespace=ADA, config=at("t", user_id="ada", agentmem_namspace=ADA))
 
     def test_nothing_leads_out(self, memory):
         ada = memory.within(ADA)
@@ -291,8 +253,8 @@ class TestWithin:
             lambda: ada.admin.prune(namespace=("users",), keep_checkpoints=1),
             lambda: ada.byte_store(("users",)),
             lambda: ada.within(("users", "bob")),
-            lambda: ada.layers(run_of("t", agentmem_namespace=("users", "bob"))),
-            lambda: ada.checkpointer.get_tuple(run_of("t", agentmem_namespace=("users", "bob"))),
+            lambda: ada.layers(at("t", agentmem_namespace=("users", "bob"))),
+            lambda: ada.checkpointer.get_tuple(at("t", agentmem_namespace=("users", "bob"))),
             lambda: AuditTrail(ada, ("users", "bob")).last(),
             lambda: ada.admin.threads(("users", "bob")),
         ):
@@ -320,11 +282,11 @@ class TestWithin:
 
     def test_a_graph_with_its_checkpointer_names_no_user(self, memory):
         ada = memory.within(ADA)
-        said(ada, run_of("monday"), "Lisbon")
-        assert core_in(ada, run_of("tuesday")) == {"monday": "Lisbon"}
-        assert core_in(memory, run_of("wednesday")) == {}
-        assert core_in(memory, run_of("tuesday")) == {"monday": "Lisbon"}  # the only thread of this id is hers
-        assert core_in(memory, run_of("thursday", agentmem_namespace=ADA)) == {"monday": "Lisbon"}
+        said(ada, at("monday"), "Lisbon")
+        assert core_in(ada, at("tuesday")) == {"monday": "Lisbon"}
+        assert core_in(memory, at("wednesday")) == {}
+        assert core_in(memory, at("tuesday")) == {"monday": "Lisbon"}  # the only thread of this id is hers
+        assert core_in(memory, at("thursday", agentmem_namespace=ADA)) == {"monday": "Lisbon"}
 
     def test_the_whole_memory_is_the_users_in_a_run_of_that_graph(self, templated):
         seen = []
@@ -334,13 +296,12 @@ class TestWithin:
             templated.conversation("side").add_user_message("quinces")
             seen.append([each.kind for each in templated.search("Lisbon", kinds=["message"])])
             with pytest.raises(InvalidInput, match="lead to"):
-                templated.layers(run_of("t", user_id="bob", agentmem_namespace=ADA))
-            return {"messages": []}
+                templated.layers(at("t", user_id="bob", agentmem_namespace=ADA))
 
-        said(templated, run_of("b", user_id="bob"), "Lisbon")
-        inner = line(None, node, state=State)
+        said(templated, at("b", user_id="bob"), "Lisbon")
+        inner = line(None, node)
         for ada in (templated.within(user_id="ada"), templated.within(ADA)):
-            graph_of(ada, inner).invoke({"messages": []}, run_of("t"))
+            graph_of(ada, inner).invoke({"messages": []}, at("t"))
             assert ada.layers().core.get() == {"city": "Lisbon"}
         assert {each.namespace for each in templated.search("quinces", everything=True)} == {ADA}
         assert seen == [[], []]
@@ -355,24 +316,10 @@ class TestWithin:
             memory.layers().core.set("city", "Porto")
             seen.update(ada.layers().core.get())
             seen["found"] = ada.search("Lisbon")
-            return {"messages": []}
 
-        graph_of(memory, node).invoke({"messages": []}, run_of("t", agentmem_namespace=("users", "bob")))
+        graph_of(memory, node).invoke({"messages": []}, at("t", agentmem_namespace=("users", "bob")))
         assert seen == {"city": "Lisbon", "found": []}
         assert ada.layers().core.get() == {"city": "Lisbon"}
-
-    def test_in_a_run_of_its_own_it_is_the_threads(self, memory):
-        ada = memory.within(ADA)
-        seen = []
-
-        def node(state, config):
-            ada.layers().core.set("city", "Lisbon")
-            seen.append(memory.layers(namespace=ADA).core.get())
-            seen.append(ada.layers().core.get())
-            return {"messages": []}
-
-        graph_of(ada, node).invoke({"messages": []}, run_of("t"))
-        assert seen == [{}, {"city": "Lisbon"}]
 
     def test_it_closes_nothing_and_keeps_the_database_open(self, url):
         ada = AgentMemory(url).within(ADA)
@@ -399,7 +346,7 @@ class TestWalls:
                 lambda label=label: memory.within(("users", label)),
                 lambda label=label: memory.search("x", namespace=("users", label)),
                 lambda label=label: memory.layers(namespace=("users", label)),
-                lambda label=label: said(memory, run_of("t", agentmem_namespace=("users", label))),
+                lambda label=label: said(memory, at("t", agentmem_namespace=("users", label))),
             ):
                 with pytest.raises(InvalidInput):
                     call()
@@ -408,7 +355,7 @@ class TestWalls:
         for number, label in enumerate(LABELS):
             handle = memory.within(("users", label))
             secret = f"secret number{number}"
-            said(handle, run_of("t"), secret)
+            said(handle, at("t"), secret)
             handle.layers().archival.write(secret)
             handle.layers().recall.append("note", secret)
             handle.facts().add_fact("user", "user", "keeps", secret)
@@ -428,9 +375,8 @@ class TestWalls:
                 seen += [each.content for each in memory.layers().archival.search("secret", 100)]
                 seen += [each.object for each in memory.facts().as_of()]
                 seen += [str(memory.inject().invoke([HumanMessage("secret")], config))]
-                return {"messages": []}
 
-            graph_of(memory, node).invoke({"messages": []}, run_of("u", agentmem_namespace=namespace))
+            graph_of(memory, node).invoke({"messages": []}, at("u", agentmem_namespace=namespace))
             seen += [each.text for each in memory.search("secret", namespace=namespace, limit=200)]
             seen += [each.text for each in handle.search("secret", limit=200, kinds=["audit", "item", "event", "fact"])]
             seen += [each.content for each in handle.layers().recall.search("secret", limit=100)]
@@ -452,45 +398,27 @@ class TestWhatLangGraphHandsOut:
             interrupt("?")
 
         with AgentMemory(url, namespace=TEMPLATE if scoped else None) as memory:
-            inner = line(None, ask, state=State)
+            inner = line(None, ask)
             graph = graph_of(memory, inner)
             name = (lambda user: {"user_id": user}) if scoped else lambda user: {"agentmem_namespace": ("users", user)}
             for user in ("ada", "bob"):
-                graph.invoke({"messages": [HumanMessage(f"I am {user}")]}, run_of("t", **name(user)))
+                graph.invoke({"messages": [HumanMessage(f"I am {user}")]}, at("t", **name(user)))
             for user in ("ada", "bob"):
-                [task] = graph.get_state(run_of("t", **name(user)), subgraphs=True).tasks
+                [task] = graph.get_state(at("t", **name(user)), subgraphs=True).tasks
                 assert [each.text for each in task.state.values["messages"]] == [f"I am {user}"]
-                [task] = graph.get_state(run_of("t", **name(user))).tasks
+                [task] = graph.get_state(at("t", **name(user))).tasks
                 assert graph.get_state(task.state).next == ("ask",)
                 copied = pickle.loads(pickle.dumps(copy.deepcopy(task.state)))
                 assert graph.get_state(copied).values["messages"][0].text == f"I am {user}"
             if scoped:
                 with pytest.raises(InvalidInput, match="user_id"):
-                    graph.get_state(run_of(str(task.state["configurable"]["thread_id"])))
-
-    def test_the_id_of_a_thread_is_a_text_like_any_other(self, templated):
-        def node(state, config):
-            name = config["configurable"]["thread_id"]
-            memory = templated.within(user_id="ada")
-            memory.store.put((name,), name, {"thread": name, "all": [name]})
-            memory.layers(config).core.set(name, name)
-            session = memory.session(config)
-            note, begun = Attachment(type="text", content=name, extra={"thread": name}), session.create_round(name)
-            session.add_post(begun.id, send_from="User", send_to="Planner", message=name, attachments=[note])
-            return {"messages": [HumanMessage(name, additional_kwargs={"thread": name})]}
-
-        config = run_of("t", user_id="ada")
-        for _ in range(2):
-            graph_of(templated, node).invoke({"messages": [HumanMessage("hello")]}, config)
-        assert templated.layers(config).core.get() == {"t": "t"}
-        assert templated.within(user_id="ada").store.get(("t",), "t").value == {"thread": "t", "all": ["t"]}
-        assert templated.admin.verify().ok
+                    graph.get_state(at(str(task.state["configurable"]["thread_id"])))
 
     @pytest.mark.parametrize("thread", ["t", UUID(int=7), 7])
     def test_a_run_that_names_its_thread_alone_is_wholly_in_the_scope_of_that(self, url, thread):
         with AgentMemory(url) as memory:
-            said(memory, run_of("other", agentmem_namespace=ADA), "Lisbon")
-            said(memory, run_of(thread, agentmem_namespace=ADA))
+            said(memory, at("other", agentmem_namespace=ADA), "Lisbon")
+            said(memory, at(thread, agentmem_namespace=ADA))
             found = []
 
             def node(state):
@@ -498,7 +426,7 @@ class TestWhatLangGraphHandsOut:
                 memory.conversation("side").add_user_message("quinces in the pot")
                 found.extend(hit.text for hit in memory.search("Lisbon"))
 
-            graph_of(memory, node).invoke({"messages": [HumanMessage("quinces?")]}, run_of(thread))
+            graph_of(memory, node).invoke({"messages": [HumanMessage("quinces?")]}, at(thread))
             assert "Lisbon" in found
             told = {hit.text for hit in memory.within(ADA).search("quinces")}
             assert told == {"quinces in the garden", "quinces in the pot", "quinces?"}
@@ -506,8 +434,7 @@ class TestWhatLangGraphHandsOut:
 
     def test_an_import_stays_within(self, templated):
         ada, other, of_bob = templated.within(user_id="ada"), InMemorySaver(), AgentMemory(":memory:")
-        graph = StateGraph(State).add_node("node", lambda state: None).add_edge(START, "node")
-        graph.compile(checkpointer=other).invoke({"messages": [HumanMessage("quinces")]}, run_of("t"))
+        line(other, lambda state: None).invoke({"messages": [HumanMessage("quinces")]}, at("t"))
         ada.checkpointer.import_checkpoints(other)
         assert [(each.namespace, each.thread_id) for each in templated.admin.threads().threads] == [(ADA, "t")]
         assert [hit.text for hit in ada.search("quinces")] == ["quinces"]
@@ -515,14 +442,14 @@ class TestWhatLangGraphHandsOut:
         templated.admin.adopt("t", ("users", "carol"))
         assert [hit.text for hit in templated.within(user_id="carol").search("quinces")] == ["quinces"]
         with of_bob:
-            run = run_of("t", agentmem_namespace=("users", "bob"))
-            graph.compile(checkpointer=of_bob.checkpointer).invoke({"messages": []}, run)
+            run = at("t", agentmem_namespace=("users", "bob"))
+            line(of_bob.checkpointer, lambda state: None).invoke({"messages": []}, run)
             with pytest.raises(InvalidInput, match="bob"):
                 ada.checkpointer.import_checkpoints(of_bob.checkpointer)
 
     @pytest.mark.parametrize("saver", [None, InMemorySaver()])
     def test_what_is_named_counts_in_the_run_of_another_or_of_another_graph(self, templated, saver):
-        ada, bob = (run_of(user, user_id=user) for user in ("ada", "bob"))
+        ada, bob = (at(user, user_id=user) for user in ("ada", "bob"))
         said(templated, ada, "quinces of ada")
         said(templated, bob, "quinces of bob")
         mine = templated.within(user_id="ada")
@@ -531,41 +458,21 @@ class TestWhatLangGraphHandsOut:
         def looks(state=None):
             retriever = templated.retriever(limit=20)
             told = {
-                "search": [hit.text for hit in templated.search("quinces", config=ada)],
-                "named": [hit.text for hit in templated.search("quinces", namespace=ADA)],
-                "retriever": [each.page_content for each in retriever.invoke("quinces", ada)],
-                "batch": [
-                    each.page_content for found in retriever.batch(["quinces"] * 2, [ada, ada]) for each in found
-                ],
-                "core": list(templated.layers(ada).core.get().values()),
-                "facts": [each.text for each in templated.facts(ada).as_of()],
-                "inject": [each.text for each in templated.inject(ada).invoke([asked])],
-                "layers": [each.text for each in templated.inject(mine.layers()).invoke([asked])],
+                "search": templated.search("quinces", config=ada),
+                "named": templated.search("quinces", namespace=ADA),
+                "retriever": retriever.invoke("quinces", ada),
+                "batch": retriever.batch(["quinces"] * 2, [ada, ada]),
+                "core": templated.layers(ada).core.get(),
+                "facts": templated.facts(ada).as_of(),
+                "inject": templated.inject(ada).invoke([asked]),
+                "layers": templated.inject(mine.layers()).invoke([asked]),
             }
             assert not [each for each in told.items() if "bob" in str(each)]
             assert [each for each in told if "of ada" not in str(told[each])] == ["facts"]
 
         looks()
-        line(saver, looks, state=State).invoke({"messages": []}, run_of("job"))
-        graph_of(templated, looks).invoke({"messages": []}, run_of("job", user_id="bob"))
-
-    def test_a_search_on_behalf_of_a_thread_that_can_be_none_is_refused_also_where_a_namespace_is_named(self, memory):
-        nobody, found = run_of("long" * 200), []
-        for namespace in ((), ADA):
-            with pytest.raises(InvalidInput, match="thread"):
-                memory.search("quinces", namespace=namespace, config=nobody)
-
-        def node(state):
-            memory.conversation("side").add_user_message("medlars")
-            found.extend(memory.search("quinces", namespace=ADA))
-            with pytest.raises(InvalidInput, match="thread"):
-                memory.search("quinces")
-
-        memory.conversation("side", ADA).add_user_message("quinces")
-        built = line(InMemorySaver(), node, state=State)
-        built.invoke({"messages": []}, nobody)
-        assert [each.text for each in found] == ["quinces"]
-        assert [each.text for each in memory.conversation("side").messages] == ["medlars"]
+        line(saver, looks).invoke({"messages": []}, at("job"))
+        graph_of(templated, looks).invoke({"messages": []}, at("job", user_id="bob"))
 
     def test_a_thread_whose_own_namespace_is_named_is_the_thread(self, memory):
         seen = []
@@ -575,26 +482,5 @@ class TestWhatLangGraphHandsOut:
             seen.append(memory.layers(namespace=ADA).core.get())
             seen.append(memory.layers(config, namespace=list(ADA), scope="thread").core.get())
 
-        graph_of(memory, node).invoke({"messages": []}, run_of("t", agentmem_namespace=ADA))
+        graph_of(memory, node).invoke({"messages": []}, at("t", agentmem_namespace=ADA))
         assert seen == [{}, {"city": "Lisbon"}]
-
-    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    @pytest.mark.parametrize("resumed", [False, True])
-    def test_a_subgraph_that_is_replayed_keeps_what_it_remembered(self, memory, durability, resumed):
-        def before(state):
-            memory.layers().core.set("before", "it")
-            return {"messages": [AIMessage("before")]}
-
-        def ask(state):
-            memory.layers().core.set("said", interrupt("?"))
-
-        graph = graph_of(memory, line(None, before, ask, state=State))
-        config = run_of("t")
-        graph.invoke({"messages": []}, config, durability=durability)
-        [task] = graph.get_state(config).tasks
-        if resumed:
-            graph.invoke(Command(resume="one"), config, durability=durability)
-        graph.invoke(None, graph.get_state(task.state).config, durability=durability)
-        graph.invoke(Command(resume="two"), config, durability=durability)
-        assert memory.layers(config).core.get() == {"before": "it", "said": "two"}
-        assert memory.admin.verify().ok
