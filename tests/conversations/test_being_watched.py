@@ -137,12 +137,3 @@ class TestCountingTokens:
         assert many == few + 800
         ones = await do(chat, "count_tokens", TokenCounter(lambda _: 1))
         assert await do(chat, "count_tokens", TokenCounter(lambda _: 1000)) > ones
-
-    async def test_system_prompt_and_tools_count_too(self, memory, do, counting):
-        chat = memory.conversation("chat")
-        empty = await do(chat, "count_tokens", counting())
-        assert await do(chat, "count_tokens", counting(), system="four words are here") >= empty + 4
-        tool = {"name": "look", "description": "Look something up", "parameters": {}}
-        assert await do(chat, "count_tokens", counting(), tools=[tool]) > empty
-        chat.add_user_message("word")
-        assert await do(chat, "count_tokens", counting()) > empty

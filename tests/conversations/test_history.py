@@ -163,19 +163,6 @@ class TestReading:
                 assert [each["role"] for each in recent] == ["assistant", *["tool"] * results, "assistant"]
             assert (await do(chat, "retrieve_recent", results + 3))[0]["content"] == "before"
 
-    def test_a_dict_of_every_kind_of_message_makes_a_message_again(self, chat):
-        chat.clear()
-        chat.add(role="system", content="Be kind.")
-        chat.add(role="user", content="See", images=["https://example.org/a.png"])
-        chat.add(role="assistant", content=None, tool_calls=[CALL], name="Bot")
-        chat.add(role="tool", content='{"tool_call_id": "call-1", "output": "42"}', name="look")
-        chat.add(role="assistant", content={"answer": 42})
-        dicts = chat.retrieve_all()
-        again = chat.__class__(chat._database, "again")
-        for each in dicts:
-            again.add(message=Message(**each))
-        assert again.retrieve_all() == dicts
-
 
 class TestEditing:
     @pytest.fixture
@@ -352,6 +339,8 @@ class TestNamespaces:
         for conversation_id in ("", 0.5, "a\0b", "a\nb", "\ud800", "x" * 501, [], True):
             with pytest.raises(InvalidInput, match="cannot be the id of a conversation"):
                 memory.conversation(conversation_id)
+        with pytest.raises(InvalidInput, match="description"):
+            memory.conversation("chat", description=5)
         assert memory.conversation(0).conversation_id == "0"
 
     def test_without_an_id_a_new_conversation_begins(self, memory):

@@ -8,6 +8,8 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory, Attachment, AttachmentType
 from langchain_agentmem.base.events import ImageUnreadable
 from langchain_agentmem.compaction import ManagedMemoryConfig, summary_in
+from langchain_agentmem.errors import MessageError
+from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import MOST_BYTES
 from tests.compaction.summarizers import Summarizer
 
@@ -95,6 +97,8 @@ class TestReading:
         memory, events = told
         say(memory, picture)
         spoil(picture, how)
+        with pytest.raises(MessageError):
+            Message(role="user", images=[str(picture)]).to_llm_dict()
         for kind in READINGS:
             events.clear()
             assert await read(memory, do, kind) == [TEXT, PLACEHOLDER, REMOTE], kind

@@ -93,11 +93,6 @@ class TestTime:
             [back] = await do(chat, "messages")
             assert back.additional_kwargs == {"created_at": told}
 
-    def test_else_it_is_now(self, memory, chat, clock):
-        clock.pass_time(days=400)
-        chat.add_user_message("orchard")
-        assert memory.search("orchard")[0].created_at.year == 2027
-
     async def test_what_is_no_time_is_refused(self, memory, chat, do):
         for told in ("yesterday", 5, [], "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):
             with pytest.raises(MessageError, match="created_at"):

@@ -29,20 +29,16 @@ def full(memory: AgentMemory) -> AgentMemory:
 
 
 class TestConversations:
-    async def test_they_are_listed_by_what_was_said_last(self, full, do):
-        assert [each.conversation_id for each in await do(full, "conversations")] == ["one", "three", "two", "root"]
-
-    async def test_a_namespace_shows_its_own_and_those_below_and_no_other(self, full, do):
-        found = await do(full, "conversations", ("a",))
-        assert [(each.conversation_id, each.namespace) for each in found] == [("one", ("a",)), ("two", ("a", "b"))]
-
-    async def test_each_tells_how_much_was_said_and_when(self, full, do):
-        [one] = await do(full, "conversations", ("a",), limit=1)
-        assert one[2:] == (3, NOON.replace(minute=1), NOON.replace(minute=50))
-
-    async def test_they_come_in_pages(self, full, do):
-        assert [each.conversation_id for each in await do(full, "conversations", limit=2, offset=1)] == ["three", "two"]
+    async def test_they_come_in_pages_by_what_was_said_last(self, full, do):
+        every = [each.conversation_id for each in await do(full, "conversations")]
+        assert every == ["one", "three", "two", "root"]
+        assert [each.conversation_id for each in await do(full, "conversations", limit=2, offset=1)] == every[1:3]
         assert await do(full, "conversations", offset=4) == []
+
+    async def test_a_namespace_shows_its_own_and_those_below_with_how_much_was_said_and_when(self, full, do):
+        one, two = await do(full, "conversations", ("a",))
+        assert one == ("one", ("a",), 3, NOON.replace(minute=1), NOON.replace(minute=50))
+        assert two[:2] == ("two", ("a", "b"))
 
     def test_an_edit_moves_nothing_and_what_was_cleared_is_listed_no_more(self, full):
         full.conversation("root").update("root begins", content="changed")
@@ -68,12 +64,13 @@ class TestAround:
         assert [each.text for each in found] == ["m2", "m3", "m4", "m5"]
         assert found[0].created_at == NOON.replace(minute=2)
 
-    async def test_without_a_message_the_end_is_shown(self, chat, do):
-        assert [each.text for each in await do(chat, "around", before=3)] == ["m6", "m7", "m8"]
-
-    def test_neighbours_end_where_the_conversation_does(self, chat):
-        assert [each.text for each in chat.around("m0", before=5, after=1)] == ["m0", "m1"]
-        assert [each.text for each in chat.around("m8", before=0, after=5)] == ["m8"]
+    async def test_neighbours_end_where_the_conversation_does(self, chat, do):
+        for around, expected in (
+            ({"before": 3}, ["m6", "m7", "m8"]),  # of no message, the end
+            ({"message_id": "m0", "before": 5, "after": 1}, ["m0", "m1"]),
+            ({"message_id": "m8", "before": 0, "after": 5}, ["m8"]),
+        ):
+            assert [each.text for each in await do(chat, "around", **around)] == expected
 
     def test_what_one_call_wrote_keeps_its_order(self, memory):
         chat = memory.conversation("many")

@@ -44,19 +44,6 @@ class TestWhoseItIs:
 
 @pytest.mark.sqlite_suffices
 class TestCopies:
-    def test_an_edit_made_after_an_export_arrives_with_the_next(self, url, tmp_path):
-        with AgentMemory() as source, AgentMemory(url) as target:
-            chat = source.conversation("c")
-            chat.add(message={"role": "user", "content": "v1", "message_id": "m"})
-            source.export(tmp_path / "first")
-            target.import_(tmp_path / "first")
-            chat.update("m", content="v2")
-            source.export(tmp_path / "second")
-            assert target.import_(tmp_path / "second").entries == 1
-            copied = target.conversation("c").history_of("m")
-            assert [version.message.content for version in copied] == ["v1", "v2"]
-            assert target.import_(tmp_path / "second").entries == 0
-
     def test_an_edit_made_here_is_not_undone_by_an_import(self, url, tmp_path):
         with AgentMemory() as source, AgentMemory(url) as target:
             source.conversation("c").add(message={"role": "user", "content": "v1", "message_id": "m"})

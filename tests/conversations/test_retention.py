@@ -78,7 +78,7 @@ class TestMaxAge:
 
     def test_a_late_result_keeps_the_old_call(self, memory, clock):
         chat = memory.conversation("chat", retention=Retention(max_age=timedelta(days=7)))
-        chat.add_messages([HumanMessage("q"), call("a")])
+        chat.add_messages([*numbered(*range(100)), call("a")])
         clock.pass_time(days=30)
         chat.add_messages([ToolMessage("1", tool_call_id="a")])
         assert texts(chat) == ["call", "1"]

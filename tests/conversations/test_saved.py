@@ -65,17 +65,6 @@ class TestFiles:
         await do(memory.conversation("other"), "reset_memory")
         assert memory.conversation("other").retrieve_all() == [{"role": "system", "content": "Be kind."}]
 
-    async def test_between_engines_and_back_into_itself(self, memory, do, tmp_path: Path):
-        chat, path = fill(memory), tmp_path / "memory.json"
-        before = everything(memory)
-        await do(chat, "save_to_file", path)
-        chat.add(role="user", content="after the save")
-        assert await do(chat, "load_from_file", path) is None
-        assert everything(memory) == before
-        with AgentMemory() as elsewhere:
-            elsewhere.conversation("chat").load_from_file(path)
-            assert everything(elsewhere) == before
-
     async def test_a_description_is_in_the_file_changed_or_before_anything_was_said(self, memory, do, tmp_path: Path):
         memory.conversation("spoken", description="one").add(role="user", content="Hello")
         for name, left in (("spoken", ["two", "Hello"]), ("silent", ["two"]), ("empty", [])):

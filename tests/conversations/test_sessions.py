@@ -253,14 +253,6 @@ class TestTwoViewsOfOneLog:
         [back] = session.rounds[0].post_list
         assert (back.message, back.send_to, back.attachment_list) == ("new", "User", post.attachment_list)
 
-    def test_other_namespaces_are_apart(self, memory, session):
-        session.create_round("root")
-        other = memory.session("task", ("ada",))
-        other.create_round("ada")
-        memory.conversation("task", ("ada",)).add_user_message("mine")
-        assert [each.user_query for each in session.rounds] == ["root"]
-        assert [each.user_query for each in other.rounds] == ["ada", "mine"]
-
     async def test_messages_for_a_role_are_seen_with_its_eyes(self, session, do):
         each = session.create_round("q")
         attachment = Attachment.create("plan", "1. plot")
@@ -324,17 +316,6 @@ class TestFiles:
             other = memory.session(f"other{number}")
             assert await do(other, "import_", source) == before
             assert (await do(other, "to_conversation")).rounds == before.rounds
-
-    async def test_the_path_of_a_file_may_be_a_text(self, memory, talk, do, tmp_path: Path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        before = talk.to_conversation()
-        for number, source in enumerate(("s.yaml", str(tmp_path / "s.YML"), "named otherwise")):
-            await do(talk, "export", source)
-            assert await do(memory.session(f"other{number}"), "import_", source) == before
-        for missing in ("missing.yaml", "../missing.yml", "x" * 5_000 + ".yaml", "\0.yaml", "\ud800.json"):
-            with pytest.raises(InvalidInput, match="cannot be read"):
-                await do(talk, "import_", missing)
-        assert await do(memory.session("inline"), "import_", "{id: x, rounds: []}") == Conversation.create(id="x")
 
     async def test_a_contradiction_adds_nothing_at_all(self, talk, do):
         before = talk.to_conversation()

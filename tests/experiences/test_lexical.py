@@ -144,20 +144,17 @@ def test_what_a_condition_is_not_for_speaks_against_it():
         condition, plain = f"Use when tests fail. {denial}", "Use when tests fail."
         assert score("my tests fail", condition) >= THRESHOLD, denial
         assert score("our A/B tests", condition) < min(THRESHOLD, score("our A/B tests", plain)), denial
-
-
-def test_a_denial_ends_with_its_sentence_or_its_list():
-    assert score("sort the kettles", "Not for lamps. Use for kettles.") >= THRESHOLD
-    assert score("sort the kettles", "Not for:\n- lamps\n\nUse for kettles.") >= THRESHOLD
-
-
-def test_only_the_denial_in_common_scores_zero():
     assert score("our surveys", "Use when tests fail. Not for surveys.") == 0
 
 
-def test_a_not_that_is_part_of_the_situation_is_no_denial():
-    assert score("the printer does not print", "Use when the printer does not print.") >= THRESHOLD
-    assert score("I want to avoid luggage fees", "Use when somebody wants to avoid luggage fees.") >= THRESHOLD
+def test_a_denial_ends_with_its_sentence_or_its_list_and_is_none_in_a_situation():
+    for query, condition in (
+        ("sort the kettles", "Not for lamps. Use for kettles."),
+        ("sort the kettles", "Not for:\n- lamps\n\nUse for kettles."),
+        ("the printer does not print", "Use when the printer does not print."),
+        ("I want to avoid luggage fees", "Use when somebody wants to avoid luggage fees."),
+    ):
+        assert score(query, condition) >= THRESHOLD, query
 
 
 # What went before
@@ -169,30 +166,19 @@ def test_the_name_of_an_error_is_found_at_the_end_of_a_long_traceback():
     assert FILES in chosen("and now?", context)
 
 
-def test_errors_of_older_rounds_are_over():
-    context = f"User: read it\n{ERROR}\nUser: never mind\nExecution: ok"
-    assert chosen("thank you, that worked", context) == []
-    assert score("do it again", FILES, context) == 0 < score("do it again", FILES, f"User: read it\n{ERROR}")
-
-
-def test_what_was_run_says_nothing_of_what_is_asked():
-    assert score("do it again", CHART, "User: go on\nExecution: draw a chart") == 0
-
-
-def test_the_query_at_the_end_of_the_context_opens_no_new_round():
-    assert FILES in chosen("try again", f"User: read it\n{ERROR}\nUser: try again")
-
-
-def test_a_query_that_says_nothing_itself_is_about_what_was_asked_before():
-    assert chosen("the same once more", "User: draw a chart\nExecution: done") == [CHART]
-    assert chosen("no, check its colours first", "User: draw a chart\nExecution: done") == [CHART]
-    assert chosen("undo those commits", "User: draw a chart\nExecution: done") == [GIT]
-
-
-def test_a_query_about_something_else_leaves_what_went_before():
-    context = f"User: draw a chart\n{ERROR}"
-    assert chosen("great, now tell me a joke about penguins", context) == []
-    assert chosen("do that again", context) == [FILES, CHART]
+def test_of_what_went_before_counts_what_the_query_goes_on_with():
+    drawn, failed = "User: draw a chart\nExecution: done", f"User: draw a chart\n{ERROR}"
+    for query, context, expected in (
+        ("thank you, that worked", f"User: read it\n{ERROR}\nUser: never mind\nExecution: ok", []),
+        ("try again", f"User: read it\n{ERROR}\nUser: try again", [FILES]),
+        ("do it again", "User: go on\nExecution: draw a chart", []),
+        ("the same once more", drawn, [CHART]),
+        ("no, check its colours first", drawn, [CHART]),
+        ("undo those commits", drawn, [GIT]),
+        ("great, now tell me a joke about penguins", failed, []),
+        ("do that again", failed, [FILES, CHART]),
+    ):
+        assert chosen(query, context) == expected, query
 
 
 # Whatever is asked
@@ -212,6 +198,3 @@ def test_no_text_is_too_long_or_too_strange():
         long = text * (20_000 // len(text))
         for asked in ((long, "", ALL), ("draw a chart", long, ALL), ("draw a chart", "", [long, *ALL])):
             assert all(0 <= each.score <= 1 for each in judged(*asked)), text
-
-
-# How well

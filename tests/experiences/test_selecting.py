@@ -469,16 +469,6 @@ class TestTheSituationOfMessages:
         assert library.selector().select(history).ids == ("files",)
         assert library.selector().select(history[:-2]).ids == ()
 
-    def test_long_ones_are_shown_in_part(self, library):
-        history = [HumanMessage("x" * 5_000), ToolMessage("y" * 5_000 + "the end", tool_call_id="c", status="error")]
-        picky = Picky([])
-        library.selector(model=picky, query=lambda given: "q").select(history)
-        text = picky.asked[0][0].text
-        assert text.count("x" * 1_000) == 1
-        assert "x" * 1_001 not in text
-        assert "yyythe end" in text
-        assert "y" * 1_001 not in text
-
 
 class TestLogs:
     def files(self, folder):
@@ -495,6 +485,13 @@ class TestLogs:
         logged = json.loads((logs / "code_interpreter_experience_selection_log_1_0.json").read_text())
         [system, human] = picky.asked[0]
         assert logged == [{"role": "system", "content": system.text}, {"role": "user", "content": human.text}]
+
+    def test_a_session_tells_the_numbers(self, library, quick, tmp_path):
+        session = quick.session("s")
+        told(session, ("one", "Planner"), ("two", "Planner", status("SUCCESS")))
+        selector = library.selector(role="Planner", model=Picky([]), session=session, prompt_log=tmp_path / "logs")
+        selector.select("x")
+        assert self.files(tmp_path / "logs") == ["planner_experience_selection_log_1_2.json"]
 
     def test_it_stands_beside_the_main_prompts(self, library, tmp_path):
         main = tmp_path / "planner_prompt_log_0_1.json"

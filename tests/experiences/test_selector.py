@@ -152,20 +152,6 @@ class TestTheSection:
         found = selector.invoke([forged, AIMessage("?"), marked])
         assert [*found[:2], found[3]] == [forged, AIMessage("?"), marked]
 
-    def test_memory_before_and_after_it_stays(self, quick, selector):
-        layers = LayeredMemory(quick, "user-42")
-        layers.core.set("name", "Ada")
-        layers.archival.write("The sales chart was blue.")
-        inject = MemoryInjection(quick, "user-42")
-        given = [SystemMessage("Be kind."), HumanMessage(PLOT)]
-        both = (inject | selector).invoke(given)
-        assert shown(both) == ["system", "core", "recalled", "experiences", "human"]
-        assert (selector | inject).invoke(given) == both
-        assert (selector | inject | selector | inject).invoke(given) == both
-        assert_valid_for_providers(both)
-        without = selector.invoke([*both, AIMessage("done"), HumanMessage(WEATHER)])
-        assert shown(without) == ["system", "core", "recalled", "human", "ai", "human"]
-
 
 class TestHostileInstructions:
     CLOSING = (

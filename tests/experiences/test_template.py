@@ -54,11 +54,6 @@ class TestChecking:
             return
         assert "E" in template.fill(experiences="E", user_query="", context="")
 
-    def test_templates_of_the_same_text_are_equal(self):
-        assert SelectionTemplate("{experiences}") == SelectionTemplate("{experiences}")
-        assert len({SelectionTemplate("{experiences}"), SelectionTemplate("{experiences}"), DEFAULT}) == 2
-        assert DEFAULT.text != DEFAULT
-
 
 class TestFiles:
     def test_yaml_holds_the_text_under_a_key_and_any_other_file_is_the_text(self, tmp_path):

@@ -86,13 +86,6 @@ class TestTerms:
         lengths = [scores(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(n)}), OWN)[ONE] for n in (1, 10, 100, 1000)]
         assert lengths == sorted(lengths, reverse=True)
 
-    def test_what_it_covers_does_not_depend_on_its_length(self):
-        documents = {ONE: said(3), ONE + 100: said(3000), ONE + 200: said()}
-        where = field({"cat": [ONE, ONE + 100], "dog": [ONE + 200]}, documents)
-        found = scores(Asked(["cat", "dog"]), where, replace(NOTHING, cover=1.0))
-        assert found[ONE] == found[ONE + 100]
-        assert found[ONE] + found[ONE + 200] == pytest.approx(1)
-
     def test_a_rare_word_counts_more_than_a_common_one(self):
         documents = {ONE + 100 * n: said() for n in range(10)}
         where = field({"rare": [ONE], "common": [ONE + 100 * n for n in range(1, 10)]}, documents)
@@ -146,31 +139,11 @@ class TestNeighbours:
         assert near([TWO, ONE], {TWO >> PLACE_BITS}) == [(ONE, ONE + 1), (TWO, TWO + REACH + 1)]
 
 
-class TestConversations:
-    def test_the_whole_conversation_counts_for_each_of_its_messages(self):
-        postings = {"cat": [ONE, ONE + 50, ONE + 90], "dog": [ONE + 40, TWO]}
-        fits = conversation_scores({term: set(holding) for term, holding in postings.items()}, 5)
-        assert 0 < fits[TWO >> PLACE_BITS] < fits[ONE >> PLACE_BITS] < 1
-        documents = {number: said() for holding in postings.values() for number in holding}
-        found = scores(Asked(["cat", "dog"]), field(postings, documents, conversations=fits), alone(conversation=0.4))
-        without = scores(Asked(["cat", "dog"]), field(postings, documents), alone(conversation=0.4))
-        for number in documents:
-            assert found[number] - without[number] == pytest.approx(0.4 * fits[number >> PLACE_BITS])
-
-
 class TestDates:
     SPAN = TimeSpan(100 * DAY, 101 * DAY, "that day")
 
     def nearness(self, at):
         return scores(Asked((), spans=[self.SPAN]), field({}, {ONE: said(at=at)}), alone(date=1.0))[ONE]
-
-    def test_within_the_time_it_is_all_of_it_of_several_the_nearest(self):
-        assert self.nearness(self.SPAN.start) == self.nearness(self.SPAN.end - 1) == 1
-        spans = [self.SPAN, TimeSpan(200 * DAY, 201 * DAY, "another")]
-        found = scores(Asked((), spans=spans), field({}, {ONE: said(at=200 * DAY)}), alone(date=1.0))
-        assert found[ONE] == 1
-        [hit] = ranked(Asked(["cat"]), field({"cat": [ONE]}, {ONE: said(at=100 * DAY)}), [ONE], limit=1)
-        assert not hit.signals["date"]
 
     def test_it_fades_over_a_week_afterwards_and_sooner_before(self):
         after = [self.nearness(self.SPAN.end + n * DAY) for n in range(10)]
@@ -200,12 +173,6 @@ class TestKindsOfQuestions:
         assert found[ONE + 100] == found[ONE + 200]
         assert len(set(scores(Asked(["cat"]), where, alone(**{asks: 1.0})).values())) == 1
 
-    def test_a_question_falls_and_what_speaks_of_its_speaker_rises(self):
-        features = {ONE: ["question"], ONE + 100: ["first person"], ONE + 200: []}
-        documents = {number: said(10, 0, None, *each) for number, each in features.items()}
-        found = scores(Asked(["cat"]), field({"cat": list(documents)}, documents))
-        assert found[ONE] < found[ONE + 200] < found[ONE + 100]
-
     def test_what_everybody_has_tells_nothing_and_everybody_is_those_of_the_same_role(self):
         dated = {ONE + n: said(10, 0, None, "time", role="assistant") for n in range(0, 40, 10)}
         documents = dated | {ONE + 50: said(10, 0, None, "time", role="user"), ONE + 60: said(role="user")}
@@ -215,12 +182,6 @@ class TestKindsOfQuestions:
         assert [told[number] for number in dated] == [0.0] * 4
         assert (told[ONE + 50], told[ONE + 60]) == (0.5, 0.0)
 
-    def test_a_look_up_finds_only_what_holds_the_word(self):
-        documents = {ONE + n: said(10, 0, None, "question") for n in range(4)}
-        where = field({"cat": [ONE + 1]}, documents)
-        assert set(scores(Asked(["cat"]), where)) == set(documents)
-        assert set(scores(Asked(["cat"], look_up=True), where)) == {ONE + 1}
-
 
 class TestRoles:
     def found(self, asks=(), weights=WEIGHTS, roles=("user", "assistant"), features=(), cat=(ONE + 1,)):
@@ -229,19 +190,6 @@ class TestRoles:
         where = field({"cat": cat}, documents)
         hits = ranked(Asked(["cat"], asks_for=asks), where, documents, limit=10, weights=weights)
         return [hit.signals for hit in sorted(hits, key=lambda hit: hit.number)]
-
-    def test_without_two_sides_there_is_nothing_to_tell_apart(self):
-        told = {"user", "reply", "summary", "account", "answer", "answered", "standing_wish"}
-        for roles in ((None, None), ("user", "user"), ("assistant", "tool"), ("user", None)):
-            for signals in self.found(["reply", "summary", "advice"], roles=roles, features=["standing wish"]):
-                assert not told & signals.keys(), roles
-
-    def test_a_reply_rises_when_it_is_asked_for_or_a_summary(self):
-        for asks in ("reply", "summary"):
-            user, reply = self.found([asks], alone(context=1.0, reply=1.0, summary=1.0))
-            assert asks not in user
-            assert reply[asks] == 1.0
-        assert not {"reply", "summary"} & self.found(["time"])[1].keys()
 
     def test_an_exchange_is_one(self):
         weights = alone(context=1.0, answer=1.0, answered=0.5)
@@ -259,12 +207,6 @@ class TestRoles:
         assert self.found(["advice"], weights, features=[feature])[0][name] == pytest.approx(1.3)
         assert self.found(["advice"], weights, features=[feature], cat=[ONE + 2])[0][name] == pytest.approx(0.3)
         assert not self.found(["time"], weights, features=[feature])[0].get(name)
-
-    @pytest.mark.parametrize("asks", ["order", "summary"])
-    def test_a_long_account_of_the_user_counts_where_a_summary_or_an_order_is_asked_for(self, asks):
-        user, reply = self.found([asks], alone(context=1.0, account=1.0))
-        assert user["account"] == pytest.approx(math.log(11) / 5)
-        assert not reply["account"]
 
 
 class TestVectorsAndOptions:

@@ -26,20 +26,13 @@ def ask(memory, question, **options):
 
 
 class TestNames:
-    @pytest.mark.parametrize(
-        ("question", "first"),
-        [
-            ("What has Ann planted there?", "I planted tomatoes."),
-            ("What has brown planted there?", "I planted tomatoes."),
-            ("What has ZOE planted there?", "I planted beans."),
-        ],
-    )
-    def test_what_the_one_who_is_named_said_comes_first(self, talk, question, first):
-        [best, *rest] = ask(talk, question)
-        assert best.text == first
-        assert best.why.signals["speaker"] == pytest.approx(WEIGHTS.speaker)
-        assert all("speaker" not in each.why.signals for each in rest)
-        assert set(best.why.terms) == {"planted"}
+    def test_what_the_one_who_is_named_said_comes_first(self, talk):
+        for name, first in (("Ann", "tomatoes"), ("brown", "tomatoes"), ("ZOE", "beans")):
+            [best, *rest] = ask(talk, f"What has {name} planted there?")
+            assert best.text == f"I planted {first}."
+            assert best.why.signals["speaker"] == pytest.approx(WEIGHTS.speaker)
+            assert all("speaker" not in each.why.signals for each in rest)
+            assert set(best.why.terms) == {"planted"}
 
     def test_a_name_alone_is_looked_up_as_a_word_and_finds_what_its_owner_said(self, talk):
         talk.conversation("c", ("a",)).add(role="user", content="Ann is here.")

@@ -94,12 +94,6 @@ class TestRepeats:
         chat.add({"role": "user", "content": "The quince beside the other shed bore no fruit in the end."})
         assert len(ask(memory, "quince in bloom beside the shed", limit=2)) == 2
 
-    def test_a_fact_that_holds_again_is_none(self, memory):
-        facts = memory.facts(namespace=("a",))
-        for place in ("Porto", "Lisbon", "Porto"):
-            facts.add_fact("user", "Ana", "lives in", place)
-        assert [each.value.object for each in ask(memory, "Where does Ana live?")] == ["Porto", "Lisbon", "Porto"]
-
 
 class TestChanges:
     def test_the_earlier_says_by_what_it_was_replaced(self, memory):

@@ -75,13 +75,6 @@ class TestQuotationMarks:
             assert all("phrase" not in each.why.signals for each in rest)
             assert first.score == pytest.approx(sum(first.why.parts().values()))
 
-    def test_of_two_phrases_one_is_worth_half(self, memory):
-        say(memory, [(day(2025, 1, 1), "red car and blue bike"), (day(2025, 1, 2), "red car and a bike that is blue")])
-        first, second = memory.search('"red car" "blue bike"', namespace=("a",))
-        assert (first.why.signals["phrase"], second.why.signals["phrase"]) == pytest.approx(
-            (WEIGHTS.phrase, WEIGHTS.phrase / 2)
-        )
-
     def test_a_phrase_that_ranks_low_by_its_words_is_found_among_more_than_were_asked_for(self, memory):
         say(memory, [(day(2025, 1, 1), "a long text of bridges that is not of much use, but the old bridge is in it")])
         say(memory, [(day(2025, 1, 2), "bridge, old")] * 3)

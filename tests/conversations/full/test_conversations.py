@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langchain_agentmem import MessageError
 from langchain_agentmem.messages.message import message_time
@@ -52,14 +52,3 @@ async def test_fifty_megabytes_come_back(memory):
     chat = memory.conversation("huge")
     message_id = await chat.aadd(role="user", content=text)
     assert (await chat.aretrieve_by_id(message_id))["content"] == text
-
-
-def test_ten_thousand_messages_keep_their_order(memory):
-    chat = memory.conversation("long")
-    for start in range(0, 10_000, 1_000):
-        chat.add_messages([HumanMessage(str(number)) for number in range(start, start + 1_000)])
-    assert [message.content for message in chat.messages] == [str(number) for number in range(10_000)]
-    assert [each["content"] for each in chat.retrieve_recent(3)] == ["9997", "9998", "9999"]
-    chat.delete_memory(5_000)
-    chat.delete_memory(-5_000)
-    assert [each.content for each in chat.messages[4_998:5_001]] == ["4998", "5001", "5002"]

@@ -18,23 +18,6 @@ from tests.emptying import direct
 from tests.support.locks import await_waiter
 
 
-def test_the_rhythm_of_rounds_does_not_keep_posts_out_of_the_index(new_database):
-    with AgentMemory(new_database("sqlite")) as memory:
-        session = memory.session("work")
-        for number in range(100):  # round, post, post, finished round: four rows, of which the last fills the tail
-            begun = session.create_round(f"task {number}")
-            session.add_post(begun.id, send_from="User", send_to="Planner", message=f"fetch apple {number}")
-            session.add_post(begun.id, send_from="Planner", send_to="User", message="done")
-            session.finish_round(begun.id)
-
-        def waiting():
-            return (yield query.count_index())
-
-        assert memory.database.engine.read(waiting)[0]["waiting"] < memory.database.engine.index_tail
-        assert memory.search("apple 7", limit=1)[0].text == "fetch apple 7"
-        assert memory.admin.verify().problems == ()
-
-
 @pytest.mark.sqlite_suffices
 def test_an_id_that_is_made_twice_is_refused(url):
     with AgentMemory(url, new_id=lambda: "always the same") as memory:
@@ -67,21 +50,6 @@ def test_a_reader_with_a_description_does_not_wait_for_a_writer(url):
         finally:
             end.set()
             writer.join()
-
-
-def test_a_lost_connection_is_replaced_without_a_word(new_database, raw):
-    with AgentMemory(new_database("postgres")) as memory:
-        chat = memory.conversation("c")
-        chat.add_user_message("one")
-        for _ in range(3):
-            raw(
-                memory,
-                "select pg_terminate_backend(pid) from pg_stat_activity "
-                "where datname = current_database() and pid <> pg_backend_pid()",
-            )
-            chat.add_user_message("more")
-            assert len(memory.search("more")) > 0
-        assert len(chat) == 4
 
 
 class TestWhoWaits:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
@@ -17,7 +15,6 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from tests.conversations import test_sessions as plain
 from tests.living import State, live_task, one_node, thread
-from tests.support.graphs import beside
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -66,16 +63,6 @@ def shown(session: SessionMemory) -> list[tuple[str, str, list[str]]]:
 
 
 class TestRewinding:
-    def test_a_checkpoint_shows_it_as_it_was(self, memory):
-        graph = talk(memory)
-        for number in (1, 2):
-            graph.invoke({"n": number}, thread())
-        first = ("1", "created", ["apples 1"])
-        both = [("1", "finished", ["apples 1"]), ("2", "created", ["apples 2"])]
-        history = [shown(memory.session(each.config)) for each in graph.get_state_history(thread())]
-        assert history == [both, [first], [first], [first], [], []]
-        assert shown(memory.session(thread())) == both
-
     def test_who_goes_back_and_says_something_else_finds_nothing_of_what_came_after(self, memory):
         graph = talk(memory)
         graph.invoke({"n": 1}, thread())
@@ -90,44 +77,8 @@ class TestRewinding:
         assert {found.text for found in memory.search("apples", config=first)} == {"apples 1"}
         assert memory.admin.verify().ok
 
-    def test_a_reset_is_undone_too(self, memory):
-        def node(state):
-            memory.session(get_config()).reset_memory()
-            return {"n": 1}
-
-        talk(memory).invoke({"n": 1}, thread())
-        before = talk(memory).get_state(thread()).config
-        one_node(node, memory).invoke({"n": 0}, thread())
-        assert memory.session(thread()).rounds == []
-        assert [each.user_query for each in memory.session(before).rounds] == ["1"]
-
-    def test_nodes_side_by_side_each_hold_a_round(self, memory):
-        seen = {}
-
-        def holding(name, state):
-            session = memory.session(get_config())
-            session.add_post(session.create_round(name).id, send_from=name, send_to="all", message=name)
-            seen[name] = [each.user_query for each in session.rounds]
-
-        names = ("left", "right")
-        beside(memory.checkpointer, **{name: partial(holding, name) for name in names}).invoke({"log": []}, thread())
-        assert seen == {"left": ["left"], "right": ["right"]}
-        assert sorted(each.user_query for each in memory.session(thread()).rounds) == ["left", "right"]
-
 
 class TestFindingPosts:
-    def test_by_role_and_conversation(self, memory):
-        talk(memory).invoke({"n": 1}, thread())
-        talk(memory).invoke({"n": 2}, thread("other"))
-        memory.conversation("plain").add_user_message("apples too")
-        assert {found.conversation_id for found in memory.search("apples")} == {"t", "other", "plain"}
-        for options, found in (
-            ({"conversation_id": "other"}, ["apples 2"]),
-            ({"roles": ["user"]}, ["apples too"]),
-            ({"roles": ["assistant"], "kinds": ["item"]}, []),
-        ):
-            assert [each.text for each in memory.search("apples", **options)] == found
-
     def test_what_a_task_posts_others_find_when_its_checkpoint_is_there(self, memory, task, session):
         session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="apples")
         assert memory.search("apples") == []
@@ -148,17 +99,6 @@ class TestFiles:
         other = memory.session("plain")
         other.load_from_file(tmp_path / "session.json")
         assert other.rounds == before
-
-    def test_a_conversation_that_was_saved_enters_a_thread_whole(self, memory, session, tmp_path):
-        chat = memory.session("plain")
-        memory.conversation("plain").add_messages([HumanMessage("one", id="1"), AIMessage("two", id="2")])
-        memory.conversation("plain").update("2", content="two and a half")
-        begun = chat.create_round("q")
-        chat.finish_round(begun.id)
-        chat.save_to_file(tmp_path / "plain.json")
-        session.load_from_file(tmp_path / "plain.json")
-        assert session.rounds == chat.rounds
-        assert session.messages_for("Assistant") == chat.messages_for("Assistant")
 
 
 class TestWhatMakesNoSense:

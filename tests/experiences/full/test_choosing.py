@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from langchain_agentmem.experiences.experience import Folder
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD, judged
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD
 from langchain_agentmem.experiences.model_choice import selected
 from tests.experiences.test_answers import CASES, IDS
 from tests.experiences.test_files import BAD, GOOD, written
-from tests.experiences.test_lexical import ALL, CHART, ERROR, chosen
+from tests.experiences.test_lexical import CHART, chosen
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "experiences.py"
 
@@ -33,23 +30,6 @@ def measures():
 def test_a_needle_is_found_among_a_thousand():
     conditions = [f"Use when appliance number {number} of the kitchen leaks." for number in range(999)]
     assert chosen("please draw a chart", conditions=[*conditions[:500], CHART, *conditions[500:]]) == [CHART]
-
-
-def test_the_same_question_gets_the_same_answer_in_every_process():
-    asked = ("file not found error, pod restarting, undo commits, draw a chart, billed twice", ERROR, ALL)
-    code = (
-        "import json, sys; from langchain_agentmem.experiences.lexical_choice import judged\n"
-        "print(json.dumps([[each.score, list(each.terms.items())] for each in judged(*json.loads(sys.argv[1]))]))"
-    )
-    other = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(asked)],
-        env=os.environ | {"PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    here = [[each.score, [list(term) for term in each.terms.items()]] for each in judged(*asked)]
-    assert json.loads(other.stdout) == here
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest, wrap_tool_call
@@ -11,19 +9,15 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.tools import tool
 
 from langchain_agentmem import ExperienceMiddleware
-from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer
-from tests.experiences.conftest import CHARTS, FILES, LOAD, PLOT, WEATHER, Picky
+from tests.experiences.conftest import CHARTS, FILES, PLOT, Picky
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling
 
 pytestmark = pytest.mark.sqlite_suffices
-
-BRIEF = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 
 
 @tool
@@ -36,16 +30,6 @@ def look(place: str) -> str:
 def load(name: str) -> str:
     """Load a file."""
     raise FileNotFoundError(name)
-
-
-def prompts(model):
-    """What a model was shown, but for what was to be summarized."""
-    return [messages for messages in model.asked if "You keep the record" not in messages[0].text]
-
-
-def talking(text):
-    """A model that says this, and summarizes."""
-    return ScriptedModel(lambda each: Summarizer()(each) if "You keep the record" in each[0].text else text)
 
 
 def shown(messages):
@@ -82,19 +66,6 @@ class TestTheRequest:
         )  # the model that selects says nothing there
         assert model.asked == [model.asked[0]] * 4
 
-    def test_they_follow_what_is_asked(self, memory, filled):
-        model = ScriptedModel(AIMessage("done"))
-        middleware = ExperienceMiddleware(memory.experiences(filled.path))
-        agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
-        for query in (PLOT, LOAD, WEATHER):
-            agent.invoke({"messages": [HumanMessage(query)]}, at())
-        assert [shown(messages) for messages in model.asked] == [
-            ["experiences", "human"],
-            ["experiences", "human", "ai", "experiences", "human"],
-            ["experiences", "human", "ai", "experiences", "human", "ai", "human"],
-        ]
-        assert model.asked[1][3].content == section([FILES])
-
     def test_in_a_thread_each_role_has_its_own_and_none_is_put_there_twice(self, quick, library):
         planner = library.selector(role="Planner")
         coder = library.selector(role="CodeInterpreter")
@@ -124,34 +95,6 @@ class TestTheRequest:
             section([each]) for each in (CHARTS, CHARTS, FILES, FILES)
         ]
         assert len(picky.asked) == 2
-
-    def test_a_thread_has_its_own_situation(self, memory, filled):
-        """The session of the running thread is found from within the agent."""
-        library = memory.experiences(filled.path)
-        session = memory.session("t")
-        made = session.create_round(LOAD)
-        session.add_post(made.id, send_from="User", send_to="Planner", message=LOAD)
-        session.fail_round(made.id)
-        middleware = ExperienceMiddleware(library, session=memory.session)
-        model = ScriptedModel(AIMessage("done"))
-        agent = create_agent(model, middleware=[middleware], checkpointer=memory.checkpointer)
-        agent.invoke({"messages": [HumanMessage(PLOT)]}, at())
-        assert model.asked[0][0].content == section([CHARTS])
-
-
-class TestBesideOthers:
-    def test_before_a_compaction_they_are_chosen_again_for_what_comes_after_it(self, memory, library):
-        middleware = [
-            ExperienceMiddleware(memory.experiences(library.directory)),
-            CompactionMiddleware(memory, None, BRIEF),
-        ]
-        model = talking("this many are in it " * 10)
-        agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
-        for turn in range(12):
-            agent.invoke({"messages": [HumanMessage(f"{PLOT} {turn} " + "how many are in it " * 3)]}, at())
-        without = [not any(map(is_injected, messages)) for messages in prompts(model)]
-        assert any(without)
-        assert not any(one and other for one, other in itertools.pairwise(without))
 
 
 class TestHowItIsMade:

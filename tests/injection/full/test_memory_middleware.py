@@ -141,8 +141,9 @@ class TestTheThread:
             agent = create_agent(model, middleware=middleware, checkpointer=memory.checkpointer)
             agent.invoke({"messages": [HumanMessage("Hello")]}, at())
             assert model.tools == [["recall_dropped", "expand", *offered]]
-        with pytest.raises(InvalidInput, match=r"memory\.tools\(include"):
-            MemoryMiddleware(memory, tools=["recall_dropped"])
+        for wrong in ({"tools": ["recall_dropped"]}, {"role": "tool"}):
+            with pytest.raises(InvalidInput, match=r"memory\.tools\(include|role must be"):
+                MemoryMiddleware(memory, **wrong)
 
     def test_what_tools_of_memory_answered_is_not_recalled_and_found_all_the_same(self, memory):
         assert {each.name for each in memory.tools(include=["*"])} == OWN_TOOLS

@@ -16,7 +16,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MemoryClosed
+from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
 from langchain_agentmem.search import embedding, vectors
 from langchain_agentmem.search.embedding import INDEXING, embedder_of
 from langchain_agentmem.search.memory_search import Walls, inquiry
@@ -251,28 +251,6 @@ class TestTogether:
             opening.join()
         memories[0].settle()
         assert found(memories[0], "feline")[0] == "My cat sleeps."
-
-    @pytest.mark.slow
-    def test_only_one_size_of_vectors_is_ever_wanted(self, url):
-        with AgentMemory(url) as one, AgentMemory(url) as other:
-            late, going, go_on = slowly(lambda: vectors.want(3))
-            thread = in_thread(lambda: one.database.engine.write(late))
-            assert going.wait(120)
-            refused = []
-
-            def want_another():
-                try:
-                    other.database.engine.write(lambda: vectors.want(4))
-                except InvalidInput as error:
-                    refused.append(error)
-
-            second = in_thread(want_another)
-            blocked_or_done(one, second)
-            go_on.set()
-            thread.join()
-            second.join()
-            assert len(refused) == 1
-            assert one.database.engine.read(vectors.wanted) == 3
 
     def test_another_memory_sees_changes_behind_what_it_remembers(self, opened):
         memory, other = opened(), opened()

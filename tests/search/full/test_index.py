@@ -6,9 +6,8 @@ from collections import Counter
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem import AgentMemory, Message
-from langchain_agentmem.messages import message as messages
-from langchain_agentmem.search import analysis, search_index
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.search import search_index
 from langchain_agentmem.storage.part import all_parts
 
 
@@ -75,27 +74,6 @@ class TestFollowing:
         assert memory.admin.verify().problems == ()
 
 
-@pytest.mark.sqlite_suffices
-class TestNewAnalysis:
-    def test_what_was_called_before_is_found_by_its_arguments(self, url, raw, monkeypatch):
-        calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
-        with monkeypatch.context() as before:
-            before.setattr(analysis, "VERSION", analysis.VERSION - 1)
-            before.setattr(messages, "_with_arguments", lambda text, calls: text)
-            with AgentMemory(url) as memory:
-                memory.conversation("c").add_messages(
-                    [Message(role="assistant", content="word", tool_calls=[call]) for call in calls]
-                )
-                assert ids(memory, "Lisbon1") == []
-        with AgentMemory(url) as memory:
-            chat = memory.conversation("c")
-            key = chat.messages[1].id
-            assert ids(memory, "Lisbon1") == [key]
-            chat.remove_by_id(key)
-            assert indexed(memory, raw) == {"word": 2, "lisbon0": 1, "lisbon2": 1}
-            assert memory.admin.verify().problems == ()
-
-
 class TestCatchingUp:
     """A database of before has documents without what is kept beside them today."""
 
@@ -124,23 +102,3 @@ class TestCatchingUp:
             assert self.features(memory, raw) == of_before
             assert self.behind(memory, raw) is None  # as of a new database
             assert memory.admin.verify().problems == ()
-
-    def test_it_goes_on_where_another_ended(self, url, raw, of_before, monkeypatch):
-        monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
-        real, left = analysis.analysed, iter(range(20))
-        broken = RuntimeError("the power is out")
-
-        def analysed(text, role=None):
-            if next(left, None) is None:
-                raise broken
-            return real(text, role)
-
-        monkeypatch.setattr(analysis, "analysed", analysed)
-        with AgentMemory(url) as memory, pytest.raises(RuntimeError, match="power"):
-            memory.database.worker.settle()
-        monkeypatch.setattr(analysis, "analysed", real)
-        with AgentMemory(url) as one, AgentMemory(url) as other:
-            one.database.worker.settle()
-            other.database.worker.settle()
-            assert self.features(one, raw) == of_before
-            assert self.behind(other, raw) is None

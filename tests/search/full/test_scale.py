@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.search import memory_search as module
-from langchain_agentmem.search import ranking
 
 START = datetime(2025, 5, 1, tzinfo=UTC)
 
@@ -45,24 +44,3 @@ class TestFilters:
         for n in range(200):
             chat.add(role="tool" if n == 90 else "user", content=f"cat {n}")
         assert [each.text for each in memory.search("cat", namespace=("a",), roles=["tool"])] == ["cat 90"]
-
-
-class TestRarity:
-    @pytest.mark.parametrize("conversations", [1, 40])
-    def test_how_rare_a_common_word_is_is_told_from_those_that_were_looked_at(
-        self, memory, few_postings, monkeypatch, conversations
-    ):
-        for c in range(conversations):
-            say(memory, f"c{c}", [f"{'cat' if n % 2 else 'dog'} {n}" for n in range(400 // conversations)])
-        say(memory, "z", ["cat again"] * 64)  # so that nothing waits
-        told = {}
-        real = module._postings
-
-        def listening(*arguments):
-            found = yield from real(*arguments)
-            told.update(found[1])
-            return found
-
-        monkeypatch.setattr(module, "_postings", listening)
-        memory.search("cat zebra", namespace=("a",))
-        assert told["cat"] == pytest.approx(ranking.rarity(464, 264), abs=0.35)
