@@ -111,6 +111,7 @@ PERIODS = {
     "between 20 December and 3 January": "2023-12-20 2024-01-04",
     "between 3 June and 1 July": "2024-06-03 2024-07-02", "from May to July 8, 2023": "2023-05-01 2023-07-09",
     # From today.
+    "today": "2024-06-19 2024-06-20", "tomorrow": "2024-06-20 2024-06-21", "last year": "2023-01-01 2024-01-01",
     "yesterday": "2024-06-18 2024-06-19", "the day before yesterday": "2024-06-17 2024-06-18",
     "last week": "2024-06-10 2024-06-17", "last weekend": "2024-06-15 2024-06-17",
     "next week": "2024-06-24 2024-07-01", "on Monday": "2024-06-17 2024-06-18",
@@ -119,6 +120,7 @@ PERIODS = {
     "a month ago": "2024-05-04 2024-06-04", "two hours ago": "2024-06-19T13:00 2024-06-19T14:00",
     "a few days ago": "2024-06-14 2024-06-18", "the last two weeks": "2024-06-05 2024-06-20",
     # Around a date.
+    "after 3 May 2023": "2023-05-04 2023-05-11", "before 3 May 2023": "2023-04-26 2023-05-03",
     "the week before 9 June 2023": "2023-06-02 2023-06-09", "the day after May 8, 2023": "2023-05-09 2023-05-10",
     "two weeks before August 11, 2023": "2023-07-25 2023-08-01", "before 2023": "2022-01-01 2023-01-01",
     "three days after 8 May 2023": "2023-05-11 2023-05-12",
