@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -11,6 +10,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.upkeep import integrity
 from tests.emptying import direct
+from tests.support.locks import await_waiter
 
 
 def add(trail, name, count):
@@ -57,15 +57,13 @@ def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
         "delete from audit_namespace",
         "delete from namespace where path <> ''",
     )
-    waits = "select count(*) as n from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:
         ann = AuditTrail(memory, ("ann",))
         ann.add("Where is Ann?", "At home.")
         with psycopg.connect(direct(memory.database.engine._url), options="-c search_path=agentmem") as connection:
             connection.execute("select * from audit_head for update")
             adding = pool.submit(ann.add, "Where is Bob?", "At home.")
-            while not connection.execute(waits).fetchone()[0]:
-                time.sleep(0.01)
+            await_waiter(connection, adding)
             for sql in erase:
                 connection.execute(sql)
         added = adding.result()
