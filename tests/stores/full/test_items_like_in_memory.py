@@ -6,8 +6,6 @@ store in memory fails at matches nothing, and `created_at`. They are stated here
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp,
 from langgraph.store.memory import InMemoryStore
 
 from langchain_agentmem import AgentMemory
+from tests.conftest import SteppingClock
 
 labels = st.sampled_from(["a", "b", "ab", "*", "é", "a b"])
 namespaces = st.lists(labels, min_size=1, max_size=3).map(tuple)
@@ -95,7 +94,7 @@ def same_namespaces(ours, op, oracle):
     assert ours == oracle.batch([op])[0]
 
 
-def run(memory, batches, now):
+def run(memory, batches, clock):
     oracle, store, times = InMemoryStore(), memory.store, Ours()
     empty(store)  # of what an example that failed has left
     for ops in batches:
@@ -110,7 +109,7 @@ def run(memory, batches, now):
             else:
                 assert result is None
         oracle.batch([op for op in ops if isinstance(op, PutOp)])
-        times.follow(ops, now())
+        times.follow(ops, clock.now)
     empty(store)
     assert memory.admin.stats()["items"] == 0
     assert store.list_namespaces() == []
@@ -120,34 +119,21 @@ def empty(store):
     store.batch([PutOp(item.namespace, item.key, None) for item in store.search((), limit=10_000)])
 
 
-class Clock:
-    def __init__(self):
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self):
-        self.now += timedelta(microseconds=1)
-        return self.now
-
-    def last(self):
-        return self.now
-
-
 class TestAnyBatches:
     @given(batches)
     @settings(max_examples=100)
     def test_they_do_what_the_store_in_memory_does(self, batches):
-        clock = Clock()
+        clock = SteppingClock()
         with AgentMemory(clock=clock) as memory:
-            run(memory, batches, clock.last)
-            report = memory.admin.verify()
-            assert report.ok, report.problems
+            run(memory, batches, clock)
+            assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow("in every form")
     @given(batches)
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @pytest.mark.parametrize("url", ["postgres"], indirect=True)
     def test_on_postgresql_as_well(self, url, batches):
-        clock = Clock()
+        clock = SteppingClock()
         with AgentMemory(url, clock=clock) as memory:
-            run(memory, batches, clock.last)
-            assert memory.admin.verify().ok
+            run(memory, batches, clock)
+            assert memory.admin.verify().problems == ()
