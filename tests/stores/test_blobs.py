@@ -177,29 +177,18 @@ class Counting(DeterministicFakeEmbedding):
         return super().embed_documents(texts)
 
 
-class TestUnderLangChain:
-    def cached(self, memory):
-        counting = Counting(size=8, asked=[])
-        return counting, CacheBackedEmbeddings.from_bytes_store(
-            counting,
-            memory.byte_store(("cache",)),
-            namespace="fake%model_",
-            key_encoder="blake2b",
-            query_embedding_cache=True,
-        )
-
-    def test_cached_embeddings_ask_the_model_once(self, memory):
-        counting, cached = self.cached(memory)
-        first = cached.embed_documents(["one", "two", "one"])
-        assert cached.embed_documents(["two", "one", "three"])[:2] == [first[1], first[0]]
-        assert sorted(set(counting.asked)) == ["one", "three", "two"]
-        assert counting.asked.count("two") == 1
-        keys = list(memory.byte_store(("cache",)).yield_keys(prefix="fake%model_"))
-        assert len(keys) == 3
-        again, other = self.cached(memory)
-        assert other.embed_documents(["one"]) == [first[0]]
-        assert cached.embed_query("one") == other.embed_query("one")
-        assert again.asked == []
+def test_cached_embeddings_of_langchain_ask_the_model_once(memory):
+    store, models = memory.byte_store(("cache",)), [Counting(size=8, asked=[]) for _ in range(2)]
+    options = {"namespace": "fake%model_", "key_encoder": "blake2b", "query_embedding_cache": True}
+    cached, other = (CacheBackedEmbeddings.from_bytes_store(each, store, **options) for each in models)
+    first = cached.embed_documents(["one", "two", "one"])
+    assert cached.embed_documents(["two", "one", "three"])[:2] == [first[1], first[0]]
+    assert sorted(set(models[0].asked)) == ["one", "three", "two"]
+    assert models[0].asked.count("two") == 1
+    assert len(list(store.yield_keys(prefix="fake%model_"))) == 3
+    assert other.embed_documents(["one"]) == [first[0]]
+    assert cached.embed_query("one") == other.embed_query("one")
+    assert models[1].asked == []
 
 
 class TestCare:

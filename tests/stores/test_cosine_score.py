@@ -51,13 +51,6 @@ class TestScore:
             assert ours == pytest.approx(theirs, abs=1e-3)
             assert list(ours.values()) == sorted(ours.values(), reverse=True)
 
-    def test_it_is_the_same_whatever_else_is_stored(self, store):
-        fill(store)
-        before = scores(store, "cake at night", limit=3)
-        for number in range(30):
-            store.put((*NS, "more"), str(number), {"text": f"cake {number} {number}"})
-        assert {key: scores(store, "cake at night", limit=40)[key] for key in before} == before
-
     def test_of_several_fields_the_nearest_counts(self, url):
         with AgentMemoryStore.from_conn_string(url, index=index(fields=["a", "b"])) as store:
             for number in range(9):
@@ -74,13 +67,6 @@ class TestFinding:
             k for k in every if k in {"tea", "cake", "sea"}
         ]
         assert [key for at in range(5) for key in scores(store, "green tea", limit=1, offset=at)] == every
-
-    def test_other_namespaces_and_other_kinds_are_not_found(self, url):
-        with AgentMemory(url, index=index()) as memory:
-            fill(memory.store)
-            memory.store.put(("users", "bob"), "k", {"text": "green tea"})
-            memory.conversation("c", namespace=NS).add(role="user", content="green tea")
-            assert set(scores(memory.store, "green tea", NS)) == set(TEXTS)
 
     def test_what_is_kept_among_many_other_things_is_found(self, url, monkeypatch):
         monkeypatch.setattr(memory_search, "MOST_RANGES", 1)

@@ -71,14 +71,8 @@ class TestDocuments:
         metadata = dict(message.metadata)
         assert isinstance(metadata.pop("score"), float)
         assert "tea +" in metadata.pop("why")
-        assert metadata == {
-            "kind": "message",
-            "namespace": ["alice"],
-            "conversation_id": "c",
-            "created_at": "2025-05-01T00:00:00+00:00",
-            "role": "user",
-            "name": "Alice",
-        }
+        said = {"created_at": "2025-05-01T00:00:00+00:00", "role": "user", "name": "Alice"}
+        assert metadata == {"kind": "message", "namespace": ["alice"], "conversation_id": "c", **said}
         item = next(each for each in documents if each.metadata["kind"] == "item")
         assert (item.id, item.metadata["namespace"]) == ("drink", ["alice", "likes"])
         assert item.metadata["conversation_id"] is None
@@ -143,10 +137,7 @@ class TestChains:
         retriever = filled.retriever(kinds=["message"], roles=["user"])
         bob = {"configurable": {"agentmem_namespace": ("bob",)}}
 
-        def search(question):
-            return list(retriever.invoke(question))
-
-        within = RunnableLambda(search)
+        within = RunnableLambda(lambda question: list(retriever.invoke(question)))
         for chain in (retriever, RunnableLambda(str) | retriever, within):
             assert texts(chain.invoke("tea", bob)) == ["bob likes tea 0"]
             assert texts(await chain.ainvoke("tea", bob)) == ["bob likes tea 0"]

@@ -97,10 +97,7 @@ class TestOnce:
                 raise ConnectionError
             return {"n": 1}
 
-        builder = StateGraph(State)
-        builder.add_node("node", node, retry_policy=RETRY)
-        builder.add_edge(START, "node")
-        graph = builder.compile(checkpointer=memory.checkpointer)
+        graph = line(memory.checkpointer, node, state=State, settings={"retry_policy": RETRY})
         graph.invoke({"n": 0}, thread(), durability=durability)
         assert attempts == [[], [], []]
         assert keys(memory.thread_store.at(thread())) == ["attempt 3"]

@@ -52,11 +52,8 @@ class TestAgent:
         graph = agent(withheld, tmp_path / "experience")
         answers, streamed = [], []
         for turn in TURNS:
-            for mode, event in graph.stream(
-                {"messages": [HumanMessage(turn)]},
-                {**CONFIG, "callbacks": [collector]},
-                stream_mode=["custom", "values"],
-            ):
+            config, said = {**CONFIG, "callbacks": [collector]}, {"messages": [HumanMessage(turn)]}
+            for mode, event in graph.stream(said, config, stream_mode=["custom", "values"]):
                 if mode == "custom":
                     streamed.append(event)
                 else:
@@ -79,13 +76,8 @@ def searched(tracing, config, text="Ana lives in Lisbon.", error=None):
     with tracing.step("memory.store.search", run_type="retriever", inputs=lambda: options, config=config) as step:
         if error is not None:
             raise error
-        step.finish(
-            lambda: {
-                "documents": [
-                    {"id": "m1", "page_content": text, "metadata": {"kind": "fact", "score": 0.5, "why": text}}
-                ]
-            }
-        )
+        document = {"id": "m1", "page_content": text, "metadata": {"kind": "fact", "score": 0.5, "why": text}}
+        step.finish(lambda: {"documents": [document]})
 
 
 class TestValues:
@@ -102,13 +94,8 @@ class TestValues:
 
         (run,) = collector.roots
         assert run.inputs == {"query": told}
-        assert run.extra["metadata"] == {
-            "agentmem_database": "sqlite",
-            "limit": 3,
-            "kinds": ["fact"],
-            "thread_id": "t1",
-            "tags": [told],
-        }
+        where = {"agentmem_database": "sqlite", "limit": 3, "kinds": ["fact"], "thread_id": "t1"}
+        assert run.extra["metadata"] == {**where, "tags": [told]}
         (document,) = run.outputs["documents"]
         assert (document.id, document.page_content) == ("m1", told)
         assert document.metadata == {"kind": "fact", "score": 0.5, "why": told}
@@ -147,20 +134,11 @@ class TestValues:
         assert [quoted(all_of(run)) for run in collector.ours()] == [[]] * len(collector.ours())
         assert quoted(repr(heard)) == []
 
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_the_text_of_an_error_is_content(self, collector, traced_by, heard, caplog, asynchronous):
+    def test_the_text_of_an_error_is_content(self, collector, traced_by, heard, caplog):
         mine = InvalidInput("Ana is no namespace.")
         mine.__cause__ = KeyError("Ana")
-        tracing = Tracing(Hooks([heard.append]), content=False)
-
-        async def fail():
-            if not asynchronous:
-                searched(tracing, traced_by, error=mine)
-            async with tracing.step("memory.core.append", config=traced_by):
-                raise mine
-
         with pytest.raises(InvalidInput) as raised:
-            await fail()
+            searched(Tracing(Hooks([heard.append]), content=False), traced_by, error=mine)
 
         assert raised.value is mine
         assert "InvalidInput: <20 characters>" in collector.roots[0].error
@@ -185,9 +163,7 @@ class TestValues:
         assert quoted(everything) == []
         assert caplog.text.count("Tracing failed") == 3
 
-    @pytest.mark.parametrize("content", [None, "no", 1, 0])
-    def test_anything_else_is_refused(self, content):
-        with pytest.raises(InvalidInput, match="trace_content must be True, False or a function"):
-            Tracing(content=content)
-        with pytest.raises(InvalidInput, match="trace_content must be True, False or a function"):
-            AgentMemory(trace_content=content)
+    def test_anything_else_is_refused(self):
+        for content in (None, "no", 1, 0):
+            with pytest.raises(InvalidInput, match="trace_content must be True, False or a function"):
+                AgentMemory(trace_content=content)

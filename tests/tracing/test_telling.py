@@ -33,13 +33,10 @@ class TestHooksAndLog:
         assert event.error is None
         assert event.metadata == {"agentmem_database": "sqlite"}
 
-    def test_a_hook_hears_of_errors(self, heard):
         mine = ValueError("mine")
         with pytest.raises(ValueError), Tracing(Hooks([heard.append])).step("memory.conversation.add"):
             raise mine
-
-        assert heard[1].error is mine
-        assert heard[1].outputs is None
+        assert (heard[3].error, heard[3].outputs) == (mine, None)
 
     async def test_an_asynchronous_hook_is_awaited(self, heard):
         async def hook(event):
@@ -63,10 +60,8 @@ class TestHooksAndLog:
             "memory.conversation.add 1.2 ms"
         ]
 
-    def test_the_log_names_the_kind_of_error_but_does_not_quote_it(self, caplog):
-        caplog.set_level(logging.DEBUG, "langchain_agentmem")
         with pytest.raises(ValueError), Tracing().step("memory.conversation.add"):
             raise ValueError("a secret")
 
         assert "failed with ValueError" in caplog.text
-        assert "secret" not in caplog.messages[0]
+        assert "secret" not in "".join(caplog.messages)

@@ -121,7 +121,7 @@ def empty(store):
 
 class TestAnyBatches:
     @given(batches)
-    @settings(max_examples=100)
+    @settings(max_examples=40)
     def test_they_do_what_the_store_in_memory_does(self, batches):
         clock = SteppingClock()
         with AgentMemory(clock=clock) as memory:
@@ -130,7 +130,7 @@ class TestAnyBatches:
 
     @pytest.mark.slow("in every form")
     @given(batches)
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @pytest.mark.parametrize("url", ["postgres"], indirect=True)
     def test_on_postgresql_as_well(self, url, batches):
         clock = SteppingClock()

@@ -87,7 +87,7 @@ def run(memory, history, clock):
 
 class TestAnyHistory:
     @given(histories)
-    @settings(max_examples=40)
+    @settings(max_examples=15)
     def test_each_point_holds_what_a_store_in_memory_would(self, history):
         clock = SteppingClock()
         with AgentMemory(clock=clock) as memory:

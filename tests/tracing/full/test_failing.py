@@ -1,5 +1,6 @@
 """Whoever looks on at a whole agent may fail or hang, and changes nothing about it."""
 
+import asyncio
 import threading
 
 import pytest
@@ -20,19 +21,16 @@ def usual(tmp_path_factory):
     return outcome(tmp_path_factory.mktemp("usual"))
 
 
-def outcome(folder, *hooks, **config):
+def outcome(folder, *hooks, conversing=converse, **config):
     """What the agent answers and remembers, and the steps that it takes."""
     steps = []
     with AgentMemory(folder / "a.db", hooks=[steps.append, *hooks]) as memory:
-        answers = converse(agent(memory, folder / "experience"), **config)
+        answers = conversing(agent(memory, folder / "experience"), **config)
         return result(memory, answers, steps)
 
 
-async def aoutcome(folder, *hooks, **config):
-    steps = []
-    async with AgentMemory(folder / "a.db", hooks=[steps.append, *hooks]) as memory:
-        answers = await aconverse(agent(memory, folder / "experience"), **config)
-        return result(memory, answers, steps)
+def awaited(graph, **config):
+    return asyncio.run(aconverse(graph, **config))
 
 
 def result(memory, answers, steps):
@@ -59,13 +57,18 @@ class TestAgent:
         assert len(usual["steps"]) > 60
 
     @pytest.mark.slow
-    async def test_a_tracer_that_raises(self, usual, tmp_path):
+    @pytest.mark.parametrize("conversing", [converse, awaited])
+    def test_a_tracer_or_hooks_that_raise(self, usual, tmp_path, conversing):
         class Raising(Broken):
             raise_error = False
 
-        assert outcome(tmp_path, callbacks=[Raising()]) == usual
-        (tmp_path / "awaited").mkdir()
-        assert await aoutcome(tmp_path / "awaited", callbacks=[Raising()]) == usual
+        def fail(event):
+            raise RuntimeError("broken hook")
+
+        async def afail(event):
+            raise RuntimeError("broken hook")
+
+        assert outcome(tmp_path, fail, afail, callbacks=[Raising()], conversing=conversing) == usual
 
     def test_a_tracer_whose_own_thread_hangs(self, usual, tmp_path):
         free = threading.Event()
@@ -100,18 +103,6 @@ class TestAgent:
         assert server.asked.wait(60)
         assert server.runs == {}
         server.let_go()
-
-    @pytest.mark.slow
-    async def test_hooks_that_raise(self, usual, tmp_path):
-        def fail(event):
-            raise RuntimeError("broken hook")
-
-        async def afail(event):
-            raise RuntimeError("broken hook")
-
-        assert outcome(tmp_path, fail, afail) == usual
-        (tmp_path / "awaited").mkdir()
-        assert await aoutcome(tmp_path / "awaited", fail, afail) == usual
 
     def test_hooks_that_hang(self, usual, tmp_path, monkeypatch):
         """It is let go only when the agent is done, which therefore did not wait for it."""

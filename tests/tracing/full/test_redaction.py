@@ -1,9 +1,12 @@
 """No tracer hears what memory says, however it was attached."""
 
+from contextvars import ContextVar
+
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler, get_usage_metadata_callback
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tracers import context
 from langchain_core.tracers.context import collect_runs, register_configure_hook, tracing_v2_enabled
 from langsmith import traceable, tracing_context
 
@@ -43,10 +46,6 @@ class TestModels:
 
     @pytest.mark.parametrize("way", ["callbacks", "collect_runs", "hook", "tracing_v2_enabled", "traceable"])
     async def test_no_tracer_hears_them_however_it_was_attached(self, database, way, client, server, monkeypatch):
-        from contextvars import ContextVar
-
-        from langchain_core.tracers import context
-
         monkeypatch.setattr(context, "_configure_hooks", [*context._configure_hooks])
         watchful, collector = Watchful(), Collector()
 
@@ -78,19 +77,7 @@ class TestModels:
         assert "Ana" not in dumped([server.runs, watchful.heard])
         assert {run["name"] for run in server.runs.values()} <= {"mine", "memory.compaction.summarize"}
 
-    def test_after_a_call_everybody_hears_again(self, database, collector):
-        def twice(_):
-            perform(self.asked(), database)
-            scripted("summarizer").invoke("What tea?")
-
-        with collect_runs() as collected:
-            RunnableLambda(twice).invoke(None, {"callbacks": [collector]})
-            scripted("summarizer").invoke("What tea?")
-
-        assert [run.name for run in collector.runs][-1] == "Scripted"
-        assert [run.name for run in collected.traced_runs][-1] == "Scripted"
-
-    def test_a_model_that_fails_gives_the_surroundings_back(self, database, collector):
+    def test_after_a_call_that_may_fail_everybody_hears_again(self, database, collector):
         def fail(messages):
             raise RuntimeError("Ana")
 
@@ -102,8 +89,12 @@ class TestModels:
                 perform(work(), database)
             scripted("summarizer").invoke("What tea?")
 
-        RunnableLambda(node).invoke(None, {"callbacks": [collector]})
+        with collect_runs() as collected:
+            RunnableLambda(node).invoke(None, {"callbacks": [collector]})
+            perform(self.asked(), database)
+            scripted("summarizer").invoke("What tea?")
 
+        assert [run.name for run in collected.traced_runs][-1] == "Scripted"
         assert collector.shapes == [("node", [("memory.compaction.summarize", []), ("Scripted", [])])]
         assert collector.run("memory.compaction.summarize").error.startswith("Withheld('RuntimeError: <3 characters>')")
 
