@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import operator
 from datetime import UTC, datetime
-from typing import Annotated, TypedDict
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, Retention
@@ -17,6 +14,7 @@ from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.messages.role_rounds import Post
 from langchain_agentmem.rewinding import memory_rows
+from tests.support.graphs import Log, at, beside, line
 from tests.upkeep.test_integrity import stored_bytes
 
 MAYA = ("user", "Maya", "lives in")
@@ -38,10 +36,6 @@ def homes(facts, subject="Maya"):
     ]
 
 
-def at(thread="t", **more):
-    return {"configurable": {"thread_id": thread, **more}}
-
-
 def say(memory, conversation, *ids):
     chat = memory.conversation(conversation)
     for key in ids:
@@ -57,11 +51,6 @@ def moved(facts):
     return oslo, rome, lima
 
 
-REMOVALS = {
-    "remove_by_id": lambda memory, chat: chat.remove_by_id("c"),
-    "delete_memory": lambda memory, chat: chat.delete_memory(2),
-    "the last by its index": lambda memory, chat: chat.delete_memory(-1),
-}
 EVERYTHING = {
     "clear": lambda memory, chat: chat.clear(),
     "reset": lambda memory, chat: chat.reset_memory(),
@@ -73,18 +62,17 @@ EVERYTHING = {
 
 @pytest.mark.sqlite_suffices
 class TestRemovingAMessage:
-    @pytest.mark.parametrize("how", REMOVALS)
-    def test_takes_what_nothing_else_tells_of_and_what_it_had_ended_goes_on(self, memory, how):
-        chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
-        _, rome, lima = moved(facts)
-        assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, 9), ("Lima", 9, None)]
-        REMOVALS[how](memory, chat)
-        assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, None)]
-        assert facts.get(lima) is None
-        assert facts.get(rome).sources == ("b",)
-        assert facts.from_message("c") == []
-        assert facts.contradictions() == []
-        assert [fact.object for fact in facts.search("Lima")] == []
+    def test_takes_what_nothing_else_tells_of_and_what_it_had_ended_goes_on(self, memory):
+        for number, (removal, given) in enumerate((("remove_by_id", "c"), ("delete_memory", 2), ("delete_memory", -1))):
+            mine = memory.within((f"{number}",))
+            chat, facts = say(mine, "chat", "a", "b", "c"), mine.facts("user")
+            _, rome, lima = moved(facts)
+            assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, 9), ("Lima", 9, None)]
+            getattr(chat, removal)(given)
+            assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, None)]
+            assert facts.get(lima) is None
+            assert facts.get(rome).sources == ("b",)
+            assert facts.from_message("c") == facts.contradictions() == facts.search("Lima") == []
 
     @pytest.mark.parametrize("how", EVERYTHING)
     def test_a_conversation_that_goes_takes_all_that_rests_on_it(self, memory, how):
@@ -143,24 +131,20 @@ class TestRemovingAMessage:
         assert [fact.object for fact in fork.search("Oslo")] == []
         assert facts.get(key).sources == ("b",)
 
-    @pytest.mark.parametrize(
-        ("there", "damage"),
-        [('"fields":{', '"fields":7,"x":{'), ('"do":"set"', '"to":"set"'), ('"told":[', '"told":[7,'), ("{", "")],
-    )
-    def test_takes_what_nobody_can_read(self, memory, raw, there, damage):
-        chat, facts = say(memory, "chat", "a", "b"), memory.facts("user")
-        key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
-        facts.update(key, obj="Bergen")
-        facts.add_fact(*MAYA, "Bergen", source=("b", "chat"))
-        facts.add_fact("user", "Ben", "likes", "tea", source=("b", "chat"))
-        raw(
-            memory,
-            "update memory set extra = replace(extra, :there, :damage) where label = 'lives in'",
-            there=there,
-            damage=damage,
-        )
-        chat.remove_by_id("a")
-        assert triples(facts) == {("Ben", "likes", "tea")}
+    def test_takes_what_nobody_can_read(self, raw):
+        for there, damage in (
+            ('"fields":{', '"fields":7,"x":{'), ('"do":"set"', '"to":"set"'), ('"told":[', '"told":[7,'), ("{", "")
+        ):  # fmt: skip
+            with AgentMemory(":memory:") as memory:
+                chat, facts = say(memory, "chat", "a", "b"), memory.facts("user")
+                key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+                facts.update(key, obj="Bergen")
+                facts.add_fact(*MAYA, "Bergen", source=("b", "chat"))
+                facts.add_fact("user", "Ben", "likes", "tea", source=("b", "chat"))
+                damaging = "update memory set extra = replace(extra, :there, :damage) where label = 'lives in'"
+                raw(memory, damaging, there=there, damage=damage)
+                chat.remove_by_id("a")
+                assert triples(facts) == {("Ben", "likes", "tea")}, damage
 
     def test_in_another_conversation_takes_nothing(self, memory):
         say(memory, "chat", "a")
@@ -177,9 +161,13 @@ class TestRemovingAMessage:
     def test_of_any_conversation_takes_what_rests_on_an_id_alone(self, memory):
         """Who names no conversation may mean any: what might have been learned from what is erased must not stay."""
         other, facts = say(memory, "other", "a"), memory.facts("user")
+        facts.add(message_of("a", "text"))
         facts.add_fact(*MAYA, "Oslo", source="a")
+        facts.add_fact("user", "Maya", "likes", "tea", source=("a", "chat"))
         other.remove_by_id("a")
-        assert triples(facts) == set()
+        assert triples(facts) == {("Maya", "likes", "tea")}
+        facts.remove_by_id("a")
+        assert triples(facts) == {("Maya", "likes", "tea")}
 
     def test_in_another_namespace_takes_nothing(self, memory):
         mine, theirs = memory.facts("user", ("ana",)), memory.facts("user", ("ana", "work"))
@@ -218,74 +206,63 @@ def message_of(key, text):
 
 
 @pytest.mark.sqlite_suffices
-class TestWhatTheMemoryOfFactsWasTold:
-    def test_a_message_takes_its_facts_and_what_it_waits_for(self, memory):
-        facts = memory.facts("user")
-        for key in ("a", "b"):
-            facts.add(message_of(key, f"text of {key}"))
-        facts.add_fact(*MAYA, "Oslo", valid_from=day(1), source="a")
-        facts.add_fact(*MAYA, "Rome", valid_from=day(5), source="b")
-        fork = facts.fork("fork")
-        assert facts.remove_by_id("b")
-        assert homes(facts) == [("Oslo", 1, None)]
-        assert (facts.waiting(), facts.retrieve_by_id("b")) == (1, None)
-        # A branch is nobody's but its own: what the fork was told, it keeps.
-        assert homes(fork) == [("Oslo", 1, 5), ("Rome", 5, None)]
-        assert fork.waiting() == 2
-        assert not facts.remove_by_id("b")
-
-    def test_what_a_conversation_says_elsewhere_under_the_same_id_stays(self, memory):
-        facts = memory.facts("user")
-        facts.add(message_of("a", "text"))
-        facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
-        facts.remove_by_id("a")
-        assert triples(facts) == {("Maya", "lives in", "Oslo")}
+def test_a_message_of_the_memory_of_facts_takes_its_facts_and_what_it_waits_for(memory):
+    facts = memory.facts("user")
+    for key in ("a", "b"):
+        facts.add(message_of(key, f"text of {key}"))
+    facts.add_fact(*MAYA, "Oslo", valid_from=day(1), source="a")
+    facts.add_fact(*MAYA, "Rome", valid_from=day(5), source="b")
+    fork = facts.fork("fork")
+    assert facts.remove_by_id("b")
+    assert homes(facts) == [("Oslo", 1, None)]
+    assert (facts.waiting(), facts.retrieve_by_id("b")) == (1, None)
+    # A branch is nobody's but its own: what the fork was told, it keeps.
+    assert homes(fork) == [("Oslo", 1, 5), ("Rome", 5, None)]
+    assert fork.waiting() == 2
+    assert not facts.remove_by_id("b")
 
 
 @pytest.mark.sqlite_suffices
-class TestEditingAMessage:
-    def test_keeps_its_facts_whose_evidence_is_what_it_says_now(self, memory):
-        chat, facts = say(memory, "chat", "a"), memory.facts("user")
-        key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
-        chat.update("a", content="I moved to Oslo.")
-        assert facts.get(key).sources == ("a",)
-        assert [each.text for each in facts.evidence(key)] == ["I moved to Oslo."]
-        chat.replace_memory(0, role="user", content="I never did.")
-        assert [each.text for each in facts.evidence(key)] == ["I never did."]
-        chat.remove_by_id("a")
-        assert facts.get(key) is None
+def test_editing_a_message_keeps_its_facts_whose_evidence_is_what_it_says_now(memory):
+    chat, facts = say(memory, "chat", "a"), memory.facts("user")
+    key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+    chat.update("a", content="I moved to Oslo.")
+    assert facts.get(key).sources == ("a",)
+    assert [each.text for each in facts.evidence(key)] == ["I moved to Oslo."]
+    chat.replace_memory(0, role="user", content="I never did.")
+    assert [each.text for each in facts.evidence(key)] == ["I never did."]
+    chat.remove_by_id("a")
+    assert facts.get(key) is None
 
 
 @pytest.mark.sqlite_suffices
-class TestSessions:
-    def test_a_reset_session_takes_what_its_posts_told(self, memory):
-        session, facts = memory.session("s"), memory.facts("user")
-        opened = session.create_round("What do we know?")
-        post = session.add_post(opened.id, Post(send_from="finder", send_to="user", message="Maya lives in Oslo."))
-        facts.add_fact(*MAYA, "Oslo", source=(post.id, "s"))
-        facts.add_fact("user", "Maya", "asks", "a question", source=(opened.id, "s"))
-        facts.add_fact("user", "Maya", "likes", "tea", source=("z", "t"))
-        session.finish_round(opened.id)
-        assert len(triples(facts)) == 3
-        session.reset_memory()
-        assert triples(facts) == {("Maya", "likes", "tea")}
+def test_a_reset_session_takes_what_its_posts_told(memory):
+    session, facts = memory.session("s"), memory.facts("user")
+    opened = session.create_round("What do we know?")
+    post = session.add_post(opened.id, Post(send_from="finder", send_to="user", message="Maya lives in Oslo."))
+    facts.add_fact(*MAYA, "Oslo", source=(post.id, "s"))
+    facts.add_fact("user", "Maya", "asks", "a question", source=(opened.id, "s"))
+    facts.add_fact("user", "Maya", "likes", "tea", source=("z", "t"))
+    session.finish_round(opened.id)
+    assert len(triples(facts)) == 3
+    session.reset_memory()
+    assert triples(facts) == {("Maya", "likes", "tea")}
 
 
-class TestRetention:
-    def test_takes_no_facts(self, memory):
-        facts = memory.facts("user")
-        chat = memory.conversation("chat", retention=Retention(keep_last=2))
-        for key in ("a", "b", "c", "d"):
-            chat.add(message_of(key, f"message {key}"))
-        key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
-        chat.add(message_of("e", "message e"))
-        assert len(chat) == 2
-        assert facts.get(key).sources == ("a",)
-        assert [each.text for each in facts.evidence(key)] == [None]
-        chat.reset_memory()
-        assert facts.get(key) is not None  # the message was gone long before
-        chat.clear()
-        assert facts.get(key) is None  # this is about all of the conversation, whenever it was said
+def test_retention_takes_no_facts(memory):
+    facts = memory.facts("user")
+    chat = memory.conversation("chat", retention=Retention(keep_last=2))
+    for key in ("a", "b", "c", "d"):
+        chat.add(message_of(key, f"message {key}"))
+    key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
+    chat.add(message_of("e", "message e"))
+    assert len(chat) == 2
+    assert facts.get(key).sources == ("a",)
+    assert [each.text for each in facts.evidence(key)] == [None]
+    chat.reset_memory()
+    assert facts.get(key) is not None  # the message was gone long before
+    chat.clear()
+    assert facts.get(key) is None  # this is about all of the conversation, whenever it was said
 
 
 # -- threads ---------------------------------------------------------------------------------------------------------
@@ -310,32 +287,19 @@ def read(messages):
 
 def remembering(memory, **options):
     """A graph that extracts facts from what is said."""
-    builder = StateGraph(MessagesState)
-    builder.add_node("facts", memory.remember_facts(read, **options))
-    builder.add_edge(START, "facts")
-    return builder.compile(checkpointer=memory.checkpointer)
-
-
-class Many(TypedDict):
-    said: Annotated[list[str], operator.add]
+    return line(memory.checkpointer, memory.remember_facts(read, **options))
 
 
 def waiting_graph(memory):
     """A graph whose left node has finished while its right node still asks."""
 
     def left(state, config):
-        memory.facts(config).add_fact(*MAYA, state["said"][-1], source=(state["said"][-1], "t"))
-        return {}
+        memory.facts(config).add_fact(*MAYA, state["log"][-1], source=(state["log"][-1], "t"))
 
-    def right(state, config):
+    def right(state):
         interrupt("Well?")
-        return {}
 
-    builder = StateGraph(Many)
-    for name, node in {"left": left, "right": right}.items():
-        builder.add_node(name, node)
-        builder.add_edge(START, name)
-    return builder.compile(checkpointer=memory.checkpointer)
+    return beside(memory.checkpointer, left=left, right=right)
 
 
 class TestThreads:
@@ -356,7 +320,7 @@ class TestThreads:
 
     def test_what_waits_for_its_checkpoint_is_found_too(self, memory):
         graph = waiting_graph(memory)
-        graph.invoke({"said": ["Oslo"]}, at(), durability="sync")
+        graph.invoke({"log": ["Oslo"]}, at(), durability="sync")
         assert memory.admin.stats()["waiting_groups"] == 1
         say(memory, "t", "Oslo").remove_by_id("Oslo")
         graph.invoke(Command(resume="yes"), at(), durability="sync")
@@ -366,15 +330,14 @@ class TestThreads:
     def test_also_when_only_a_copy_of_the_thread_needs_it(self, memory, raw):
         """The thread is gone, so nothing but what its copy knows of finished tasks tells whose it is."""
         graph = waiting_graph(memory)
-        graph.invoke({"said": ["Oslo"]}, at(), durability="sync")
+        graph.invoke({"log": ["Oslo"]}, at(), durability="sync")
         memory.checkpointer.copy_thread("t", "copy")
         memory.checkpointer.delete_thread("t")
         elsewhere = memory.conversation("t", ("another",))
         elsewhere.add(message_of("Oslo", "Oslo"))
         elsewhere.clear()
-        assert [
-            row["branch_id"] for row in raw(memory, "select branch_id from memory where kind = 'fact' and deleted = 0")
-        ] == [None]
+        rows = raw(memory, "select branch_id from memory where kind = 'fact' and deleted = 0")
+        assert [row["branch_id"] for row in rows] == [None]
         say(memory, "t", "Oslo").remove_by_id("Oslo")
         graph.invoke(Command(resume="yes"), at("copy"), durability="sync")
         assert memory.facts(at("copy")).as_of() == []
@@ -383,16 +346,11 @@ class TestThreads:
         def note(state, config):
             memory.facts(config).add_fact(*MAYA, "Oslo", source=("a", "t"))
             memory.facts(config).add_fact(*MAYA, "Rome", source=("b", "t"))
-            return {"said": []}
 
-        inner = StateGraph(Many).add_node("note", note).add_edge(START, "note").compile(checkpointer=True)
-        builder = StateGraph(Many).add_node("sub", inner).add_edge(START, "sub")
-        graph = builder.compile(checkpointer=memory.checkpointer)
-        graph.invoke({"said": ["one"]}, at(), durability="sync")
-        [inside] = {
-            each.config["configurable"]["checkpoint_ns"]
-            for each in memory.checkpointer.list({"configurable": {"thread_id": "t"}})
-        } - {""}
+        graph = line(memory.checkpointer, line(True, note, state=Log), state=Log)
+        graph.invoke({"log": ["one"]}, at(), durability="sync")
+        configs = [each.config["configurable"] for each in memory.checkpointer.list(at())]
+        [inside] = {each["checkpoint_ns"] for each in configs} - {""}
         views = [memory.facts(at()), memory.facts(at(checkpoint_ns=inside))]
         assert [len(each.history("Maya")) for each in views] == [2, 2]
         say(memory, "t", "a").remove_by_id("a")
@@ -420,6 +378,7 @@ def objects(memory, config):
 # -- traces ----------------------------------------------------------------------------------------------------------
 
 SECRETS = ("zyxquorvex", "wubblefrond", "plovernook", "quixotry", "brindlefork", "jibtagged", "threadgrackle")
+TELLING = ("zyxquorvex lives in wubblefrond", "nonsense about plovernook", "quixotry brindlefork alias, they say")
 
 
 def tell_secrets(memory):
@@ -428,14 +387,7 @@ def tell_secrets(memory):
     shared = remembering(memory, branch="user", settings=FactsConfig(max_attempts=1))
     own = remembering(memory)
     facts = memory.facts("user")
-    for number, said in enumerate(
-        (
-            "zyxquorvex lives in wubblefrond",
-            "nonsense about plovernook",
-            "quixotry brindlefork alias, they say",
-            "Maya likes tea indeed",
-        )
-    ):
+    for number, said in enumerate((*TELLING, "Maya likes tea indeed")):
         for graph in (shared, own):
             graph.invoke({"messages": [HumanMessage(said, id=f"a{number}")]}, at(thread))
     [fact] = facts.history("zyxquorvex")
@@ -472,8 +424,7 @@ class TestTraces:
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
         with AgentMemory(url) as memory:
             facts = memory.facts("user", model=read, settings=FactsConfig(max_attempts=1))
-            said = ("zyxquorvex lives in wubblefrond", "nonsense about plovernook", "quixotry brindlefork alias")
-            for number, text in enumerate(said):
+            for number, text in enumerate(TELLING):
                 memory.conversation("chat").add(message_of(f"a{number}", text))
                 facts.add(message_of(f"a{number}", text))
             facts.drain()
@@ -511,16 +462,10 @@ class TestWhileAModelIsAsked:
             asked = memory.facts("user", model=model, settings=FactsConfig(max_attempts=1))
             asked.drain()
             assert asked.waiting() == (1 if answer == "no" else 0)
-            assert traces_in_rows(memory) == []
-            assert [fact.object for fact in facts.as_of()] == []
-            assert facts.aliases(proposed=True) == []
-
-
-def traces_in_rows(memory):
-    """What a search, or a look at failures, would still tell of what is gone."""
-    facts = memory.facts("user")
-    told = [*(fact.text for fact in facts.search("zyxquorvex")), *(repr(each) for each in facts.failures())]
-    return [text for text in told if "zyxquorvex" in text]
+            # Neither a search nor a look at failures would still tell of what is gone.
+            told = [*(fact.text for fact in facts.search("zyxquorvex")), *map(repr, facts.failures())]
+            assert "zyxquorvex" not in " ".join(told)
+            assert facts.as_of() == facts.aliases(proposed=True) == []
 
 
 def test_a_removal_that_fails_half_way_changes_nothing(memory, monkeypatch):

@@ -54,7 +54,7 @@ def fill(memory):
     graph.invoke({"messages": [HumanMessage("Ben likes rice indeed", id="rice")]}, early)
     memory.checkpointer.copy_thread("t", "copy")
     graph.invoke({"messages": [HumanMessage("Ben likes figs indeed", id="figs")]}, at("copy"))
-    waiting_graph(memory).invoke({"said": ["Oslo"]}, at("asking"), durability="sync")
+    waiting_graph(memory).invoke({"log": ["Oslo"]}, at("asking"), durability="sync")
     return memory
 
 
