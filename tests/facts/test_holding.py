@@ -92,10 +92,14 @@ class TestEnds:
         lives("Lisbon", end=day(1))
         assert periods(facts) == [("Lisbon", day(1) - timedelta(microseconds=1), day(1))]
 
-    def test_an_end_before_all_time_is_refused_and_spoils_nothing(self, facts, lives):
+    def test_an_end_before_all_time_or_the_start_is_refused_and_spoils_nothing(self, facts, lives):
         with pytest.raises(InvalidInput, match="valid_to must come after"):
             lives("Eden", end=datetime.min)
-        assert lives("Rome", end=datetime.min + timedelta(days=1)) == facts.history("Maya")[0].id
+        rome = lives("Rome", end=datetime.min + timedelta(days=1))
+        assert rome == facts.history("Maya")[0].id
+        with pytest.raises(InvalidInput, match="valid_to must come after"):
+            facts.update(rome, valid_to=datetime.min)
+        assert len(periods(facts)) == 1
 
 
 class TestTies:
@@ -108,10 +112,9 @@ class TestTies:
         assert facts.contradictions() == []
 
     def test_of_two_that_were_learned_at_once_the_one_that_was_said_last_counts(self, memory):
-        told = [
-            {"message": 1, "subject": "Maya", "predicate": "lives in", "object": each} for each in ("Porto", "Faro")
-        ]
-        facts = memory.facts(model=lambda messages: json.dumps({"facts": told}))
+        told = {"message": 1, "subject": "Maya", "predicate": "lives in"}
+        answer = json.dumps({"facts": [{**told, "object": each} for each in ("Porto", "Faro")]})
+        facts = memory.facts(model=lambda messages: answer)
         porto, faro = facts.extract_and_update_from_text("I live in Porto. Sorry, in Faro.")
         assert porto.recorded_at == faro.recorded_at
         assert places(facts.as_of()) == ["Faro"]
@@ -146,12 +149,6 @@ class TestCorrections:
         assert (was.id, was.object) == (key, "Lisbon")
         assert facts.as_of(day(2), then, subject="Ben") == []
         assert [fact.id for fact in facts.as_of(day(2), then, obj="Lisbon")] == [key]
-
-    def test_an_end_before_the_start_is_refused(self, facts, lives):
-        key = lives("Lisbon", day(5))
-        with pytest.raises(InvalidInput, match="valid_to must come after"):
-            facts.update(key, valid_to=day(5))
-        assert periods(facts) == [("Lisbon", day(5), None)]
 
     def test_what_was_taken_back_cannot_be_corrected(self, facts, lives):
         key = lives("Lisbon")

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
-from langgraph.graph import START, StateGraph
+
+from tests.support.graphs import Log, at, line
 
 NS = ("users", "ada")
 MAY, JULY = datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 7, 1, tzinfo=UTC)
-
-
-class State(TypedDict):
-    n: int
-
-
-def at(thread):
-    return {"configurable": {"thread_id": thread, "agentmem_namespace": NS}}
 
 
 @pytest.fixture
@@ -27,10 +20,8 @@ def run(memory):
     def run(thread: str, act: Any):
         def node(state, config):
             act(memory.facts(config))
-            return {"n": 1}
 
-        built = StateGraph(State).add_node("node", node).add_edge(START, "node")
-        built.compile(checkpointer=memory.checkpointer).invoke({"n": 0}, at(thread))
+        line(memory.checkpointer, node, state=Log).invoke({"log": []}, at(thread, namespace=NS))
 
     return run
 
@@ -40,10 +31,9 @@ def rewind(memory):
     """Takes a thread back to before it all."""
 
     def rewind(thread: str):
-        built = StateGraph(State).add_node("node", lambda state: state).add_edge(START, "node")
-        graph = built.compile(checkpointer=memory.checkpointer)
-        *_, first = graph.get_state_history(at(thread))
-        graph.update_state(first.config, {"n": 0}, as_node="node")
+        graph = line(memory.checkpointer, lambda state: state, state=Log)
+        *_, first = graph.get_state_history(at(thread, namespace=NS))
+        graph.update_state(first.config, {"log": []}, as_node="node0")
 
     return rewind
 

@@ -93,22 +93,10 @@ def another(new_database, url, clock):
         yield memory
 
 
-@pytest.fixture(scope="class")
-def exports(tmp_path_factory):
-    """An export, and an empty memory, which stays empty as long as what is damaged is refused."""
-    folder = tmp_path_factory.mktemp("exports")
-    with AgentMemory(folder / "filled.db") as memory, AgentMemory(folder / "empty.db") as empty:
-        fill_branches(memory).export(folder / "all.jsonl")
-        yield folder / "all.jsonl", empty
-
-
 @pytest.fixture
 def exported(filled, tmp_path):
     filled.export(tmp_path / "all.jsonl")
     return tmp_path / "all.jsonl"
-
-
-DAMAGE = CASES["damage"]
 
 
 @pytest.mark.sqlite_suffices
@@ -120,9 +108,9 @@ class TestVerifying:
         filled.erase(thread_id="t")
         assert filled.admin.verify().problems == ()
 
-    @pytest.mark.parametrize("damage", DAMAGE)
+    @pytest.mark.parametrize("damage", CASES["damage"])
     def test_damage_is_found_and_can_be_erased(self, url, raw, damage):
-        sql, says = DAMAGE[damage]
+        sql, says = CASES["damage"][damage]
         with AgentMemory(url) as memory:
             fill_branches(memory)
             raw(memory, sql)
@@ -134,16 +122,16 @@ class TestVerifying:
 
 class TestMoving:
     @pytest.mark.slow
-    def test_facts_are_the_same_on_the_other_engine(self, filled, another, tmp_path):
-        written = filled.export(tmp_path / "all.jsonl")
-        assert another.import_(tmp_path / "all.jsonl") == written
+    def test_facts_are_the_same_on_the_other_engine_and_twice_adds_nothing(self, filled, another, exported):
+        another.import_(exported)
         assert shown(another) == shown(filled)
-        assert another.admin.verify().problems == ()
-        found = [
-            [fact.text for fact in memory.facts("user", NS).search("Where does Maya live?")]
-            for memory in (filled, another)
-        ]
-        assert found[0] == found[1] != []
+        found = [memory.facts("user", NS).search("Where does Maya live?") for memory in (filled, another)]
+        assert [fact.text for fact in found[0]] == [fact.text for fact in found[1]] != []
+        for memory in (another, filled):
+            before, rows = shown(memory), memory.admin.stats()["memories"]
+            assert memory.import_(exported).memories == 0
+            assert (shown(memory), memory.admin.stats()["memories"]) == (before, rows)
+            assert memory.admin.verify().problems == ()
 
     def test_what_was_imported_goes_on(self, filled, another, exported):
         another.import_(exported)
@@ -156,38 +144,21 @@ class TestMoving:
             model.drain()
             remembering(memory).invoke({"messages": [HumanMessage("Ben lives in Kyiv", id="kyiv")]}, at())
             waiting_graph(memory).invoke(Command(resume="yes"), at("asking"), durability="sync")
-            known.append(
-                (
-                    [(fact.text, fact.period, fact.sources) for fact in facts.history("Maya")],
-                    [(fact.text, fact.period, fact.sources) for fact in fork.history("Maya")],
-                    facts.waiting(),
-                    [objects(memory, at(thread)) for thread in ("t", "copy", "asking")],
-                )
-            )
+            told = [(fact.text, fact.period, fact.sources) for each in (facts, fork) for fact in each.history("Maya")]
+            known.append((told, facts.waiting(), [objects(memory, at(thread)) for thread in ("t", "copy", "asking")]))
             assert memory.admin.verify().problems == ()
         assert known[0] == known[1]
 
-    @pytest.mark.slow
-    def test_twice_adds_nothing_and_into_itself_neither(self, filled, another, exported):
-        another.import_(exported)
-        for memory in (another, filled):
-            before, rows = shown(memory), memory.admin.stats()["memories"]
-            assert memory.import_(exported).memories == 0
-            assert (shown(memory), memory.admin.stats()["memories"]) == (before, rows)
-            assert memory.admin.verify().problems == ()
-
-    @pytest.mark.parametrize(("kind", "damage"), CASES["damaged records"])
-    def test_a_damaged_record_is_refused_and_nothing_is_written(self, exports, tmp_path, kind, damage):
-        exported, another = tmp_path / "damaged.jsonl", exports[1]
-        exported.write_bytes(exports[0].read_bytes())
-        lines = [json.loads(line) for line in exported.read_text(encoding="utf-8").splitlines()]
-        [line, *_] = [
-            line
-            for line in lines
-            if line.get("record") == "memory" and line["kind"] == kind and line["body"] is not None
-        ]
-        line.update(damage)
-        exported.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        with pytest.raises(InvalidInput):
-            another.import_(exported)
-        assert {another.admin.stats()[name] for name in FACTS} == {0}
+    def test_a_damaged_record_is_refused_and_nothing_is_written(self, tmp_path):
+        with AgentMemory(":memory:") as memory:
+            fill_branches(memory).export(tmp_path / "all.jsonl")
+        whole = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
+        with AgentMemory(":memory:") as empty:
+            for kind, damage in CASES["damaged records"]:
+                lines = [json.loads(line) for line in whole.splitlines()]
+                ours = (line for line in lines if line.get("record") == "memory" and line["kind"] == kind)
+                next(line for line in ours if line["body"] is not None).update(damage)
+                (tmp_path / "damaged.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+                with pytest.raises(InvalidInput):
+                    empty.import_(tmp_path / "damaged.jsonl")
+                assert {empty.admin.stats()[name] for name in FACTS} == {0}, (kind, damage)
