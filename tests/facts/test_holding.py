@@ -122,57 +122,18 @@ class TestTies:
         assert {fact.id for fact in facts.as_of()} == {porto.id, faro.id}
 
 
-class TestTheSameAgain:
-    def test_a_message_that_is_read_again_after_the_fact_has_ended_says_nothing_new(self, facts, lives):
-        first = lives("Lisbon", source="m1")
-        lives("Porto", source="m2")
-        before = facts.history("Maya")
-        assert lives("Lisbon", source="m1") == first
-        assert facts.history("Maya") == before
-        assert places(facts.as_of()) == ["Porto"]
-
-    def test_a_message_can_tell_of_a_stay_and_of_coming_back(self, facts, lives):
-        lives("Lisbon", end=day(1), source="m1")
-        lives("Porto", day(1), source="m1")
-        lives("Lisbon", source="m1")
-        assert places(facts.as_of()) == ["Lisbon"]
-        assert places(facts.history("Maya")) == ["Lisbon", "Porto", "Lisbon"]
+def test_what_was_taken_back_cannot_be_corrected(facts, lives):
+    key = lives("Lisbon")
+    facts.undo(key)
+    with pytest.raises(MessageError, match="was taken back"):
+        facts.update(key, obj="Porto")
+    facts.undo(key)
+    assert facts.get(key).object == "Lisbon"
 
 
-class TestCorrections:
-    def test_the_past_is_asked_for_under_the_names_of_then(self, facts, lives, clock):
-        key = lives("Lisbon", day(1))
-        then = clock.now
-        facts.update(key, subject="Ben", obj="Porto")
-        assert facts.as_of(subject="Maya") == []
-        [was] = facts.as_of(day(2), then, subject="Maya")
-        assert (was.id, was.object) == (key, "Lisbon")
-        assert facts.as_of(day(2), then, subject="Ben") == []
-        assert [fact.id for fact in facts.as_of(day(2), then, obj="Lisbon")] == [key]
-
-    def test_what_was_taken_back_cannot_be_corrected(self, facts, lives):
-        key = lives("Lisbon")
-        facts.undo(key)
-        with pytest.raises(MessageError, match="was taken back"):
-            facts.update(key, obj="Porto")
-        facts.undo(key)
-        assert facts.get(key).object == "Lisbon"
-
-
-class TestNames:
-    def test_merged_names_are_one_and_parted_they_are_two(self, facts, lives):
-        lives("Lisbon", day(1))
-        facts.add_fact("user", "M. Ortiz", "lives in", "Porto", valid_from=day(5))
-        facts.merge("M. Ortiz", "Maya")
-        assert [(fact.subject, fact.object) for fact in facts.as_of()] == [("Maya", "Porto")]
-        assert periods(facts, "M. Ortiz") == periods(facts) == [("Lisbon", day(1), day(5)), ("Porto", day(5), None)]
-        assert facts.unmerge("M. Ortiz") is True
-        assert periods(facts) == [("Lisbon", day(1), None)]
-        assert [(fact.subject, fact.object) for fact in facts.as_of(subject="m. ortiz")] == [("M. Ortiz", "Porto")]
-
-    def test_names_cannot_be_merged_both_ways(self, facts):
-        facts.merge("Bob", "Robert")
-        with pytest.raises(InvalidInput, match="Take that back"):
-            facts.merge("Robert", "Bob")
-        facts.merge("Bob", "Robert")
-        assert [(alias.name, alias.into) for alias in facts.aliases()] == [("Bob", "Robert")]
+def test_names_cannot_be_merged_both_ways(facts):
+    facts.merge("Bob", "Robert")
+    with pytest.raises(InvalidInput, match="Take that back"):
+        facts.merge("Robert", "Bob")
+    facts.merge("Bob", "Robert")
+    assert [(alias.name, alias.into) for alias in facts.aliases()] == [("Bob", "Robert")]

@@ -35,17 +35,6 @@ def test_the_last_learned_comes_first_whether_or_not_it_holds(memory):
     assert facts.latest(0) == []
 
 
-def test_pages_follow_each_other_without_a_gap(memory):
-    facts = memory.facts("main", NS)
-    for number in range(7):
-        facts.add_fact("user", f"Friend {number}", "likes", "tea")
-    every = [text for page in pages(facts, 100) for text in page]
-    assert every == [f"Friend {number} likes tea" for number in reversed(range(7))]
-    for size in (1, 2, 3, 7):
-        assert [text for page in pages(facts, size) for text in page] == every
-        assert all(len(page) == size for page in pages(facts, size)[:-1])
-
-
 def test_of_an_entity_it_is_what_names_it_by_any_of_its_names(memory):
     facts = memory.facts("main")
     facts.add_fact("user", "Ana", "lives in", "Lisbon")

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.language_models.tokens import Budget, TokenCounter
-from langchain_agentmem.layers.core_memory import CoreEntry
-from langchain_agentmem.layers.layer import Event, Record
 from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed
 
-START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+from .made import START, entry, event, record
+
 COUNTER = TokenCounter("estimate")
-
-
-def entry(key, value, importance=3, *, at=0, updated=None):
-    created, changed = (START + timedelta(minutes=each) for each in (at, at if updated is None else updated))
-    times = {"created_at": created, "updated_at": changed}
-    return CoreEntry(key=key, value=value, importance=importance, expires_at=None, **times)
-
-
-def event(number, content=None, kind="note"):
-    at = START + timedelta(hours=number)
-    return Event(id=f"e{number}", kind=kind, content=content or f"event {number}", created_at=at)
-
-
-def record(number, content=None, score=None, tags=()):
-    at, content = START + timedelta(days=number), content or f"record {number}"
-    return Record(id=f"r{number}", content=content, tags=tags, created_at=at, updated_at=at, score=score)
 
 
 def text_of(material, budget=None, shorten=None, **more):
@@ -44,7 +25,7 @@ def context_of(material, budget=None, **more):
 class TestTheForm:
     def test_it_is_that_of_the_original(self):
         material = Material(
-            [entry("name", "Ada"), entry("goal", "a fast stencil", at=1)],
+            [entry("name", "Ada"), entry("goal", "a fast stencil", made=1)],
             [event(1, "The baseline runs.", "phase_complete")],
             [record(1, "Guided scheduling wins."), record(2, "Compile with -O3.")],
         )
@@ -82,7 +63,7 @@ class TestTheForm:
     def test_data_has_the_documents_keys_and_holds_everything_as_it_was_written(self):
         long = "x" * 500 + "\n## y\u200b"
         events = [event(number, long) for number in range(20)]
-        material = Material([entry("b", "2", at=1), entry("a", long)], events, [record(1, long, 0.5, ("t",))])
+        material = Material([entry("b", "2", made=1), entry("a", long)], events, [record(1, long, 0.5, ("t",))])
         context = context_of(material)
         assert list(context) == ["core", "recall", "archival"]
         assert context["core"] == {"a": long, "b": "2"}
@@ -94,17 +75,17 @@ class TestTheForm:
 
 
 class TestBudgets:
-    CORE = (entry("low", "x" * 30, 1), entry("high", "y" * 30, 5, at=1), entry("middle", "z" * 30, 3, at=2))
+    CORE = (entry("low", "x" * 30, 1), entry("high", "y" * 30, 5, made=1), entry("middle", "z" * 30, 3, made=2))
 
     def test_the_same_memory_gives_the_same_bytes(self):
-        core = [entry(f"k{number}", "v" * number, number % 5 + 1, at=number) for number in range(20)]
+        core = [entry(f"k{number}", "v" * number, number % 5 + 1, made=number) for number in range(20)]
         for budget in (None, Budget(total=120), Budget(core=50, unit="tokens")):
             assert text_of(Material(core), budget) == text_of(Material(core[::-1]), budget)
 
     def test_the_least_important_and_least_recent_leaves_first_and_protected_keys_last(self):
         text = text_of(Material(self.CORE), Budget(core=100))
         assert [line[2:6] for line in text.splitlines()[1:]] == ["high", "midd"]
-        equal = [entry("a", "x" * 30, at=0, updated=9), entry("b", "y" * 30, at=1), entry("c", "z" * 30, at=2)]
+        equal = [entry("a", "x" * 30, made=0, updated=9), entry("b", "y" * 30, made=1), entry("c", "z" * 30, made=2)]
         digest = [*self.CORE, entry("resource_digest", "x" * 30, 1)]
         for core, most, left in (
             (self.CORE, 100, ["high", "middle"]), (equal, 100, ["a", "c"]), (digest, 70, ["resource_digest"])

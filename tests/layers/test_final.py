@@ -3,56 +3,32 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.archival_memory import Record
-from langchain_agentmem.layers.core_memory import CoreEntry
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import final_markdown, final_memory, write_final
-from langchain_agentmem.layers.recall_memory import Event
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED, usage_record
+
+from .made import START, at, entry, event, record
 
 pytestmark = pytest.mark.sqlite_suffices
 
-START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMES = {"markdown_name": "final_memory_for_paper.md", "json_name": "final_memory_for_paper.json"}
 
 
-def at(minutes):
-    return START + timedelta(minutes=minutes)
+def used(minutes, **told):
+    return record(minutes, json.dumps(told), tags=(RESOURCE_USED, f"resource_id:{told.get('resource_id')}"))
 
 
-def entry(key, value, minutes=0):
-    return CoreEntry(
-        key=key, value=value, importance=3, expires_at=None, created_at=at(minutes), updated_at=at(minutes)
-    )
-
-
-def event(name, kind, content, minutes):
-    return Event(id=name, kind=kind, content=content, created_at=at(minutes))
-
-
-def record(name, content, minutes, *tags):
-    return Record(id=name, content=content, tags=tags, created_at=at(minutes), updated_at=at(minutes))
-
-
-def used(name, minutes, **told):
-    return record(name, json.dumps(told), minutes, RESOURCE_USED, f"resource_id:{told.get('resource_id')}")
-
-
-CORE = [entry("goal", "a fast stencil", 1), entry("name", "Ada")]
-EVENTS = [
-    event("e2", "metric_extracted", "40 GFLOPS", 5),
-    event("e1", "phase_complete", "The baseline\nruns.", 3),
-]
+CORE = [entry("goal", "a fast stencil", made=1), entry("name", "Ada")]
+EVENTS = [event(5, "40 GFLOPS", "metric_extracted"), event(3, "The baseline\nruns.", "phase_complete")]
 RECORDS = [
-    record("r1", "Guided scheduling wins.", 4, "results", "openmp"),
-    used("u1", 6, resource_id="template", usage_type="read", context="to begin with", timestamp=at(2).timestamp()),
-    used("u2", 7, resource_id="template", usage_type="include"),
-    record("r2", "x" * 900, 8, "results"),
+    record(4, "Guided scheduling wins.", tags=("results", "openmp")),
+    used(6, resource_id="template", usage_type="read", context="to begin with", timestamp=at(2).timestamp()),
+    used(7, resource_id="template", usage_type="include"),
+    record(8, "x" * 900, tags=("results",)),
 ]
 
 
@@ -70,7 +46,7 @@ class TestData:
         ]
         summary = final["archival_summary"]
         assert (summary["count"], summary["tags"]) == (2, {"results": 2, "openmp": 1})
-        told = {"id": "r1", "tags": ["results", "openmp"], "timestamp": at(4).timestamp()}
+        told = {"id": "r4", "tags": ["results", "openmp"], "timestamp": at(4).timestamp()}
         assert summary["records"][0] == {**told, "excerpt": "Guided scheduling wins."}
         assert summary["records"][1]["excerpt"] == "x" * 499 + "…"
 
@@ -87,11 +63,11 @@ class TestData:
 
     def test_what_names_no_resource_is_no_use_of_one_and_one_without_a_time_is_of_its_records(self):
         for text in ("", "no JSON", "[1]", "{}", '{"timestamp": NaN}', '{"timestamp": "soon"}', "[" * 100_000):
-            final = final_memory([], [], [record("u", text, 1, RESOURCE_USED, "resource_id:data")])
+            final = final_memory([], [], [record(1, text, tags=(RESOURCE_USED, "resource_id:data"))])
             assert final["resources_used"] == []
-            assert [each["id"] for each in final["archival_summary"]["records"]] == ["u"]
+            assert [each["id"] for each in final["archival_summary"]["records"]] == ["r1"]
         for time in ("NaN", '"soon"', "null", "true"):
-            use = record("u", f'{{"resource_id": "data", "timestamp": {time}}}', 1, RESOURCE_USED)
+            use = record(1, f'{{"resource_id": "data", "timestamp": {time}}}', tags=(RESOURCE_USED,))
             final = final_memory([], [], [use])
             assert final["resources_used"][0]["uses"][0]["timestamp"] == at(1).timestamp()
             assert final_markdown(final)
@@ -113,7 +89,7 @@ class TestMarkdown:
     def test_an_empty_memory_says_so(self):
         text = final_markdown(final_memory([], [], []))
         assert text.count("\n## ") == text.count("Nothing.") == 5
-        far = used("u", 1, resource_id="x", timestamp=1e300)
+        far = used(1, resource_id="x", timestamp=1e300)
         assert "at some time" in final_markdown(final_memory([], [], [far]))
 
 

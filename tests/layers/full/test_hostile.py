@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,40 +12,26 @@ from langchain_agentmem.base.fencing import harmless, unfenced
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_injection import MemoryInjection
 from langchain_agentmem.language_models.model_calls import perform
-from langchain_agentmem.layers.core_memory import CoreEntry
-from langchain_agentmem.layers.layer import Event, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed, final_markdown, final_memory
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 from langchain_agentmem.messages.message_marks import injected, is_injected
 from tests.layers.hostile import HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
+from tests.layers.made import START, entry, event, record
 
 pytestmark = pytest.mark.sqlite_suffices
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BLOCKS = ("core_memory", "recalled_memory")
 HEADINGS = ["Core Memory", "Recent Events", "Retrieved Context"]
-
-
-def record(content, tags=()):
-    return Record(id="r", content=content, tags=tags, created_at=NOW, updated_at=NOW)
-
-
-def event(kind, content):
-    return Event(id="e", kind=kind, content=content, created_at=NOW)
 
 
 def material(text):
     """A memory that holds a text in every place in which there can be one."""
     values = [("before", "x"), ("k", text), (text, "y"), ("after", text)]
-    times = [NOW + timedelta(seconds=number) for number in range(len(values))]
     return Material(
-        [
-            CoreEntry(key=k, value=v, importance=3, expires_at=None, created_at=at, updated_at=NOW)
-            for (k, v), at in zip(values, times, strict=True)
-        ],
-        [event("note", text), event(text, "x"), event("note", "z")],
-        [record(text), FoundPassage("m", text, NOW, f"by {text}"), record("last")],
+        [entry(key, value, made=number) for number, (key, value) in enumerate(values)],
+        [event(0, text), event(0, "x", text), event(0, "z")],
+        [record(0, text), FoundPassage("m", text, START, f"by {text}"), record(0, "last")],
     )
 
 
@@ -76,11 +61,8 @@ def assert_stays_in_its_block(told, hostile):
 
 def final_of(text):
     given = material(text)
-    records = [
-        record(text, [text, "tag"]),
-        record(json.dumps({"resource_id": text, "context": text}), [RESOURCE_USED]),
-        record("last"),
-    ]
+    use = json.dumps({"resource_id": text, "context": text})
+    records = [record(0, text, tags=(text, "tag")), record(0, use, tags=(RESOURCE_USED,)), record(0, "last")]
     return final_markdown(final_memory(given.core, given.events, records))
 
 
