@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -12,9 +10,9 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START
-from langgraph.types import Command, RetryPolicy, interrupt
+from langgraph.types import Command, interrupt
 
-from langchain_agentmem import FactsConfig, InvalidInput, fact_tools
+from langchain_agentmem import FactsConfig, InvalidInput
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 from tests.support.graphs import at, line
 from tests.support.models import calling
@@ -207,26 +205,6 @@ class TestRewinding:
 
 @pytest.mark.sqlite_suffices
 class TestRunsThatFail:
-    def test_a_node_that_is_retried_remembers_once(self, memory):
-        model = reader()
-        remember = memory.remember_facts(model)
-        attempts = []
-
-        def flaky(state: Any, config: RunnableConfig) -> Any:
-            remember.invoke(state, config)
-            attempts.append(known(memory.facts(config)))
-            if len(attempts) < 3:
-                raise ConnectionError("again")
-
-        builder = line(None, compiled=False)
-        retry = RetryPolicy(initial_interval=0.0, backoff_factor=1.0, max_attempts=3, jitter=False)
-        builder.add_node(flaky, retry_policy=retry).add_edge(START, "flaky")
-        builder.compile(checkpointer=memory.checkpointer).invoke(says("Maya lives in Porto", id="m"), at())
-        assert attempts == [["Maya lives in Porto"]] * 3
-        [fact] = memory.facts(at()).history("Maya")
-        assert len(fact.told) == 1
-        assert len(model.texts) == 3
-
     @pytest.mark.parametrize("durability", ["sync", "exit"])
     def test_a_node_that_asks_and_is_resumed_remembers_once(self, memory, durability):
         remember = memory.remember_facts(reader())
@@ -334,16 +312,3 @@ class TestElsewhere:
         for given in ("Maya likes tea", 5, {"text": "a"}, {"messages": "a"}, None):
             with pytest.raises(InvalidInput, match="no messages in this"):
                 light.remember_facts(reader(), branch="x").invoke(given)
-
-    def test_what_tools_keep_and_what_was_read_is_one_memory(self, light):
-        def tell(_: Any, config: RunnableConfig) -> Any:
-            [adding, _, history] = fact_tools(light)
-            adding.invoke({"subject": "Maya", "predicate": "lives in", "object": "Lisbon"}, config)
-            told.append(json.loads(history.invoke({"subject": "Maya"}, config))["history"])
-
-        told: list[Any] = []
-        chat(light, light.remember_facts(reader()), tell).invoke(says("Maya lives in Porto", id="m"), at())
-        [[porto, lisbon]] = told
-        assert (porto["sources"][0]["text"], porto["sources"][0]["message"]) == ("Maya lives in Porto", "m")
-        assert porto["valid_to"] == lisbon["valid_from"]
-        assert datetime.fromisoformat(lisbon["valid_from"]).tzinfo is not None

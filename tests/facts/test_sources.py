@@ -13,7 +13,6 @@ from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.messages.role_rounds import Post
-from langchain_agentmem.rewinding import memory_rows
 from tests.support.graphs import Log, at, beside, line
 from tests.upkeep.test_integrity import stored_bytes
 
@@ -466,22 +465,3 @@ class TestWhileAModelIsAsked:
             told = [*(fact.text for fact in facts.search("zyxquorvex")), *map(repr, facts.failures())]
             assert "zyxquorvex" not in " ".join(told)
             assert facts.as_of() == facts.aliases(proposed=True) == []
-
-
-def test_a_removal_that_fails_half_way_changes_nothing(memory, monkeypatch):
-    chat, facts = say(memory, "chat", "a", "b", "c"), memory.facts("user")
-    moved(facts)
-    before = homes(facts), facts.search("Lima"), chat.retrieve_all()
-    discard = memory_rows.discard
-
-    def failing(rows):
-        yield from discard(rows)
-        raise RuntimeError("not now")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(memory_rows, "discard", failing)
-        with pytest.raises(RuntimeError, match="not now"):
-            chat.remove_by_id("c")
-    assert (homes(facts), facts.search("Lima"), chat.retrieve_all()) == before
-    assert chat.remove_by_id("c")
-    assert homes(facts) == [("Oslo", 1, 5), ("Rome", 5, None)]

@@ -272,41 +272,6 @@ class TestAThreadThatSharesNothing:
         assert memory.admin.verify().ok
 
 
-class TestRecords:
-    def test_are_found_by_what_they_say_now(self, memory):
-        thing, archival = Thing(memory, "record"), memory.layers(namespace=ADA).archival
-        with pytest.raises(InvalidInput, match="There is no record"):
-            memory.corrections.record("nowhere", "x", by=BY, namespace=ADA)
-
-        def found():
-            return [each.id for word in ("tea", "coffee") for each in archival.search(word)]
-
-        made = thing.correct("two coffee", tags=["taste"])
-        assert (archival.get(thing.key).tags, found()) == (("taste",), [thing.key])
-        assert archival.search("tea") == []
-        thing.undo(made)
-        gone = memory.corrections.delete("record", thing.key, by=BY, namespace=ADA)
-        assert found() == []
-        thing.undo(gone)
-        assert [(each.content, each.tags) for each in archival.search("tea")] == [("tea", ("drinks",))]
-        assert memory.admin.verify().ok
-
-
-def test_facts_that_a_thread_told_are_corrected_for_all(memory):
-    config, where = at("one", namespace=ADA), {"by": BY, "namespace": ADA}
-    say(saying(memory, lambda at, _: memory.facts(at).add_fact("user", "Ada", "lives in", "Lisbon")), "Hi", config)
-    [fact] = memory.facts(namespace=ADA).as_of()
-    for correct, told in (
-        (lambda: memory.corrections.fact(fact.id, obj="Porto", **where), ["Porto"]),
-        (lambda: memory.corrections.delete("fact", fact.id, **where), []),
-    ):
-        made = correct()
-        assert [each.object for each in memory.facts(config).as_of()] == told
-        memory.corrections.undo(made.id, **where)
-        assert [each.object for each in memory.facts(config).as_of()] == ["Lisbon"]
-    assert memory.admin.verify().ok
-
-
 class TestMessages:
     def test_of_a_recorded_thread_show_it_in_its_conversation(self, memory):
         config = talk(memory, "one", "Lisbonn")
@@ -345,6 +310,8 @@ class TestErrors:
         assert do.history() == []
 
     def test_what_is_unknown_is_told(self, memory):
+        with pytest.raises(InvalidInput, match="There is no record"):
+            memory.corrections.record("nowhere", "x", by=BY)
         with pytest.raises(InvalidInput, match="There is no correction 'x'"):
             memory.corrections.undo("x", by=BY)
         with pytest.raises(InvalidInput, match="can be corrected"):

@@ -12,7 +12,6 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.lifetime import Attendant
-from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.storage import jobs
 from tests.facts.scripted import Scripted, facts_in
@@ -117,40 +116,18 @@ def test_the_script_is_worth_it():
     assert len(lives) > len({fact[:3] for fact in lives}) + 20
 
 
-class TestAWholeRun:
-    @pytest.mark.slow
-    def test_knows_exactly_what_was_scripted_and_repeated_changes_nothing(self, memory, raw):
-        facts = memory.facts("b", model=Scripted())
-        hear(facts, SAID)
-        check(facts)
-        rows = raw(memory, "select max(id) as last from memory")
-        model = Scripted()
-        again = memory.facts("b", model=model)
-        hear(again, SAID)
-        check(again)
-        assert model.calls == []
-        assert raw(memory, "select max(id) as last from memory") == rows
-
-    @pytest.mark.slow
-    def test_is_the_same_when_the_model_fails_again_and_again(self):
-        """What failed is learned before what was said after it: else who moved away and back would have stayed away."""
-        luck = random.Random(3)
-
-        def fails(before, some):
-            if luck.random() < 0.4:
-                return luck.choice(["I cannot.", "", None, {"facts": "none"}, '{"facts": [{"message": 1}]}'])
-            if luck.random() < 0.3:
-                raise ConnectionError("no model")
-            return None
-
-        with AgentMemory(":memory:") as memory:
-            plain = memory.facts("b")
-            for message in SAID:
-                plain.add(message)
-            facts = memory.facts("b", model=Scripted(meanwhile=fails), settings=FactsConfig(max_attempts=1000))
-            while facts.waiting():
-                facts.drain()
-            assert known_facts(facts) == SCRIPT
+@pytest.mark.slow
+def test_a_whole_run_knows_exactly_what_was_scripted_and_repeated_changes_nothing(memory, raw):
+    facts = memory.facts("b", model=Scripted())
+    hear(facts, SAID)
+    check(facts)
+    rows = raw(memory, "select max(id) as last from memory")
+    model = Scripted()
+    again = memory.facts("b", model=model)
+    hear(again, SAID)
+    check(again)
+    assert model.calls == []
+    assert raw(memory, "select max(id) as last from memory") == rows
 
 
 class TestAtTheSameTime:

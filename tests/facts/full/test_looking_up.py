@@ -138,10 +138,10 @@ COSTS = {
 """What is asked, of facts about different things or, where that is named, of one."""
 
 
-def steps_of(monkeypatch, folder, sizes, prepare, **options):
-    """The steps that are taken in a small memory and in a large one; what prepares each gives the function."""
+def growth(monkeypatch, folder, prepare, **options):
+    """How many times the steps are taken among 2,000 facts that are taken among 200; `prepare` gives what to do."""
     steps = []
-    for size in sizes:
+    for size in (200, 2_000):
         with AgentMemory(folder / f"{size}.db", **options) as memory:
             steps.append(counted(monkeypatch, prepare(memory, size)))
     assert steps[0] > 0
@@ -163,22 +163,7 @@ def test_what_else_is_known_costs_nothing(tmp_path, monkeypatch, name):
             ask(facts)
         return partial(ask, facts)
 
-    assert steps_of(monkeypatch, tmp_path, (200, 2_000), prepare) <= 1.3
-
-
-@pytest.mark.slow
-def test_what_others_know_of_the_same_costs_nothing(tmp_path, monkeypatch):
-    """An entity that many branches name is looked up on one."""
-
-    def prepare(memory, others):
-        for number in range(others):
-            batch(memory, f"other {number}", 200)
-        batch(memory, "main", 20)
-        facts = memory.facts("main")
-        facts.neighbours("Friend 7", 2)
-        return partial(facts.neighbours, "Friend 7", 2)
-
-    assert steps_of(monkeypatch, tmp_path, (1, 9), prepare) <= 1.3
+    assert growth(monkeypatch, tmp_path, prepare) <= 1.3
 
 
 @pytest.mark.slow
@@ -195,35 +180,19 @@ def test_a_page_costs_no_more_where_a_name_is_known_very_often(tmp_path, monkeyp
         assert len(page) == 5
         return partial(facts.latest, 5, entity=entity, valid=facts.now, before=page[-1].id)
 
-    assert steps_of(monkeypatch, tmp_path, (200, 2_000), prepare, namespace=NS) <= 1.3
+    assert growth(monkeypatch, tmp_path, prepare, namespace=NS) <= 1.3
 
 
-def through_forks(memory: AgentMemory, each: int):
-    """Facts through many forks, with so many on each, and with none of those that are asked for."""
-    batch(memory, "main", FACTS, subject="Newcomer")
-    facts = memory.facts("main")
-    for number in range(FORKS):
-        facts = facts.fork(f"fork {number}")
-        batch(memory, facts.name, each, subject=f"fork {number} friend {{}}", obj="water {}")
-    return facts
-
-
-@pytest.mark.parametrize("each", [1, 10])
-def test_forks_cost_little_that_hold_little(tmp_path, monkeypatch, each):
+@pytest.mark.parametrize("each", [1, 10, pytest.param(300, marks=pytest.mark.slow("in every form"))])
+def test_forks_cost_little_that_hold_others(tmp_path, monkeypatch, each):
     """Each fact is looked up where much is known, not on every branch of the line."""
     with AgentMemory(tmp_path / "forks.db") as memory:
-        facts = through_forks(memory, each)
+        batch(memory, "main", FACTS, subject="Newcomer")
+        facts = memory.facts("main")
+        for number in range(FORKS):
+            facts = facts.fork(f"fork {number}")
+            batch(memory, facts.name, each, subject=f"fork {number} friend {{}}", obj="water {}")
         there = memory.facts("main"), facts
         steps = [counted(monkeypatch, lambda one=one: one.neighbours("Newcomer")) for one in there]
     assert steps[0] > FACTS
     assert steps[1] <= 4 * steps[0]
-
-
-@pytest.mark.slow("in every form")
-def test_forks_cost_no_more_that_hold_very_much(tmp_path, monkeypatch):
-    """Of what else lies on a branch no more is read than tells that it is much."""
-
-    def prepare(memory, each):
-        return partial(through_forks(memory, each).neighbours, "Newcomer")
-
-    assert steps_of(monkeypatch, tmp_path, (30, 300), prepare) <= 1.1

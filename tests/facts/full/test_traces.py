@@ -118,18 +118,6 @@ class TestTheNode:
 
 
 class TestWriting:
-    def test_in_the_background_hooks_hear_of_it(self):
-        steps = []
-        with AgentMemory(":memory:", hooks=[steps.append]) as memory:
-            facts = memory.facts("b", model=Scripted())
-            facts.add(role="user", content="Maya | likes | tea", name="Maya")
-            facts.drain()
-        told = [step for step in steps if isinstance(step, StepFinished)]
-        learned = [step for step in told if step.name == "memory.facts.learn"]
-        assert [each["text"] for step in learned for each in step.outputs["added"]] == ["Maya likes tea"]
-        around = {step.step_id: step.name for step in told}
-        assert {around[step.parent_id] for step in learned} == {"memory.facts.drain"}
-
     def test_what_is_no_fact_is_told_as_refused(self, memory, seen):
         good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
         broken = json.dumps({"facts": [good, {"message": 1, "subject": "Maya"}]})
@@ -177,11 +165,3 @@ class TestEachCall:
             run = only(seen)
             assert (run.name, run.outputs, run.error) == (f"memory.facts.{verb}", outputs, None), name
             assert run.inputs.items() >= HERE.items(), name
-
-    def test_files_say_how_much_goes_out_and_comes_in(self, facts, seen, tmp_path):
-        facts.add_fact("user", "Maya", "likes", "tea")
-        under(seen, lambda: facts.save_to_file(tmp_path / "facts.json"))
-        under(seen, lambda: facts.load_from_file(tmp_path / "facts.json"))
-        saved, loaded = seen.ours()
-        assert (saved.name, saved.outputs) == ("memory.facts.save", {"records": 1, "facts": 1, "messages": 0})
-        assert (loaded.name, loaded.outputs) == ("memory.facts.load", {"facts": 1, "messages": 0})

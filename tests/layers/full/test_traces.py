@@ -82,14 +82,6 @@ class TestAnOperation:
         assert "has no room" in run.error
         assert (run.inputs["entries"][0]["key"], run.outputs) == ("key", {})
 
-    def test_long_texts_and_lists_are_cut(self, collector, layers):
-        layers.write(recall=[f"event {number}" for number in range(30)])
-        within(collector, lambda: [layers.archival.write("x" * 5_000), layers.recall.recent(None)])
-        written, recent = collector.roots[0].child_runs
-        assert len(written.inputs["content"]) < 400
-        assert written.inputs["characters"] == 5_000
-        assert (recent.outputs["count"], len(recent.outputs["events"])) == (30, 20)
-
 
 def test_a_consolidation_shows_the_model_s_work_and_what_was_written(collector, memory):
     settings = LayersConfig(recall_max_events=2, core_max_chars=10, section_budgets={"archival_snippet": 60})
