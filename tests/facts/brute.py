@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import permutations
 from typing import Any, NamedTuple
 
 TICK = timedelta(microseconds=1)
@@ -33,6 +34,9 @@ class Shown(NamedTuple):
     told: tuple[tuple[str | None, str | None, str, datetime], ...]
     confidence: float | None
     ended_by: str | None
+
+    def named(self, what: str) -> str:
+        return {"subject": self.subject, "predicate": self.predicate, "obj": self.object}[what]
 
     def holds_at(self, at: datetime) -> bool:
         return self.valid_from <= at and (self.valid_to is None or at < self.valid_to)
@@ -123,10 +127,8 @@ class World:
             return
         entry = self.facts[key]
         last = entry.touched[-1][1]
-        happenings = tuple(
-            each._replace(counts=not each.counts) if each.number == last else each for each in entry.happenings
-        )
-        self.facts[key] = entry._replace(happenings=happenings, touched=(*entry.touched, (at, last)))
+        happened = (each._replace(counts=each.counts != (each.number == last)) for each in entry.happenings)
+        self.facts[key] = entry._replace(happenings=(*happened,), touched=(*entry.touched, (at, last)))
 
     def correct(self, at: datetime, key: str, **changes: Any) -> None:
         self._happens(key, at, "corrected", changes)
@@ -196,11 +198,9 @@ class World:
         """When each fact ended, and the fact that ended it, if one did."""
         found: dict[str, tuple[datetime | None, str | None]] = {}
         for key, content in known.items():
-            found[key] = content.end, None
             after = [(other.order, name) for name, other in known.items() if self._ends(other, name, content)]
-            if content.end is None and after:
-                order, name = min(after)
-                found[key] = order[0], name
+            order, name = min(after, default=((content.end,), None))
+            found[key] = (order[0], name) if content.end is None else (content.end, None)
         return found
 
     def shown(self) -> list[Shown]:
@@ -212,27 +212,18 @@ class World:
         known = self.contents()
         ends = self.ends(known)
         found = set()
-        for one, mine in known.items():
-            for other, theirs in known.items():
-                if mine.order < theirs.order and self._rivals(mine, theirs):
-                    start = max(mine.start, theirs.start)
-                    stop = min((end for end, _ in (ends[one], ends[other]) if end is not None), default=None)
-                    if stop is None or start < stop:
-                        found.add((one, other, start, stop))
+        for (one, mine), (other, theirs) in permutations(known.items(), 2):
+            if mine.order < theirs.order and self._rivals(mine, theirs):
+                start = max(mine.start, theirs.start)
+                stop = min((end for end, _ in (ends[one], ends[other]) if end is not None), default=None)
+                if stop is None or start < stop:
+                    found.add((one, other, start, stop))
         return found
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
     def telling(
-        self,
-        at: datetime,
-        source: Source,
-        *,
-        start: datetime | None,
-        end: datetime | None,
-        sure: float | None,
-        role: str,
-        **names: str,
+        self, at: datetime, source: Source, *, start: datetime | None, end: datetime | None, **said: Any
     ) -> dict[str, Any]:
         """What somebody says, with the time since when it holds if they did not say."""
         message, conversation = source
@@ -241,8 +232,8 @@ class World:
             begins = self.messages.get(message or "", at)
             if end is not None and end <= begins:  # it ended before it was said: since when, nobody knows
                 begins = end - TICK
-        telling = {"start": begins, "end": end, "given": start is not None, "sure": sure, "role": role}
-        return {**telling, "message": message, "conversation": conversation, **names}
+        return {**said, "start": begins, "end": end, "given": start is not None,
+                "message": message, "conversation": conversation}  # fmt: skip
 
     def same(self, telling: Mapping[str, Any]) -> str | None:
         """The fact that is told of again."""
@@ -265,10 +256,8 @@ class World:
     def _happens(self, key: str, at: datetime, kind: str, what: Mapping[str, Any]) -> None:
         self.count += 1
         entry = self.facts[key]
-        self.facts[key] = entry._replace(
-            happenings=(*entry.happenings, Happening(self.count, at, kind, what)),
-            touched=(*entry.touched, (at, self.count)),
-        )
+        happenings = (*entry.happenings, Happening(self.count, at, kind, what))
+        self.facts[key] = entry._replace(happenings=happenings, touched=(*entry.touched, (at, self.count)))
 
     def _forsake(self, message: str) -> None:
         for key, entry in list(self.facts.items()):
@@ -288,12 +277,8 @@ class World:
         return self.canonical(content.subject), same_name(content.predicate)
 
     def _rivals(self, one: Content, other: Content) -> bool:
-        thing = self._thing(one)
-        return (
-            thing == self._thing(other)
-            and thing[1] in self.single
-            and self.canonical(one.object) != self.canonical(other.object)
-        )
+        thing, differ = self._thing(one), self.canonical(one.object) != self.canonical(other.object)
+        return differ and thing == self._thing(other) and thing[1] in self.single
 
     def _ends(self, later: Content, name: str, earlier: Content) -> bool:
         """Whether a value is one that would end another that nobody gave an end."""
@@ -304,20 +289,9 @@ class World:
         return later.start > earlier.start
 
     def _shown(self, key: str, content: Content, end: datetime | None, by: str | None) -> Shown:
-        tellings = content.tellings
-        return Shown(
-            id=key,
-            role=content.role,
-            subject=self._spelled(content.subject),
-            predicate=content.predicate,
-            object=self._spelled(content.object),
-            valid_from=content.start,
-            valid_to=end,
-            recorded_at=tellings[0].at,
-            told=tuple((t.what["message"], t.what["conversation"], t.what["role"], t.at) for t in tellings),
-            confidence=content.sure,
-            ended_by=by,
-        )
+        names = self._spelled(content.subject), content.predicate, self._spelled(content.object)
+        told = tuple((t.what["message"], t.what["conversation"], t.what["role"], t.at) for t in content.tellings)
+        return Shown(key, content.role, *names, content.start, end, told[0][-1], told, content.sure, by)
 
     def _spelled(self, name: str) -> str:
         while same_name(name) in self.merged:
@@ -358,24 +332,14 @@ class Branch:
         world.merged, world.single = self.now.merged, self.now.single
         return world
 
-    def as_of(
-        self,
-        valid: datetime | None,
-        recorded: datetime | None = None,
-        *,
-        subject: str | None = None,
-        predicate: str | None = None,
-        obj: str | None = None,
-    ) -> list[Shown]:
-        """What held at a time, or ever, as was known at another."""
+    def as_of(self, valid: datetime | None, recorded: datetime | None = None, **names: str) -> list[Shown]:
+        """What held at a time, or ever, as was known at another; of a subject, a predicate, and an obj."""
         world = self.known(recorded)
         found = [
             fact
             for fact in world.shown()
             if (valid is None or fact.holds_at(valid))
-            and (subject is None or world.canonical(subject) == world.canonical(fact.subject))
-            and (predicate is None or same_name(predicate) == same_name(fact.predicate))
-            and (obj is None or world.canonical(obj) == world.canonical(fact.object))
+            and all(world.canonical(name) == world.canonical(fact.named(what)) for what, name in names.items())
         ]
         return sorted(found, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
 

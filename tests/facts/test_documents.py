@@ -56,35 +56,28 @@ class TestMaking:
         assert memory.facts("b").retrieve_all() == []
         facts.add(role="user", content="one")
         assert contents(memory.facts("b").retrieve_all()) == [DESCRIPTION["content"], "one"]
-        other = memory.facts("b", description="Another")
-        other.add(role="user", content="two")
+        memory.facts("b", description="Another").add(role="user", content="two")
         assert contents(memory.facts("b").retrieve_all()) == ["Another", "one", "two"]
 
 
 @pytest.mark.sqlite_suffices
 class TestAdding:
     def test_gives_the_id_under_which_it_is_found(self, memory):
-        facts = memory.facts("b")
-        ids = [
-            facts.add(role="user", content="hello"),
-            facts.add(Message(role="user", content="hello", message_id="mine")),
-            facts.add(HumanMessage("hello", id="theirs")),
-            facts.add({"role": "user", "content": "hello"}),
-        ]
+        facts, hello = memory.facts("b"), {"role": "user", "content": "hello"}
+        given = (hello, Message(**hello, message_id="mine"), HumanMessage("hello", id="theirs"), hello)
+        ids = [facts.add(each) for each in given]
         assert len(set(ids)) == 4
         assert ids[1:3] == ["mine", "theirs"]
         for each in ids:
-            assert facts.retrieve_by_id(each) == {"role": "user", "content": "hello"}
+            assert facts.retrieve_by_id(each) == hello
             assert facts.retrieve_by_id(each, include_ids=True)["message_id"] == each
         assert facts.retrieve_by_id("nobody") is None
 
     def test_everything_of_a_message_comes_back(self, here):
-        facts = here.facts("b")
+        facts, chat = here.facts("b"), here.conversation("c")
         call = {"id": "1", "call_id": "c1", "type": "function", "name": "look", "arguments": "{}"}
-        key = facts.add(role="assistant", content={"thought": "hm"}, name="Ann", tool_calls=[call])
-        conversation = here.conversation("c")
-        same = conversation.add(role="assistant", content={"thought": "hm"}, name="Ann", tool_calls=[call])
-        assert facts.retrieve_by_id(key) == conversation.retrieve_by_id(same)
+        said = {"role": "assistant", "content": {"thought": "hm"}, "name": "Ann", "tool_calls": [call]}
+        assert facts.retrieve_by_id(facts.add(**said)) == chat.retrieve_by_id(chat.add(**said))
         result = facts.add(role="tool", content="42", name="look", tool_call_id="c1")
         assert facts.retrieve_by_id(result)["tool_call_id"] == "c1"
         for given in ({}, {"content": "x"}, {"message": 7}, {"message": {"content": "no role"}}):
@@ -136,21 +129,17 @@ class TestChanging:
         assert [each.id for each in facts.search("uno")] == ["m1"]
         assert facts.search("one") == []
 
-    def test_a_fact_by_its_id(self, memory):
-        facts = memory.facts("b")
-        key = facts.add_fact("user", "Maya", "likes", "tea")
-        facts.update(key, obj="coffee", confidence=0.5, valid_to=None)
-        assert contents(facts.retrieve_all()) == ["Fact (user): Maya likes coffee."]
-        assert facts.get(key).confidence == 0.5
-
-    def test_what_stands_at_an_index(self, memory):
+    def test_a_fact_by_its_id_or_what_stands_at_an_index(self, memory):
         facts = filled(memory, description="Hello")
         facts.replace_memory(1, content="uno")
         facts.replace_memory(-1, obj="snow")
         facts.delete_memory(2)
         assert contents(facts.retrieve_all()) == ["Hello", "uno", "two", "Fact (assistant): Maya likes snow."]
         facts.delete_memory(-2)
-        assert contents(facts.retrieve_all()) == ["Hello", "uno", "Fact (assistant): Maya likes snow."]
+        [fact] = facts.as_of()
+        facts.update(fact.id, obj="coffee", confidence=0.5, valid_to=None)
+        assert contents(facts.retrieve_all()) == ["Hello", "uno", "Fact (assistant): Maya likes coffee."]
+        assert facts.get(fact.id).confidence == 0.5
 
     def test_what_does_not_fit_changes_nothing_and_the_description_stays(self, memory):
         facts = filled(memory, description="Hello")
@@ -202,8 +191,7 @@ def busy(memory):
     facts.drain()
     corrected = facts.add_fact("user", "Tom", "likes", "te", valid_from=day(1), source="m1", confidence=0.25)
     facts.update(corrected, obj="tea", valid_to=day(5))
-    undone = facts.add_fact("user", "Tom", "owns", "a boat")
-    facts.undo(undone)
+    facts.undo(undone := facts.add_fact("user", "Tom", "owns", "a boat"))
     facts.declare("likes")
     facts.declare("works at", single_valued=False)
     facts.merge("Tommy", "Tom")

@@ -77,24 +77,18 @@ def likes(*things):
 @pytest.mark.usefixtures("alone")
 class TestAnyModel:
     @pytest.mark.parametrize("kind", MODELS)
-    def test_is_asked_once_for_all(self, here, kind):
-        model = MODELS[kind](Scripted())
-        facts = learned(here, model, *likes("tea", "rain"), "Tom | likes | tea")
+    async def test_is_asked_once_for_all_or_awaited(self, here, kind):
+        facts = learned(here, MODELS[kind](Scripted()), *likes("tea", "rain"), "Tom | likes | tea")
         assert known(facts) == {("likes", "tea"): ("m0",), ("likes", "rain"): ("m1",)}
         assert known(facts, "Tom") == {("likes", "tea"): ("m2",)}
         assert facts.drain() == facts.waiting() == 0
         assert facts.failures() == []
-
-    @pytest.mark.parametrize("kind", MODELS)
-    async def test_is_awaited(self, here, kind):
-        plain = here.facts("b")
-        said(plain, *likes("tea"))
-        facts = here.facts("b", model=MODELS[kind](Scripted()))
+        said(here.facts("b"), *likes("figs"), first=3)
         assert await facts.adrain() == 1
-        [fact] = await facts.aextract_and_update_from_text("Maya | likes | rain")
-        assert (fact.object, fact.role) == ("rain", "user")
+        [fact] = await facts.aextract_and_update_from_text("Maya | likes | snow")
+        assert (fact.object, fact.role) == ("snow", "user")
         assert await facts.awaiting() == 0
-        assert [fact.object for fact in await facts.ahistory("Maya")] == ["tea", "rain"]
+        assert [fact.object for fact in await facts.ahistory("Maya")] == ["tea", "rain", "figs", "snow"]
 
     def test_may_answer_in_any_style(self):
         for style in STYLES:
@@ -154,18 +148,16 @@ class TestAdding:
             hangs.set()
             assert go_on.wait(PATIENCE)
 
-        try:
-            with AgentMemory(url) as memory:
-                facts = memory.facts("b", model=Scripted(meanwhile=hang))
-                said(facts, *likes("tea"))
-                assert hangs.wait(PATIENCE)
-                said(facts, *likes(*"abcdef"), first=1)
-                facts.add_fact("user", "Maya", "owns", "a boat")
-                assert facts.waiting() == 7
-                assert [fact.object for fact in facts.history("Maya")] == ["a boat"]
-                assert len(facts.retrieve_all()) == 8
-        finally:
-            go_on.set()
+        with AgentMemory(url) as memory:
+            facts = memory.facts("b", model=Scripted(meanwhile=hang))
+            said(facts, *likes("tea"))
+            assert hangs.wait(PATIENCE)
+            said(facts, *likes(*"abcdef"), first=1)
+            facts.add_fact("user", "Maya", "owns", "a boat")
+            assert facts.waiting() == 7
+            assert [fact.object for fact in facts.history("Maya")] == ["a boat"]
+            assert len(facts.retrieve_all()) == 8
+        go_on.set()
         with AgentMemory(url) as memory:  # what it answered came too late, and nothing of it is lost
             facts = memory.facts("b", model=Scripted())
             facts.drain()

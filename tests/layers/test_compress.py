@@ -27,9 +27,11 @@ def events():
 
 @pytest.fixture
 def database(events):
-    database = Database(
-        ":memory:", hooks=[lambda event: isinstance(event, CompressionFellShort) and events.append(event)]
-    )
+    def heard(event):
+        if isinstance(event, CompressionFellShort):
+            events.append(event)
+
+    database = Database(":memory:", hooks=[heard])
     yield database
     database.close()
 
@@ -52,13 +54,9 @@ class TestAModel:
         model = ScriptedModel("A fox, as it jumps over a dog", "A fox jumps over", "A fox jumps over a dog")
         assert Compressor(model, database=database).compress(TEXT, 12, "a fable") == "A fox jumps…"
         assert len(model.asked) == 3
-        (event,) = events
-        assert event == CompressionFellShort(
-            context="a fable",
-            characters=len(TEXT),
-            max_chars=12,
-            reason="The model's answers were too long, 3 times.",
-        )
+        reason = "The model's answers were too long, 3 times."
+        told = {"context": "a fable", "characters": len(TEXT), "max_chars": 12, "reason": reason}
+        assert events == [CompressionFellShort(**told)]
 
     def test_that_fails_is_not_asked_again_and_the_text_is_cut(self, database, events):
         error = RuntimeError("no quota")
@@ -147,12 +145,8 @@ class TestA17:
     def test_by_all_that_it_depends_on(self):
         model = ScriptedModel(*map(str, range(10)), model_name="small")
         compressor = Compressor(model)
-        said = [
-            compressor.compress(TEXT, 20),
-            compressor.compress(TEXT, 21),
-            compressor.compress(TEXT + "!", 20),
-            compressor.compress(TEXT, 20, "a fable"),
-        ]
+        asked = ((TEXT, 20), (TEXT, 21), (TEXT + "!", 20), (TEXT, 20, "a fable"))
+        said = [compressor.compress(*each) for each in asked]
         model.model_name = "large"
         said.append(compressor.compress(TEXT, 20))
         assert said == [*map(str, range(5))]

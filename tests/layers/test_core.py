@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime, timedelta, timezone
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -122,10 +124,8 @@ class TestAnEnd:
 class TestTheBudget:
     def test_of_equals_the_least_recently_updated_leaves_and_not_the_first_in_the_alphabet(self, memory):
         layers = small(memory)
-        layers.core.set("a", "x" * 10)
-        layers.core.set("b", "x" * 10)
-        layers.core.set("a", "y" * 10)
-        layers.core.set("c", "x" * 13)
+        for key, value in (("a", "x" * 10), ("b", "x" * 10), ("a", "y" * 10), ("c", "x" * 13)):
+            layers.core.set(key, value)
         assert list(layers.core.get()) == ["a", "c"]
 
     def test_exactly_the_budget_fits(self, memory):
@@ -136,14 +136,10 @@ class TestTheBudget:
         assert layers.core.get() == {"b": "22"}
 
     def test_what_cannot_be_archived_is_not_deleted(self, memory, monkeypatch):
-        layers = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=20))
+        layers, places = small(memory, chars=20), "langchain_agentmem.rewinding.memory_rows.search_index.places"
         layers.core.set("old", "x" * 12)
-
-        def broken(*_, **__):
-            raise RuntimeError
-
         with monkeypatch.context() as patch:
-            patch.setattr("langchain_agentmem.rewinding.memory_rows.search_index.places", broken)
+            patch.setattr(places, Mock(side_effect=RuntimeError))
             with pytest.raises(RuntimeError):
                 layers.core.set("new", "y" * 12)
         assert layers.core.get() == {"old": "x" * 12}
@@ -164,17 +160,15 @@ class TestTheBudget:
 
 class TestAValueThatIsTooLarge:
     def test_is_compressed_by_a_model_which_is_asked_outside_of_any_transaction(self, memory):
-        asked = []
-
-        def model(messages):
-            asked.append(messages[-1].content)
+        def answer(_):
             LayeredMemory(memory, "other").core.set("k", "written meanwhile")
             return "short"
 
-        layers = LayeredMemory(memory, "main", settings=LayersConfig(core_max_chars=40), model=model)
+        settings = LayersConfig(core_max_chars=40)
+        layers = LayeredMemory(memory, "main", settings=settings, model=(model := ScriptedModel(answer)))
         layers.core.set("k", "word " * 50)
         assert layers.core.get() == {"k": "short"}
-        assert len(asked) == 1
+        assert len(model.asked) == 1
 
     def test_without_any_room_is_an_error_that_says_so(self, memory):
         layers = small(memory)
@@ -184,14 +178,8 @@ class TestAValueThatIsTooLarge:
         assert list(layers.core.get()) == ["resource_digest"]
 
 
-SETS = st.lists(
-    st.tuples(
-        st.sampled_from(["a", "b", "c", "resource_digest"]),
-        st.text(alphabet="xy ", min_size=1, max_size=60),
-        st.integers(1, 5),
-    ),
-    max_size=15,
-)
+KEYS = st.sampled_from(["a", "b", "c", "resource_digest"])
+SETS = st.lists(st.tuples(KEYS, st.text("xy ", min_size=1, max_size=60), st.integers(1, 5)), max_size=15)
 
 
 NAMES = itertools.count()

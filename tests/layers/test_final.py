@@ -118,23 +118,20 @@ class TestFiles:
             write_final(final, tmp_path, markdown_name="same", json_name="same")
 
 
-class TestOfAMemory:
-    async def test_a16_every_memory_can_be_exported(self, memory, tmp_path):
-        layers = LayeredMemory(memory, "user-42")
-        for folder in ("empty", "full"):
-            text, data = layers.export_final(tmp_path / folder)
-            assert (text.name, data.name) == ("final_memory_for_paper.md", "final_memory_for_paper.json")
-            final = json.loads(data.read_text(encoding="utf-8"))
-            assert text.read_text(encoding="utf-8") == final_markdown(final)
-            before = text.read_bytes(), data.read_bytes()
-            assert await layers.aexport_final(str(tmp_path / folder)) == (text, data)
-            assert (text.read_bytes(), data.read_bytes()) == before
-            layers.core.set("name", "Ada")
-            layers.recall.append("error_encountered", "It failed.")
-            layers.archival.write("It was the cache.", tags=["PHASE0_INTERNAL"])
-            layers.archival.write(*usage_record("template", "read", "to begin with", START))
-        assert final["core"] == {"name": "Ada"}
-        assert [each["resource_id"] for each in final["resources_used"]] == ["template"]
-        assert [each["type"] for each in final["experiment_timeline"]] == [
-            "read", "error_encountered", "PHASE0_INTERNAL"
-        ]  # fmt: skip
+async def test_a16_every_memory_can_be_exported(memory, tmp_path):
+    layers = LayeredMemory(memory, "user-42")
+    for folder in ("empty", "full"):
+        text, data = layers.export_final(tmp_path / folder)
+        assert (text.name, data.name) == (NAMES["markdown_name"], NAMES["json_name"])
+        final = json.loads(data.read_text(encoding="utf-8"))
+        assert text.read_text(encoding="utf-8") == final_markdown(final)
+        before = text.read_bytes(), data.read_bytes()
+        assert await layers.aexport_final(str(tmp_path / folder)) == (text, data)
+        assert (text.read_bytes(), data.read_bytes()) == before
+        layers.write({"name": "Ada"}, {"kind": "error_encountered", "content": "It failed."})
+        layers.archival.write("It was the cache.", tags=["PHASE0_INTERNAL"])
+        layers.archival.write(*usage_record("template", "read", "to begin with", START))
+    assert final["core"] == {"name": "Ada"}
+    assert [each["resource_id"] for each in final["resources_used"]] == ["template"]
+    types = [each["type"] for each in final["experiment_timeline"]]
+    assert types == ["read", "error_encountered", "PHASE0_INTERNAL"]
