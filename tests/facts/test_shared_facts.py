@@ -7,35 +7,27 @@ from typing import Any
 
 import pytest
 
-from tests.support.graphs import Log, at, line
+from tests.support.graphs import at, turn
 
 NS = ("users", "ada")
 MAY, JULY = datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 7, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def run(memory):
-    """Runs a function on the facts of a thread, in its node."""
-
-    def run(thread: str, act: Any):
-        def node(state, config):
-            act(memory.facts(config))
-
-        line(memory.checkpointer, node, state=Log).invoke({"log": []}, at(thread, namespace=NS))
-
-    return run
+def rewind():
+    """By a thread's name, what takes it back to before it all."""
+    return {}
 
 
 @pytest.fixture
-def rewind(memory):
-    """Takes a thread back to before it all."""
+def run(memory, rewind):
+    """Runs a function on the facts of a thread, in its node."""
 
-    def rewind(thread: str):
-        graph = line(memory.checkpointer, lambda state: state, state=Log)
-        *_, first = graph.get_state_history(at(thread, namespace=NS))
-        graph.update_state(first.config, {"log": []}, as_node="node0")
+    def run(thread: str, act: Any):
+        config = at(thread, namespace=NS)
+        rewind[thread] = turn(memory.checkpointer, config, lambda config: act(memory.facts(config)))
 
-    return rewind
+    return run
 
 
 def texts(facts):
@@ -52,10 +44,10 @@ def test_told_twice_it_holds_until_both_are_rewound(memory, run, rewind):
     facts = memory.facts(namespace=NS)
     [fact] = facts.as_of()
     assert fact.sources == ("of a", "of b")
-    rewind("a")
+    rewind["a"]()
     [fact] = facts.as_of()
     assert fact.sources == ("of b",)
-    rewind("b")
+    rewind["b"]()
     assert facts.as_of() == []
 
 
@@ -80,7 +72,7 @@ def test_told_by_two_that_do_not_see_each_other_it_is_one(memory, run, rewind):
     assert len(facts.as_of()) == 1
     for thread in "abc":
         assert len(facts.as_of()) == 1
-        rewind(thread)
+        rewind[thread]()
     assert facts.as_of() == []
 
 

@@ -16,6 +16,8 @@ from langchain_agentmem.messages.role_rounds import Post
 from tests.support.graphs import Log, at, beside, line
 from tests.upkeep.test_integrity import stored_bytes
 
+from .scripted import Scripted
+
 MAYA = ("user", "Maya", "lives in")
 
 
@@ -35,10 +37,14 @@ def homes(facts, subject="Maya"):
     ]
 
 
-def say(memory, conversation, *ids):
-    chat = memory.conversation(conversation)
+def message_of(key, text):
+    return {"role": "user", "content": text, "message_id": key}
+
+
+def say(memory, conversation, *ids, namespace=None):
+    chat = memory.conversation(conversation, namespace)
     for key in ids:
-        chat.add({"role": "user", "content": f"message {key}", "message_id": key})
+        chat.add(message_of(key, f"message {key}"))
     return chat
 
 
@@ -172,12 +178,10 @@ class TestRemovingAMessage:
         mine, theirs = memory.facts("user", ("ana",)), memory.facts("user", ("ana", "work"))
         for facts in (mine, theirs):
             facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
-        for namespace in ((), ("ana",)):
-            memory.conversation("chat", namespace).add({"role": "user", "content": "a", "message_id": "a"})
-        memory.conversation("chat").remove_by_id("a")
+        say(memory, "chat", "a").remove_by_id("a")
         memory.erase(conversation_id="chat")
         assert triples(mine) == triples(theirs) == {("Maya", "lives in", "Oslo")}
-        memory.conversation("chat", ("ana",)).remove_by_id("a")
+        say(memory, "chat", "a", namespace=("ana",)).remove_by_id("a")
         assert (triples(mine), triples(theirs)) == (set(), {("Maya", "lives in", "Oslo")})
 
     def test_takes_what_was_corrected_or_taken_back_since(self, memory):
@@ -198,10 +202,6 @@ class TestRemovingAMessage:
         facts.undo(told_by_both)
         assert facts.as_of() == []
         assert [facts.get(key) for key in (corrected, undone)] == [None, None]
-
-
-def message_of(key, text):
-    return {"role": "user", "content": text, "message_id": key}
 
 
 @pytest.mark.sqlite_suffices
@@ -251,8 +251,7 @@ def test_a_reset_session_takes_what_its_posts_told(memory):
 def test_retention_takes_no_facts(memory):
     facts = memory.facts("user")
     chat = memory.conversation("chat", retention=Retention(keep_last=2))
-    for key in ("a", "b", "c", "d"):
-        chat.add(message_of(key, f"message {key}"))
+    chat.add_messages([HumanMessage(f"message {key}", id=key) for key in "abcd"])
     key = facts.add_fact(*MAYA, "Oslo", source=("a", "chat"))
     chat.add(message_of("e", "message e"))
     assert len(chat) == 2
@@ -267,26 +266,18 @@ def test_retention_takes_no_facts(memory):
 # -- threads ---------------------------------------------------------------------------------------------------------
 
 
-def read(messages):
-    """A model that takes a sentence of four words for a fact, and can be provoked."""
-    shown = str(messages[-1].content)
-    found, same = [], []
-    for number, part in enumerate(shown.split("<message ")[1:], 1):
-        text = part.split("\n")[1]
-        if "nonsense" in text:
-            return f"I cannot say what to make of {text}"
-        words = text.split()
-        if len(words) >= 4 and words[1] in ("lives", "likes"):
-            predicate, obj = ("lives in", words[3]) if words[1] == "lives" else ("likes", words[2])
-            found.append({"subject": words[0], "predicate": predicate, "object": obj, "message": number})
-        if "alias" in text:
-            same.append({"name": words[0], "same_as": words[1], "why": text})
-    return json.dumps({"facts": found, "same": same})
+def provoked(_, some):
+    """What a model answers that is shown nonsense, or other names."""
+    text = " ".join(each.text for each in some)
+    if "nonsense" in text:
+        return f"I cannot say what to make of {text}"
+    same = dict(zip(("name", "same_as"), text.split(), strict=False))
+    return {"facts": [], "same": [{**same, "why": text}]} if "alias" in text else None
 
 
 def remembering(memory, **options):
     """A graph that extracts facts from what is said."""
-    return line(memory.checkpointer, memory.remember_facts(read, **options))
+    return line(memory.checkpointer, memory.remember_facts(Scripted(meanwhile=provoked), **options))
 
 
 def waiting_graph(memory):
@@ -317,29 +308,22 @@ class TestThreads:
         chat.remove_by_id("rice")
         assert [objects(memory, point) for point in points] == [each - {"Oslo", "rice"} for each in before]
 
-    def test_what_waits_for_its_checkpoint_is_found_too(self, memory):
+    @pytest.mark.parametrize("thread", ["t", "copy"])
+    def test_what_waits_for_its_checkpoint_is_found_too_also_when_only_a_copy_needs_it(self, memory, raw, thread):
+        """Where the thread is gone, nothing but what its copy knows of finished tasks tells whose it is."""
         graph = waiting_graph(memory)
         graph.invoke({"log": ["Oslo"]}, at(), durability="sync")
         assert memory.admin.stats()["waiting_groups"] == 1
+        if thread == "copy":
+            memory.checkpointer.copy_thread("t", "copy")
+            memory.checkpointer.delete_thread("t")
+            say(memory, "t", "Oslo", namespace=("another",)).clear()
+            rows = raw(memory, "select branch_id from memory where kind = 'fact' and deleted = 0")
+            assert [row["branch_id"] for row in rows] == [None]
         say(memory, "t", "Oslo").remove_by_id("Oslo")
-        graph.invoke(Command(resume="yes"), at(), durability="sync")
+        graph.invoke(Command(resume="yes"), at(thread), durability="sync")
         assert memory.admin.stats()["waiting_groups"] == 0
-        assert memory.facts(at()).as_of() == []
-
-    def test_also_when_only_a_copy_of_the_thread_needs_it(self, memory, raw):
-        """The thread is gone, so nothing but what its copy knows of finished tasks tells whose it is."""
-        graph = waiting_graph(memory)
-        graph.invoke({"log": ["Oslo"]}, at(), durability="sync")
-        memory.checkpointer.copy_thread("t", "copy")
-        memory.checkpointer.delete_thread("t")
-        elsewhere = memory.conversation("t", ("another",))
-        elsewhere.add(message_of("Oslo", "Oslo"))
-        elsewhere.clear()
-        rows = raw(memory, "select branch_id from memory where kind = 'fact' and deleted = 0")
-        assert [row["branch_id"] for row in rows] == [None]
-        say(memory, "t", "Oslo").remove_by_id("Oslo")
-        graph.invoke(Command(resume="yes"), at("copy"), durability="sync")
-        assert memory.facts(at("copy")).as_of() == []
+        assert memory.facts(at(thread)).as_of() == []
 
     def test_a_group_that_lies_on_two_branches_loses_it_on_both(self, memory):
         def note(state, config):
@@ -422,7 +406,7 @@ class TestTraces:
     def test_nothing_of_an_erased_conversation_can_be_read_from_the_storage(self, url, monkeypatch):
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
         with AgentMemory(url) as memory:
-            facts = memory.facts("user", model=read, settings=FactsConfig(max_attempts=1))
+            facts = memory.facts("user", model=Scripted(meanwhile=provoked), settings=FactsConfig(max_attempts=1))
             for number, text in enumerate(TELLING):
                 memory.conversation("chat").add(message_of(f"a{number}", text))
                 facts.add(message_of(f"a{number}", text))

@@ -52,14 +52,6 @@ class TestKeysAndValues:
         layers.core.set("k", text)
         assert layers.core.get() == {"k": text}
 
-    async def test_awaited(self, layers):
-        await layers.core.aset("k", "v", importance=4, ttl=60)
-        assert await layers.core.aget() == {"k": "v"}
-        [entry] = await layers.core.aentries()
-        assert entry.importance == 4
-        assert await layers.core.adelete("k") is True
-        assert await layers.core.arestore("k") is False
-
     def test_secrets_do_not_enter(self, layers):
         layers.core.set("db_password", "hunter2!")
         layers.core.set("config", "api_key=abcdef1234567890abcd and max_token: 4096")

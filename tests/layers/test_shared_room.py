@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from langchain_agentmem import LayersConfig
-from tests.support.graphs import Log, at, line
+from tests.support.graphs import at, turn
 
 NS = ("users", "ada")
 SMALL = LayersConfig(core_max_chars=100, recall_max_events=4)
@@ -18,14 +18,8 @@ def run(memory):
     """Runs a function in a node of a thread, and gives what takes the thread back to before it."""
 
     def run(thread: str, act: Any):
-        def node(state, config):
-            act(memory.layers(config, settings=SMALL))
-
         config = at(thread, namespace=NS)
-        graph = line(memory.checkpointer, node, state=Log)
-        graph.invoke({"log": []}, config)
-        *_, first = graph.get_state_history(config)
-        return lambda: graph.update_state(first.config, {"log": []})
+        return turn(memory.checkpointer, config, lambda config: act(memory.layers(config, settings=SMALL)))
 
     return run
 

@@ -16,6 +16,8 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling
 
+from .hostile import CASES
+
 pytestmark = pytest.mark.sqlite_suffices
 
 
@@ -87,20 +89,7 @@ class TestUse:
 
 class TestMistakes:
     async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools):
-        note = {"key": "a", "value": "x"}
-        for name, arguments, said in (
-            ("mem_core_set", {"key": "a"}, "value: it is missing"),
-            ("mem_core_set", {**note, "importance": 7}, "importance: "),
-            ("mem_core_set", {**note, "ttl": "soon"}, "ttl: "),
-            ("mem_core_set", {**note, "ttl": 1e12}, "ttl must end in the future and before"),
-            ("mem_core_set", {**note, "importence": 5}, "importence: there is no such argument"),
-            ("mem_recall_evict", {}, "say which events: ids, kind, or oldest"),
-            ("mem_archival_update", {"record_id": "x"}, "give the new content, the new tags, or both"),
-            ("mem_node_read", {"scope": "everything"}, "scope: "),
-            ("mem_core_set", {**note, "key": "\x1b[2J"}, "mem_core_set was not done: "),
-            ("mem_core_set", {**note, "key": ""}, "mem_core_set was not done: "),
-            ("mem_node_read", {"node_id": "user-43"}, "There is no branch 'user-43' here."),
-        ):
+        for name, arguments, said in CASES["mistakes"]:
             call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
             for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
                 assert message.status == "error", arguments

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypedDict
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 Node = Callable[..., Any] | Any
@@ -64,6 +65,18 @@ def beside(saver: Any, *, state: type = Log, **nodes: Node) -> Any:
         builder.add_node(name, node)
         builder.add_edge(START, name)
     return builder.compile(checkpointer=saver)
+
+
+def turn(saver: Any, config: dict[str, Any], act: Callable[[Any], Any]) -> Callable[[], Any]:
+    """Run a function of the config in a node of a thread; return what takes the thread back to before that."""
+
+    def node(state: Any, config: RunnableConfig) -> None:
+        act(config)
+
+    graph = line(saver, node, state=Log)
+    graph.invoke({"log": []}, config)
+    *_, first = graph.get_state_history(config)
+    return lambda: graph.update_state(first.config, {"log": []})
 
 
 def at(thread: str = "t", /, *, namespace: tuple[str, ...] | None = None, **keys: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ SOME = 24
 """Messages, where not all are needed."""
 PEOPLE = ("Maya Ortiz", "Tom", "Aiko", "Zoë", "Grandma", "the plumber")
 TIMES = {"valid_from", "valid_to"}
+SAYINGS = {"lives in": ["Lisbon", "Oslo", "Kyoto"], "works at": ["Acme", "Globex"], "likes": ["tea", "opera", "Tom"]}
 FIRST_DAY = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 
@@ -35,16 +36,13 @@ def conversation(count: int = 200) -> list[dict[str, Any]]:
     luck = random.Random(7)
     said = []
     for number in range(count):
-        lines = ["Good morning!"] if luck.random() < 0.5 else []
-        for person in luck.sample(PEOPLE, luck.choice([0, 1, 1, 2, 3])):
-            today = f" | {day(number):%Y-%m-%d}" if luck.random() < 0.3 else ""
-            lines += [
-                f"{person} | lives in | {luck.choice(['Lisbon', 'Oslo', 'Kyoto'])}{today}",
-                f"{person} | works at | {luck.choice(['Acme', 'Globex'])}{today}",
-                f"{person} | likes | {luck.choice(['tea', 'opera', 'rain', 'Tom'])}{today}",
-                f"{person} | visited | town {number} | {day(number - 9):%Y-%m-%d} | {day(number - 7):%Y-%m-%d}",
-            ][luck.randrange(4) :][: luck.choice([1, 1, 2])]
-        text = "\n".join(lines or ["How are you?"])
+        lines = []
+        for person in luck.sample(PEOPLE, luck.randrange(4)):
+            predicate, values = luck.choice([*SAYINGS.items()])
+            told = [person, predicate, luck.choice(values), f"{day(number):%Y-%m-%d}"]
+            lines.append(" | ".join(told[: luck.choice([3, 3, 4])]))
+        stay = f"Tom | visited | town {number} | {day(number - 9):%Y-%m-%d} | {day(number - 7):%Y-%m-%d}"
+        text = "\n".join([*lines, stay][: luck.choice([1, 9])]) or "How are you?"
         role = luck.choice(["user", "assistant"])
         said.append({"role": role, "content": text, "message_id": f"m{number}", "created_at": day(number).isoformat()})
     return said

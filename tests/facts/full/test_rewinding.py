@@ -7,37 +7,25 @@ The scripts of `tests/rewinding/`, in which nodes state facts, or have them extr
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import re
 import zlib
 from collections import Counter
-from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 
+from tests.facts.scripted import Scripted
 from tests.rewinding.adapters import Real
 from tests.rewinding.oracle import World, followed, report
 from tests.rewinding.worlds import random_script
 
 EXAMPLES = {"sqlite": 20, "postgres": 4}
-SHOWN = re.compile(r'<message number="(\d+)"[^>]*>\nMaya saw (.*?)\n</message>')
-
-
-def reading(messages: Any) -> str:
-    """A model that knows what Maya saw."""
-    told = [
-        {"message": int(number), "subject": "Maya", "predicate": "saw", "object": name}
-        for number, name in SHOWN.findall(messages[-1].content)
-    ]
-    return json.dumps({"facts": told})
 
 
 def said(name: str) -> list[HumanMessage] | None:
     """A message that says what Maya saw; None of what is told without one."""
-    return None if zlib.crc32(name.encode()) % 3 == 0 else [HumanMessage(f"Maya saw {name}", id=f"m{name}")]
+    return None if zlib.crc32(name.encode()) % 3 == 0 else [HumanMessage(f"Maya | saw | {name}", id=f"m{name}")]
 
 
 class Facts(Real):
@@ -47,13 +35,13 @@ class Facts(Real):
         if (messages := said(name)) is None:
             self.memory.facts(config).add_fact("user", "Maya", "saw", name)
         else:
-            self.memory.remember_facts(reading, share_conversation=True).invoke(messages, config)
+            self.memory.remember_facts(Scripted(), share_conversation=True).invoke(messages, config)
 
     async def aremember(self, config: RunnableConfig, name: str) -> None:
         if (messages := said(name)) is None:
             await self.memory.facts(config).aadd_fact("user", "Maya", "saw", name)
         else:
-            await self.memory.remember_facts(reading, share_conversation=True).ainvoke(messages, config)
+            await self.memory.remember_facts(Scripted(), share_conversation=True).ainvoke(messages, config)
 
     def remembered(self, config: RunnableConfig) -> list[str]:
         return [fact.object for fact in self.memory.facts(config).history("Maya")]

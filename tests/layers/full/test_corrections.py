@@ -16,15 +16,13 @@ class TestUpkeep:
         key = memory.conversation("chat").add(role="user", content="Hi")
         memory.corrections.message("chat", key, content="Ho", by=BY)
 
-    def test_an_export_has_them_and_an_import_adds_each_once(self, memory, new_database, tmp_path):
+    def test_an_import_adds_each_once_and_they_can_be_undone_there(self, memory, new_database, tmp_path):
         self.fill(memory)
-        report = memory.export(tmp_path / "all.jsonl")
+        memory.export(tmp_path / "all.jsonl")
         with AgentMemory(new_database("sqlite")) as other:
-            added = other.import_(tmp_path / "all.jsonl")
-            assert report.memories == added.memories
-            assert other.corrections.history() == memory.corrections.history()
-            assert other.import_(tmp_path / "all.jsonl").memories == 0
-            assert other.corrections.history() == memory.corrections.history()
+            for _ in range(2):
+                other.import_(tmp_path / "all.jsonl")
+                assert other.corrections.history() == memory.corrections.history()
             for made in other.corrections.history(namespace=ADA):
                 undone = other.corrections.undo(made.id, by=BY, namespace=ADA)
                 assert undone.after[SHOWN[made.kind]] == "tea"
@@ -47,10 +45,9 @@ class TestUpkeep:
 
     def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
         talk(memory, "one", "Lisbon")
-        made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
-        made = memory.corrections.core("city", "Faro", by=BY, namespace=ADA)
-        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        for city in ("Porto", "Faro"):
+            made = memory.corrections.core("city", city, by=BY, namespace=ADA)
+            memory.corrections.undo(made.id, by=BY, namespace=ADA)
         memory.corrections.core("city", "Lisbon", importance=5, by=BY, namespace=ADA)
         memory.erase(thread_id="one", namespace=ADA)
         assert (memory.corrections.history(), core(memory)) == ([], None)

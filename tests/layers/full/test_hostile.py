@@ -16,7 +16,7 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed, final_markdown, final_memory
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
 from langchain_agentmem.messages.message_marks import injected, is_injected
-from tests.layers.hostile import HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
+from tests.layers.hostile import CASES, HOSTILE, TEXTS, TOKENS, UNSEEN, headings, marks, structure
 from tests.layers.made import START, entry, event, record
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -131,20 +131,6 @@ class TestThroughTheDatabase:
         assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
 
 
-class TestWhatIsHarmless:
-    def test_it_stays_as_it_was_written(self):
-        for text in (
-            "if a < b && c > d: return List<int>[0]",
-            "for (i = 0; i < s; i++) { user < system; }",
-            "<div class='x'>&amp; &lt;b&gt;</div>",
-            "Ich heiße Jürgen, 私は田中です, мир, שלום, مرحبا",
-            "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u2764\ufe0f",
-            "a\tb\nc",
-            "[INSTALL] <user@example.org> <s3://bucket>",
-        ):
-            assert harmless(text) == text
-
-    def test_it_takes_no_longer_than_its_length(self):
-        for piece in ("<", "<|", "</", "\u200b", "<\u115f", "é\u200d", "[", "&lt;", "<s", "\n", "<memor", "<system "):
-            once = harmless(piece * 30_000)
-            assert harmless(once) == once
+def test_what_is_harmless_stays_as_it_was_written():
+    for text in CASES["harmless"]:
+        assert harmless(text) == text
