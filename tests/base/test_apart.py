@@ -1,7 +1,5 @@
 """An event loop goes on while a memory works: what takes a while is done in threads, and nothing is imported on it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """JSON that forgets nothing."""
 
-from __future__ import annotations
-
 import json
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Encrypted texts: only the key shows them, and nothing can be changed, cut off or moved unnoticed."""
 
-from __future__ import annotations
-
 import pickle
 import random
 import sys

@@ -12,14 +12,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base import events
-from langchain_agentmem.base.events import (
-    EventContext,
-    Hooks,
-    MemoryEvent,
-    MemoryResetEvent,
-    MessagesStored,
-)
+from langchain_agentmem.base.events import EventContext, Hooks, MemoryEvent, MemoryResetEvent, MessagesStored
 from langchain_agentmem.errors import InvalidInput
 
 from .listening import RESET, STORED, UPDATED, auntil, until, warnings_in
@@ -142,18 +135,6 @@ class TestAHookThatHangs:
 
         until(lambda: len(heard) == 6)
         assert heard == [STORED, UPDATED] * 3
-
-    async def test_an_agent_that_awaits_does_its_work(self, url, hung, caplog, monkeypatch):
-        async def hangs(event):
-            await asyncio.Event().wait()
-
-        async with AgentMemory(url, hooks=[lambda event: hung.wait(), hangs]) as memory:
-            conversation = memory.conversation("chat")
-            await conversation.aadd_messages([HumanMessage("Call Ada on Monday.")])
-            assert [hit.text for hit in await memory.asearch("Ada")] == ["Call Ada on Monday."]
-            monkeypatch.setattr(events, "PATIENCE", 0.05)
-
-        assert len(warnings_in(caplog)) == 2
 
 
 @pytest.mark.usefixtures("patient")

@@ -1,7 +1,5 @@
 """Text in a fence is data: whatever it holds, it ends where the fence ends, and it is given back exactly."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Values and addresses as errors show them."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import OrderedDict, deque, namedtuple

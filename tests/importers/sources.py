@@ -5,8 +5,6 @@ originals' documents and code show it: tables of Letta and MemGPT, and a session
 are installed.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
@@ -85,10 +83,7 @@ _COUNTED = [
     {"message": "count the rows", "send_from": one, "send_to": other, "attachment_list": None}
     for one, other in (("User", "Planner"), ("Planner", "User"))
 ]
-EXAMPLE = {
-    "enabled": True,
-    "rounds": [{"user_query": "count the rows", "state": "created", "post_list": _COUNTED}],
-}
+EXAMPLE = {"enabled": True, "rounds": [{"user_query": "count the rows", "state": "created", "post_list": _COUNTED}]}
 
 
 def taskweaver(folder):

@@ -1,7 +1,5 @@
 """What `RunnableWithMessageHistory` stored comes as it was said."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

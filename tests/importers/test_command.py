@@ -1,7 +1,5 @@
 """Whoever opens a file of another program learns of `agentmem import-from`, and what that says."""
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 

@@ -1,7 +1,5 @@
 """What holds of an import, whatever the kind of its source."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Threads and items of LangGraph's savers and stores come as they are."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass

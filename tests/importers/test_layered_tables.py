@@ -1,7 +1,5 @@
 """Core, recall and archival memory come branch by branch, and forks see what they saw."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem import InvalidInput

@@ -1,7 +1,5 @@
 """Agents of Letta come with their blocks, passages and what was said, from files and from the server's tables."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What mem0 remembers comes to the users whose it is."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 

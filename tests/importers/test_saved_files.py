@@ -1,7 +1,5 @@
 """Sessions of TaskWeaver, memories that MARSYS saved, and OPUS' prompts and replies."""
 
-from __future__ import annotations
-
 import copy
 import json
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Databases that were opened, and an engine with statements for a table of numbers."""
 
-from __future__ import annotations
-
 import psycopg
 import pytest
 

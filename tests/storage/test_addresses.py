@@ -1,7 +1,5 @@
 """How a database is named: what is understood, what is refused, and that no password is shown."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

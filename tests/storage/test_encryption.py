@@ -1,7 +1,5 @@
 """With a key, nothing that is written to disk shows a word; and who has not the key is told so."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

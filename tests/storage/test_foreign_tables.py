@@ -1,7 +1,5 @@
 """Databases of other programs are read as of one moment, and never written to."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 

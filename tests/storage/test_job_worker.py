@@ -1,7 +1,5 @@
 """The threads that do what the queue holds: each job once, none forgotten, none in the way of another."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading
@@ -12,7 +10,7 @@ import pytest
 from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import WantedJob, Worker
+from langchain_agentmem.storage.jobs import WantedJob
 from tests.storage.working import HOUR, Doing, doing_of, find, held_up, in_thread, put, until, waiting
 
 
@@ -228,19 +226,6 @@ class TestLeases:
         until(lambda: not waiting(database))
         assert doing.done == ["a"]
 
-    def test_what_was_taken_over_is_not_finished_by_the_former_owner(self, database, opened):
-        other = opened()
-        slow, quick = held_up(database), Doing()
-        late = Worker(other.engine, now=lambda: jobs.now() + HOUR)
-        late.register("work", quick)
-        late.settle()
-        assert quick.done == ["a"]
-        put(other, "a")  # a new job of the same name
-        slow.go_on.set()
-        until(lambda: not waiting(other))
-        assert slow.done == ["a", "a"]
-        late.close()
-
 
 class TestClosing:
     def test_it_waits_for_no_handler_and_gives_the_job_back(self, database, opened):
@@ -352,13 +337,6 @@ class TestAttempting:
 
     def test_what_fails_is_raised_and_waits(self, database):
         wanted = WantedJob("", "work", "a")
-        for error in (ValueError, KeyboardInterrupt):
-
-            def fail(_, error=error):
-                raise error
-
-            with pytest.raises(error):
-                database.worker.attempt(wanted, fail)
-            pause = database.worker.attempt(wanted, pytest.fail) if error is ValueError else 1
-            assert 0 < pause <= 1
-            database.engine.write(lambda: jobs.remove("", "work", "a"))
+        with pytest.raises(ZeroDivisionError):
+            database.worker.attempt(wanted, lambda _: 1 / 0)
+        assert 0 < database.worker.attempt(wanted, pytest.fail) <= 1

@@ -1,7 +1,5 @@
 """The queue: a job is asked for once, done by one at a time, and never forgotten."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

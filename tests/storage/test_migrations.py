@@ -15,7 +15,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import NewerDatabase, StorageError
-from langchain_agentmem.storage import engine, jobs
+from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Migration
 from langchain_agentmem.storage.sqlite import _statements
 
@@ -105,13 +105,6 @@ class TestSchema:
             assert [row["name"] for row in applied] == [m.name for m in engine.migrations(kind)]
             assert upgraded.conversation("c").retrieve_all() == [{"role": "user", "content": "kept"}]
             assert upgraded.admin.verify().ok
-
-    def test_each_migration_is_recorded_once(self, url, raw):
-        for _ in range(3):
-            with AgentMemory(url) as memory:
-                rows = raw(memory, "select name, applied_at from agentmem_migration order by name")
-        assert [row["name"] for row in rows] == [m.name for m in engine.migrations(memory.database.engine.dialect)]
-        assert all(abs(row["applied_at"] - jobs.now()) < 86_400_000_000 for row in rows)
 
 
 class TestNewerDatabases:

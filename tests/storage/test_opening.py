@@ -131,6 +131,7 @@ def test_a_file_that_is_opened_for_reading_can_be_verified_and_copied_and_says_w
     with AgentMemory(f"file:{path}?mode=ro") as memory:
         chat = memory.conversation("c")
         assert len(chat) == len(memory.search("message")) == memory.admin.stats()["messages"] == 3
+        assert memory.admin.threads().total == 1
         for write in (lambda: chat.add(role="user", content="more"), chat.clear, lambda: memory.erase(namespace=())):
             with pytest.raises(DatabaseReadOnly):
                 write()

@@ -1,7 +1,5 @@
 """How a database is opened: by whom, where, with how many connections, and what this opening may do."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import HumanMessage
 

@@ -1,7 +1,5 @@
 """Who may read and write the files of a database, and what works where only reading is allowed."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -1,7 +1,5 @@
 """PostgreSQL: sessions, retries, migrations, conflicts and pools."""
 
-from __future__ import annotations
-
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -53,19 +51,6 @@ from tests.storage.sessions import (
 
 
 class TestTravellingTogether:
-    def test_statements_without_rows_wait_for_nothing_but_the_commit(self, engine, monkeypatch):
-        engine.write(adding(0))
-        trips = Trips(monkeypatch)
-
-        def steps():
-            yield Statement("all", {})
-            yield from adding(1, 2, 3)()
-            yield Statement("add", [{"n": 4}, {"n": 5}])
-
-        engine.write(steps)
-        assert trips.count == 2
-        assert numbers(engine) == [0, 1, 2, 3, 4, 5]
-
     def test_rows_that_are_asked_for_ahead_come_with_those_that_follow(self, engine, monkeypatch):
         engine.write(adding(1))
         trips = Trips(monkeypatch)
@@ -248,13 +233,10 @@ class TestSchema:
 
 @pytest.mark.bare
 class TestPools:
-    def test_one_connection_is_enough(self, postgres):
+    def test_one_connection_is_enough_and_when_all_are_in_use_for_too_long_one_hears_why(self, postgres, tmp_path):
         with AgentMemory(postgres, pool_size=1) as memory, ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda n: say(memory, f"heron {n}"), range(40)))
             assert len(memory.search("heron", limit=100)) == 40
-            assert len(memory.database.engine._pool._idle) == 1
-
-    def test_when_all_are_in_use_for_too_long_one_hears_why(self, postgres, tmp_path):
         with AgentMemory(postgres, pool_size=1, busy_timeout=0.1) as memory:
             session = memory.database.engine._pool.take()
             with pytest.raises(DatabaseBusy, match="connections"):
@@ -473,9 +455,7 @@ class TestSharedContent:
         leaving, coming = message_log.Address("t\x1f", "old"), message_log.Address("t\x1f", "new")
         engine.write(appending(entry("m"), at=leaving))
         one_after_the_other(
-            memory,
-            appending(entry("kept"), at=coming),
-            lambda: message_log.clear(leaving, keep_description=False),
+            memory, appending(entry("kept"), at=coming), lambda: message_log.clear(leaving, keep_description=False)
         )
         assert (keys(engine, coming), keys(engine, leaving)) == (["kept"], [])
 

@@ -1,7 +1,5 @@
 """A database that has everything, and the places that it is copied to."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

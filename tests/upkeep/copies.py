@@ -1,7 +1,5 @@
 """Databases that are copied and compared."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A database is copied whole into another place, on either engine, whatever interrupts it."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import (
-    DatabaseFull,
-    DatabaseUnreadable,
-    ForeignDatabase,
-    InvalidInput,
-    StorageError,
-)
+from langchain_agentmem.errors import DatabaseFull, DatabaseUnreadable, ForeignDatabase, InvalidInput, StorageError
 from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.storage.table_copy import TABLES, SqlitePlace, SqlitePortions
 from langchain_agentmem.upkeep import database_copy

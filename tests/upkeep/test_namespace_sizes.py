@@ -1,7 +1,5 @@
 """How much each namespace holds, how much came on each day, and what is wrong, as the memory itself tells."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -1,14 +1,12 @@
 """What there is: threads, conversations and branches, each once, with sizes; and checkpoints without values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_agentmem import AgentMemory, AgentMemorySaver, InvalidInput
+from langchain_agentmem import AgentMemorySaver, InvalidInput
 from langchain_agentmem.errors import CheckpointUnreadable
 from langchain_agentmem.messages.role_rounds import Post
 from tests.support.graphs import at, line
@@ -219,14 +217,3 @@ class TestHistory:
         raw(memory, "update checkpoint set metadata = head where name = :name", name=newest)
         with pytest.raises(CheckpointUnreadable, match=newest):
             AgentMemorySaver(memory).history(at())
-
-
-def test_a_read_only_database_is_shown(new_database):
-    path = new_database("sqlite")
-    with AgentMemory(path) as memory:
-        say(talking(memory), "one", at())
-        memory.layers("main").core.set("a", "b")
-    with AgentMemory(f"file:{path}?mode=ro") as memory:
-        assert memory.admin.threads().total == 1
-        assert len(memory.admin.branches()) == 1
-        assert memory.checkpointer.history(at()).total == 3

@@ -1,7 +1,5 @@
 """What may take long tells how far it has come, out of how much, up to its end."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import pytest

@@ -1,7 +1,5 @@
 """A database is encrypted, decrypted or given another key: whole, whatever interrupts it, and by nobody in use."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 import stat

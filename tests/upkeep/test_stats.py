@@ -94,12 +94,4 @@ class TestWhatIsTold:
         sync, awaited = memory.admin.stats(), await memory.admin.astats()
         for told in (sync, awaited):
             del told["log_bytes"]  # which goes on
-        assert sync == awaited
-
-
-def test_a_read_only_database_has_statistics_too(new_database):
-    path = new_database("sqlite")
-    with AgentMemory(path) as memory:
-        memory.conversation("c").add(role="user", content="hello")
-    with AgentMemory(f"file:{path}?mode=ro") as memory:
-        assert json.loads(json.dumps(memory.admin.stats()))["messages"] == 1
+        assert sync == awaited == json.loads(json.dumps(sync))

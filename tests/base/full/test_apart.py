@@ -1,7 +1,5 @@
 """What is awaited leaves the event loop to others: every method, in a process of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -5,7 +5,6 @@ import gc
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -219,17 +218,20 @@ class TestAtAnyMoment:
         assert warnings_in(caplog) == []
 
 
-def run(program):
-    """Run it as a process of its own, and give what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(forks):
+    """Run a program as a process of its own, and give what it prints."""
+
+    def run(program):
+        done = forks.run(textwrap.dedent(program))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 class TestProcesses:
-    def test_one_ends_though_a_hook_hangs(self):
+    def test_one_ends_though_a_hook_hangs(self, run):
         out = run("""
             import threading
             from langchain_agentmem import AgentMemory
@@ -242,7 +244,7 @@ class TestProcesses:
         assert out == "done\n"
 
     @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a thread cannot be sent a signal")
-    def test_one_can_be_interrupted_while_it_waits(self):
+    def test_one_can_be_interrupted_while_it_waits(self, run):
         out = run("""
             import logging, signal, threading
             from langchain_agentmem.base import events as delivery
@@ -270,24 +272,8 @@ class TestProcesses:
         """)
         assert out == "interrupted\nSystemExit\n"
 
-    def test_one_may_tell_while_it_ends(self):
-        out = run("""
-            from langchain_agentmem.base.events import Hooks, MessageUpdated
-
-            class Last:
-                def __init__(self):
-                    self.hooks = Hooks([lambda event, say=print: say(event.message_id)])
-                def __del__(self):
-                    self.hooks.emit(self.event)
-
-            last = Last()
-            last.event = MessageUpdated(namespace=(), conversation_id="c", message_id="at last")
-            last.hooks.emit(MessageUpdated(namespace=(), conversation_id="c", message_id="at first"))
-        """)
-        assert out == "at first\nat last\n"
-
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-    def test_a_child_tells_its_hooks_too(self):
+    def test_a_child_tells_its_hooks_too(self, run):
         out = run("""
             import os, threading, warnings
             from langchain_agentmem.base import events as delivery

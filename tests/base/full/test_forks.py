@@ -1,7 +1,5 @@
 """A process that has a memory open may fork at any time; both processes go on with it, and nothing hangs or is lost."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 

@@ -1,7 +1,5 @@
 """`agentmem import-from`, as a process."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

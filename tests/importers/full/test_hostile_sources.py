@@ -1,7 +1,5 @@
 """Whatever a source holds, there is a report or an error of ours; `tests/fuzz` alters sources of each kind."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

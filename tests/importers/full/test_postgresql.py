@@ -1,7 +1,5 @@
 """Sources in databases of PostgreSQL."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 
@@ -18,78 +16,53 @@ from tests.importers.sources import LETTA_TABLES
 pytestmark = pytest.mark.sqlite_suffices
 
 
-def clear(url):
-    """Leave nothing of PostgresSaver for the tests that get this database next."""
-    tables = "checkpoints, checkpoint_blobs, checkpoint_writes, checkpoint_migrations"
+@pytest.fixture
+def server(new_database):
+    """A database in whose public schema other programs may have tables, and a connection to it."""
+    url = direct(new_database("postgres"))
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"drop table if exists {tables}")
+        found = connection.execute("select tablename from pg_tables where schemaname = 'public'").fetchall()
+        assert found == []
+        yield url, connection
+        for (table,) in connection.execute("select tablename from pg_tables where schemaname = 'public'").fetchall():
+            connection.execute(f"drop table if exists {table} cascade")
 
 
-class TestSavers:
-    def test_threads_of_postgresql_come_one_by_one(self, memory, new_database):
-        url = direct(new_database("postgres"))
-        clear(url)
-        try:
-            with PostgresSaver.from_conn_string(url) as theirs:
-                theirs.setup()
-                for thread in ("ada", "bob"):
-                    chat_graph(theirs).invoke({"messages": [HumanMessage("Hi")]}, at(thread))
-            told = []
-            report = memory.import_from("langgraph-saver", url, progress=told.append)
-        finally:
-            clear(url)
-        assert [each.doing for each in told] == ["the thread 'ada'", "the thread 'bob'"]
-        assert told[-1].done == told[-1].total == report.added["checkpoints"]
+def test_threads_of_postgresql_come_one_by_one(memory, server):
+    with PostgresSaver.from_conn_string(server[0]) as theirs:
+        theirs.setup()
+        for thread in ("ada", "bob"):
+            chat_graph(theirs).invoke({"messages": [HumanMessage("Hi")]}, at(thread))
+    told = []
+    report = memory.import_from("langgraph-saver", server[0], progress=told.append)
+    assert [each.doing for each in told] == ["the thread 'ada'", "the thread 'bob'"]
+    assert told[-1].done == told[-1].total == report.added["checkpoints"]
 
 
-class TestStores:
-    def test_a_store_of_postgresql_is_read_from_its_tables(self, memory, new_database):
-        url = direct(new_database("postgres"))
-        drop = "drop table if exists store, store_migrations, vector_migrations"
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(drop)
-            try:
-                with PostgresStore.from_conn_string(url) as theirs:
-                    theirs.setup()
-                    theirs.put(("users", "ada"), "bird", {"text": "likes herons"}, ttl=90)
-                report = memory.import_from("langgraph-store", url)
-            finally:
-                connection.execute(drop)
-        assert report.added == {"items": 1}
-        assert memory.store.get(("users", "ada"), "bird").value == {"text": "likes herons"}
+def test_a_store_of_postgresql_is_read_from_its_tables(memory, server):
+    with PostgresStore.from_conn_string(server[0]) as theirs:
+        theirs.setup()
+        theirs.put(("users", "ada"), "bird", {"text": "likes herons"}, ttl=90)
+    assert memory.import_from("langgraph-store", server[0]).added == {"items": 1}
+    assert memory.store.get(("users", "ada"), "bird").value == {"text": "likes herons"}
 
 
-class TestTables:
-    def test_tables_of_postgresql_come_with_their_times(self, memory, new_database):
-        url = direct(new_database("postgres"))
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("drop table if exists chat")
-            connection.execute(
-                "create table chat (id serial primary key, session_id uuid, message jsonb, created_at timestamptz)"
-            )
-            session = "0b0f4e8e-8d4b-4cb6-8b1c-2d9f3f6c2f10"
-            for message in (HumanMessage("Hi"), AIMessage("Hello")):
-                told = json.dumps(message_to_dict(message))
-                values = (session, told, datetime(2025, 5, 1, tzinfo=UTC))
-                connection.execute("insert into chat (session_id, message, created_at) values (%s, %s, %s)", values)
-            try:
-                report = memory.import_from("chat-history", url.replace("postgresql://", "postgresql+psycopg://"))
-            finally:
-                connection.execute("drop table chat")
-        assert report.added == {"messages": 2}
-        [listed] = memory.conversations()
-        assert (listed.conversation_id, listed.last_at.year) == (session, 2025)
+def test_tables_of_postgresql_come_with_their_times(memory, server):
+    url, connection = server
+    connection.execute(
+        "create table chat (id serial primary key, session_id uuid, message jsonb, created_at timestamptz)"
+    )
+    session = "0b0f4e8e-8d4b-4cb6-8b1c-2d9f3f6c2f10"
+    for message in (HumanMessage("Hi"), AIMessage("Hello")):
+        values = (session, json.dumps(message_to_dict(message)), datetime(2025, 5, 1, tzinfo=UTC))
+        connection.execute("insert into chat (session_id, message, created_at) values (%s, %s, %s)", values)
+    report = memory.import_from("chat-history", url.replace("postgresql://", "postgresql+psycopg://"))
+    assert report.added == {"messages": 2}
+    [listed] = memory.conversations()
+    assert (listed.conversation_id, listed.last_at.year) == (session, 2025)
 
 
-class TestTheServer:
-    def test_it_is_read_on_postgresql(self, memory, new_database):
-        url = direct(new_database("postgres"))
-        script = LETTA_TABLES.replace("datetime", "timestamptz").replace("blob", "bytea")
-        names = ("agents", "block", "blocks_agents", "messages", "archival_passages", "archives_agents")
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(script)
-            try:
-                report = memory.import_from("letta", url)
-            finally:
-                connection.execute(f"drop table {', '.join(names)}")
-        assert report.added == {"messages": 1, "memories": 1}
+def test_a_server_of_letta_is_read_on_postgresql(memory, server):
+    url, connection = server
+    connection.execute(LETTA_TABLES.replace("datetime", "timestamptz").replace("blob", "bytea"))
+    assert memory.import_from("letta", url).added == {"messages": 1, "memories": 1}

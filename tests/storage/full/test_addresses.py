@@ -1,7 +1,5 @@
 """No error, log or command shows the password of an address."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

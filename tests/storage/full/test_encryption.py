@@ -1,7 +1,5 @@
 """Encrypted files of processes, of other engines and of older versions."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

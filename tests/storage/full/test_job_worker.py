@@ -1,12 +1,7 @@
 """Jobs of processes that are killed, end or fork."""
 
-from __future__ import annotations
-
 import multiprocessing
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -16,19 +11,14 @@ from tests.storage.working import HOUR, Doing, doing_of, find, put, waiting
 
 
 class TestLeases:
-    def test_after_kill_9_in_the_middle_of_a_job_the_next_process_does_it(self, url, opened):
+    def test_after_kill_9_in_the_middle_of_a_job_the_next_process_does_it(self, url, opened, forks):
         script = (
-            "import sys, time\nfrom langchain_agentmem.storage import jobs\n"
-            "from langchain_agentmem.storage.database import Database\n"
-            "database = Database(sys.argv[1])\n"
-            "database.engine.write(lambda: jobs.enqueue(jobs.WantedJob('', 'work', 'a'), now=jobs.now()))\n"
-            "database.worker.register('work', lambda job: (print('working', flush=True), time.sleep(600)))\n"
+            "import os, signal, sys\nfrom langchain_agentmem.storage.database import Database\n"
+            "from tests.storage.working import put\ndatabase = Database(sys.argv[1])\nput(database, 'a')\n"
+            "database.worker.register('work', lambda job: os.kill(os.getpid(), signal.SIGKILL))\n"
             "database.worker.settle()\n"
         )
-        process = subprocess.Popen([sys.executable, "-c", script, url], stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "working\n"
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+        assert forks.run(script, url).returncode == -signal.SIGKILL
         database, doing = opened(), Doing()
         assert find(database, "a").owner is not None
         late = Worker(database.engine, now=lambda: jobs.now() + HOUR)
@@ -40,18 +30,12 @@ class TestLeases:
 
 
 class TestClosing:
-    @pytest.mark.slow
-    def test_a_program_that_ends_without_closing_gives_back_what_it_worked_on(self, url, opened):
+    def test_a_program_that_ends_without_closing_gives_back_what_it_worked_on(self, url, opened, forks):
         script = (
-            "import sys, threading\nfrom langchain_agentmem.storage import jobs\n"
-            "from langchain_agentmem.storage.database import Database\n"
-            "database, began = Database(sys.argv[1]), threading.Event()\n"
-            "database.engine.write(lambda: jobs.enqueue(jobs.WantedJob('', 'work', 'a'), now=jobs.now()))\n"
-            "database.worker.register('work', lambda job: (began.set(), threading.Event().wait(600)))\n"
-            "database.worker.wake('work')\n"
-            "assert began.wait(60)\n"
+            "import sys, threading\nfrom langchain_agentmem.storage.database import Database\n"
+            "from tests.storage.working import held_up\ndatabase = Database(sys.argv[1])\nheld_up(database)\n"
         )
-        subprocess.run([sys.executable, "-c", script, url], check=True, timeout=60)
+        assert forks.run(script, url).returncode == 0
         job = find(opened(), "a")
         assert (job.owner, job.attempts) == (None, 0)
 

@@ -1,7 +1,5 @@
 """What a server, its roles and the pools of others do to a database."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Copies that are killed, of what changes meanwhile, and to PostgreSQL."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import sqlite3
@@ -12,11 +10,7 @@ import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import (
-    DatabaseBusy,
-    ForeignDatabase,
-    InvalidInput,
-)
+from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, InvalidInput
 from langchain_agentmem.storage.postgres_copy import PostgresPlace
 from langchain_agentmem.upkeep import database_copy
 from tests.everything import with_vectors

@@ -1,7 +1,5 @@
 """Keys of databases that are in use, or whose change is killed; and the commands."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -160,12 +158,7 @@ class TestCommands:
         file, key, given = str(path), str(tmp_path / "key"), {"AGENTMEM_KEY": f"x'{KEY.hex()}'"}
         new, export = str(tmp_path / "new.db"), str(tmp_path / "export")
         for arguments, environment, code, told in (
-            (
-                ("--key-file", key, "key", file, "encrypt"),
-                {},
-                0,
-                "What is left of it elsewhere is not encrypted",
-            ),
+            (("--key-file", key, "key", file, "encrypt"), {}, 0, "What is left of it elsewhere is not encrypted"),
             (("search", file, "herons", "--everything"), {}, 3, "give its key"),
             (("search", file, "herons", "--everything"), given, 0, "herons"),
             (("search", file, "herons", "--everything", "--key-file", key), {}, 0, "herons"),
