@@ -21,20 +21,17 @@ from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_shape import is_said_by_user, protected_from
 from langchain_agentmem.messages.message_marks import BEGINNING, GOES_ON, MADE, NO_ANSWER, NO_RESULT, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer, question
+from tests.compaction.summarizers import COUNTER, Summarizer, question
+from tests.support.models import calling
 
-COUNTER = TokenCounter("estimate")
 
-
-def call(number, *, name="look"):
-    return {"name": name, "args": {"n": number}, "id": f"c-{number}", "type": "tool_call"}
+def call(number):
+    return calling("look", f"c-{number}", n=number).tool_calls[0]
 
 
 def round_of(number, output="found it"):
-    return [
-        AIMessage("", tool_calls=[call(number)], id=f"ai-{number}"),
-        ToolMessage(output, tool_call_id=f"c-{number}", name="look", id=f"tool-{number}"),
-    ]
+    result = ToolMessage(output, tool_call_id=f"c-{number}", name="look", id=f"tool-{number}")
+    return [AIMessage("", tool_calls=[call(number)], id=f"ai-{number}"), result]
 
 
 def rounds(count, output):

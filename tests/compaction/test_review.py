@@ -7,8 +7,6 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction import (
-    ActiveContextPolicyConfig,
-    ManagedMemoryConfig,
     Summary,
     ToolOffloadConfig,
     ToolTruncationConfig,
@@ -19,6 +17,7 @@ from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.messages.message_marks import KeptImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget, talk
+from tests.support.models import calling
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -60,9 +59,8 @@ class TestSeveralObjectsOnOneConversation:
         for models, count in ((alone, 1), (together, 3)):
             model = Summarizer()
             with AgentMemory(url) as one, AgentMemory(url) as other:
-                chats = [
-                    each.managed_conversation(f"c{count}", config=SMALL, model=model) for each in (one, other, one)
-                ]
+                options = {"conversation_id": f"c{count}", "config": SMALL, "model": model}
+                chats = [each.managed_conversation(**options) for each in (one, other, one)]
                 for place in range(60):
                     chats[place % count].add(role="user", content=f"note-{place:03} " + "all is well " * 8)
                 shown = str(chats[0].get_context())
@@ -95,7 +93,7 @@ class TestWhatIsGivenOut:
     def test_a_caller_may_change_the_messages_it_is_given(self, memory):
         chat = memory.managed_conversation("c", config=SMALL)
         chat.add(role="user", content="As it was said.")
-        chat.add_messages([AIMessage("", tool_calls=[{"id": "c", "name": "look", "args": {"at": "pears"}}])])
+        chat.add_messages([calling("look", "c", at="pears")])
         chat.add_messages([HumanMessage([{"type": "text", "text": "In a block."}])])
         shown = chat.get_context()
         shown[0].content = "Otherwise."
@@ -114,34 +112,27 @@ class TestWhatIsGivenOut:
                 chat.get_context()
 
 
-class TestToolOutputInTheArchive:
-    POLICY = ActiveContextPolicyConfig(
-        processor_order=["tool_offload"], tool_offload=ToolOffloadConfig(max_tool_message_tokens=300, preview_tokens=20)
-    )
-    CONFIG = ManagedMemoryConfig(threshold_tokens=2_000, token_counter="estimate", active_context=POLICY)
+OFFLOADED = budget(
+    2_000,
+    processor_order=["tool_offload"],
+    tool_offload=ToolOffloadConfig(max_tool_message_tokens=300, preview_tokens=20),
+)
 
-    @staticmethod
-    def looks(ids):
-        said = [HumanMessage("Look around.", id="go")]
-        for turn, key in enumerate(ids):
-            said.append(AIMessage("", id=f"a{turn}", tool_calls=[{"id": f"c{turn}", "name": "look", "args": {}}]))
-            said.append(ToolMessage(f"output-{turn} " + "data " * 500, tool_call_id=f"c{turn}", id=key))
-        return said
 
-    def test_nothing_is_said_to_be_in_an_archive_where_nothing_is_recorded(self):
-        with AgentMemory(":memory:") as memory:
-            shown = memory.compaction(None, self.CONFIG).invoke(self.looks([f"t{turn}" for turn in range(8)]))
-        assert not any("archive" in message.text for message in shown)
-
-    @pytest.mark.parametrize("ids", [[None] * 8, ["same"] * 8])
-    def test_a_stub_names_what_it_stands_for_whatever_ids_the_messages_have(self, memory, ids):
-        shown = memory.compaction(None, self.CONFIG).invoke(self.looks(ids), THREAD)
-        [expand] = memory.tools(include=["expand"])
-        stubs = [message for message in shown if "kept in the archive" in message.text]
-        assert len(stubs) == 7
-        for turn, stub in enumerate(stubs):
-            key = stub.additional_kwargs["agentmem_offloaded"]
-            assert f"output-{turn} data data" in expand.invoke({"id": key}, THREAD)
+@pytest.mark.parametrize("key", [None, "same"])
+def test_a_stub_names_what_it_stands_for_whatever_ids_the_messages_have_where_it_is_recorded(memory, key):
+    said = [HumanMessage("Look around.", id="go")]
+    for turn in range(8):
+        said.append(calling("look", f"c{turn}"))
+        said.append(ToolMessage(f"output-{turn} " + "data " * 500, tool_call_id=f"c{turn}", id=key))
+    node = memory.compaction(None, OFFLOADED)
+    assert not any("archive" in message.text for message in node.invoke(said))
+    stubs = [message for message in node.invoke(said, THREAD) if "kept in the archive" in message.text]
+    assert len(stubs) == 7
+    [expand] = memory.tools(include=["expand"])
+    for turn, stub in enumerate(stubs):
+        found = expand.invoke({"id": stub.additional_kwargs["agentmem_offloaded"]}, THREAD)
+        assert f"output-{turn} data data" in found
 
 
 def test_a_model_that_is_awaited_can_be_asked_where_a_loop_runs_already():
@@ -158,8 +149,7 @@ def test_a_model_that_is_awaited_can_be_asked_where_a_loop_runs_already():
 
 
 def test_the_first_instruction_is_never_cut_even_if_it_looks_like_what_a_tool_returned(memory):
-    policy = ActiveContextPolicyConfig(tool_truncation=ToolTruncationConfig(max_tool_message_tokens=50))
-    config = ManagedMemoryConfig(threshold_tokens=1_500, token_counter="estimate", active_context=policy)
+    config = budget(1_500, tool_truncation=ToolTruncationConfig(max_tool_message_tokens=50))
     first = HumanMessage("Tool time! All pears must be returned: " + "none may be kept " * 60, id="first")
     later = HumanMessage("Tool look returned: " + "data " * 200, id="later")
     shown = memory.compaction(None, config).invoke([first, later, *talk(40)], THREAD)

@@ -136,23 +136,6 @@ class TestARefusal:
         long_talk(agent, 24, 12)
         assert max(map(COUNTER.count, model.asked[calls:])) > 1_400, "what never succeeded lowers nothing"
 
-    def test_in_unknown_words_that_was_answered_is_remembered(self, memory):
-        model = AgentModel()
-        model.refuse = lambda call: Refused(400, "E17") if COUNTER.count(model.asked[-1]) > 1_500 else None
-        long_talk(agent_of(memory, model, LARGE, window=1_700), 30)
-        assert sum(COUNTER.count(shown) > 1_500 for shown in model.asked) == 1
-
-    def test_that_no_smaller_context_helped_lowers_nothing(self, memory):
-        model = AgentModel()
-        agent = agent_of(memory, model, LARGE)
-        long_talk(agent, 11)
-        model.refuse = lambda call: ContextOverflowError("no")
-        with pytest.raises(ContextOverflowError):
-            ask(agent, 11)
-        model.refuse = None
-        long_talk(agent, 30, 12)
-        assert COUNTER.count(model.asked[-1]) > COUNTER.count(model.asked[11])
-
     def test_of_a_small_context_does_not_make_all_others_tiny(self, memory):
         model = AgentModel(refuse={4: ContextOverflowError("no")}.get)
         long_talk(agent_of(memory, model, LARGE, system_prompt=TALK * 3), 20)
