@@ -61,11 +61,6 @@ class Loopback:
         self.lock = threading.Lock()
         self.counter = TokenCounter("estimate")
 
-    @property
-    def answered(self) -> int:
-        """How many requests were answered."""
-        return len(self.requests) - len(self.refusals)
-
     def reply(self, api: ChatCompletions, request: dict[str, Any], length: int) -> tuple[int, Any]:
         """Status and body of the answer."""
         with self.lock:

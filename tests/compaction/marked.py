@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
 
 import orjson
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 
 from langchain_agentmem.compaction import (
     ActiveContextPolicyConfig,
@@ -41,22 +40,6 @@ def remembered(function):
 
 COUNTER = TokenCounter(lambda text: len(text) // 4 + 1)  # quick, and as good as any here
 COUNTER.count_message = remembered(COUNTER.count_message)
-
-
-class Sample(NamedTuple):
-    """A random history.
-
-    Attributes:
-        seed: Its seed.
-        given: The history, with marks.
-        before: What it was, to compare with.
-        valid: The history repaired.
-    """
-
-    seed: int
-    given: list[BaseMessage]
-    before: bytes
-    valid: list[BaseMessage]
 
 
 def costs(messages):

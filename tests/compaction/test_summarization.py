@@ -362,7 +362,7 @@ class TestFailure:
     def test_a_model_that_hangs_is_left(self):
         model = Summarizer(REPLY)
         model.free.clear()
-        result = summarized(tool_rounds(3), model, timeout=0.05)
+        result = summarized(tool_rounds(3), model, timeout=0.001)
         model.free.set()
         assert isinstance(result.failure, TimeoutError)
         assert GOAL in result.summary.user_request

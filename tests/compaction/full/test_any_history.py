@@ -26,7 +26,6 @@ from langchain_agentmem.testing import provider_problems
 from tests.compaction.marked import (
     COUNTER,
     KINDS,
-    Sample,
     all_marks,
     costs,
     is_good,
@@ -43,25 +42,18 @@ CHUNKS = 20
 HISTORIES = 10_000
 
 
-@pytest.fixture(scope="module", params=range(CHUNKS))
-def samples(request):
-    made = []
-    for seed in range(request.param, HISTORIES, CHUNKS):
+@pytest.mark.slow("in every form")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_any_history_is_repaired_and_compacted_so_that_what_must_stay_stays_and_nothing_is_lost(chunk):
+    for seed in range(chunk, HISTORIES, CHUNKS):
         given = marked_history(seed)
-        made.append(Sample(seed, given, snapshot(given), repaired(given)))
-    return made
+        before, valid = snapshot(given), repaired(given)
+        check_repaired(given, valid, seed)
+        check_compacted(given, valid, seed)
+        assert snapshot(given) == before, f"seed {seed}: the history that was given has changed"
 
 
 # --- What must hold ---------------------------------------------------------------------------------------------------
-
-
-def check_valid(made, seed):
-    problems = provider_problems(made)
-    assert not problems, f"seed {seed}: {problems}"
-
-
-def check_unchanged(sample):
-    assert snapshot(sample.given) == sample.before, f"seed {sample.seed}: the history that was given has changed"
 
 
 def check_order(given, made, seed):
@@ -79,9 +71,8 @@ def _kind(message):
     return "system" if isinstance(message, SystemMessage) else "others"
 
 
-def check_kept(sample, made, *, grace, keep_first=True):
+def check_kept(given, valid, made, seed, *, grace, keep_first):
     """System messages and the first instruction are there as they were, and at the end the protected tail."""
-    seed, given, _, valid = sample
     texts = [(role_of(message), message.content) for message in made]
     for message in valid:
         if role_of(message) == "system":
@@ -114,21 +105,15 @@ def is_said_by_user(message):
     return isinstance(message, HumanMessage) and message.text[:1] not in ("<", "[")
 
 
-# --- The promises -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow("in every form")
-def test_a_repaired_history_is_valid_and_has_every_text_in_its_order(samples):
-    for sample in samples:
-        seed, given, _, made = sample
-        check_valid(made, seed)
-        check_order(given, made, seed)
-        assert all_marks(made) == all_marks(given), f"seed {seed}: a text is lost"
-        assert list(map(id, repaired(made))) == list(map(id, made)), f"seed {seed}: it is repaired twice"
-        if not provider_problems(given):
-            changed = [old for old, new in zip(given, made, strict=True) if new is not old]
-            assert all(map(calls_in_blocks_only, changed)), f"seed {seed}: what was valid is repaired"
-        check_unchanged(sample)
+def check_repaired(given, made, seed):
+    """It is valid, and has every text in its order."""
+    assert provider_problems(made) == [], f"seed {seed}"
+    check_order(given, made, seed)
+    assert all_marks(made) == all_marks(given), f"seed {seed}: a text is lost"
+    assert list(map(id, repaired(made))) == list(map(id, made)), f"seed {seed}: it is repaired twice"
+    if not provider_problems(given):
+        changed = [old for old, new in zip(given, made, strict=True) if new is not old]
+        assert all(map(calls_in_blocks_only, changed)), f"seed {seed}: what was valid is repaired"
 
 
 def calls_in_blocks_only(message):
@@ -153,30 +138,27 @@ def random_situation(dice, given, model):
     )
 
 
-@pytest.mark.slow("in every form")
-def test_any_pipeline_keeps_what_must_stay_and_shows_the_model_what_goes(samples):
-    for sample in samples:
-        seed, given = sample.seed, sample.given
-        dice = random.Random(seed)
-        kind = dice.choice(KINDS) if dice.random() < 0.9 else None
-        model = None if kind is None else model_of(kind, seed)
-        situation = random_situation(dice, given, model)
-        outcome = perform(compacting(given, situation))
-        made, config = outcome.messages, situation.config
-        check_valid(made, seed)
-        check_order(given, made, seed)
-        assert outcome.tokens == costs(made)
-        assert (outcome.reason is None) == situation.fits(made), f"seed {seed}: {outcome.reason}"
-        if config.mode == "compaction":
-            summarization = config.summarization
-            grace, keep_first = summarization.grace_recent_messages, summarization.include_original_instruction
-            check_kept(sample, made, grace=grace, keep_first=keep_first)
-            if "summarization" in config.processor_order:
-                check_summary(given, outcome, model, kind, seed)
-        again = perform(compacting(made, situation))
-        assert again.messages == made, f"seed {seed}: compacted twice is not compacted once"
-        assert again.calls == 0, f"seed {seed}: a second call for the same history"
-        check_unchanged(sample)
+def check_compacted(given, valid, seed):
+    """What must stay is kept, and the model was shown what went."""
+    dice = random.Random(seed)
+    kind = dice.choice(KINDS) if dice.random() < 0.9 else None
+    model = None if kind is None else model_of(kind, seed)
+    situation = random_situation(dice, given, model)
+    outcome = perform(compacting(given, situation))
+    made, config = outcome.messages, situation.config
+    assert provider_problems(made) == [], f"seed {seed}"
+    check_order(given, made, seed)
+    assert outcome.tokens == costs(made)
+    assert (outcome.reason is None) == situation.fits(made), f"seed {seed}: {outcome.reason}"
+    if config.mode == "compaction":
+        limits = config.summarization
+        grace, keep_first = limits.grace_recent_messages, limits.include_original_instruction
+        check_kept(given, valid, made, seed, grace=grace, keep_first=keep_first)
+        if "summarization" in config.processor_order:
+            check_summary(given, outcome, model, kind, seed)
+    again = perform(compacting(made, situation))
+    assert again.messages == made, f"seed {seed}: compacted twice is not compacted once"
+    assert again.calls == 0, f"seed {seed}: a second call for the same history"
 
 
 def check_summary(given, outcome, model, kind, seed):
