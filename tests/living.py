@@ -6,16 +6,17 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypedDict
 
 import langgraph.checkpoint.base.id as ids
 import pytest
 from langgraph.config import get_config
-from langgraph.graph import START, StateGraph
 from langgraph.store.base import BaseStore
 
 from langchain_agentmem import AgentMemory
+from tests.support.graphs import at, line
 
 PATIENCE = 60.0
 
@@ -24,16 +25,12 @@ class State(TypedDict, total=False):
     n: int
 
 
+thread = at
+
+
 def one_node(node: Any, memory: AgentMemory, **options: Any) -> Any:
-    """A graph of one node."""
-    builder = StateGraph(State)
-    builder.add_node("node", node)
-    builder.add_edge(START, "node")
-    return builder.compile(checkpointer=memory.checkpointer, **options)
-
-
-def thread(name: str = "t", **more: Any) -> dict[str, Any]:
-    return {"configurable": {"thread_id": name, **more}}
+    """Return a graph of one node."""
+    return line(memory.checkpointer, node, state=State, **options)
 
 
 class Task:
@@ -59,25 +56,16 @@ def live_task(memory: AgentMemory, config: Any = None) -> Iterator[Task]:
         assert over.wait(PATIENCE)
         return {"n": 1}
 
-    failures: list[BaseException] = []
-
-    def run() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(one_node(node, memory).invoke, {"n": 0}, config or thread())
+        run.add_done_callback(lambda _: begun.set())
         try:
-            one_node(node, memory).invoke({"n": 0}, config or thread())
-        except BaseException as error:  # noqa: BLE001 - told to the test
-            failures.append(error)
-            begun.set()
-
-    runner = threading.Thread(target=run)
-    runner.start()
-    try:
-        assert begun.wait(PATIENCE)
-        assert not failures, failures
-        yield task
-    finally:
-        over.set()
-        runner.join(PATIENCE)
-    assert not failures, failures
+            assert begun.wait(PATIENCE)
+            assert not run.done(), run.exception()
+            yield task
+        finally:
+            over.set()
+        run.result(PATIENCE)
 
 
 class InTask(BaseStore):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.graph import START, StateGraph, add_messages
+from langgraph.graph import MessagesState
 
 from langchain_agentmem import AgentMemory, ManagedMemoryConfig
+from tests.support.graphs import at, line
 
 USERS = st.sampled_from(["ada", "ada", "ada", "bob"])
 THREADS = st.sampled_from(["monday", "monday", "tuesday"])
@@ -92,11 +93,7 @@ WHATS = st.tuples(st.sampled_from(["core", "record"]), KEYS, st.booleans())
 
 
 def config_of(user: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"configurable": {"thread_id": name, "user_id": user, **more}}
-
-
-class State(TypedDict):
-    messages: Annotated[list[Any], add_messages]
+    return at(name, user_id=user, **more)
 
 
 class WholeMemory(RuleBasedStateMachine):
@@ -133,10 +130,8 @@ class WholeMemory(RuleBasedStateMachine):
 
     @rule(user=USERS, name=CONVERSATIONS, count=st.integers(1, 3))
     def talk(self, user: str, name: str, count: int) -> None:
-        chat, held = (
-            self.memory.conversation(name, ("users", user)),
-            self.scopes[user].conversations.setdefault(name, {}),
-        )
+        chat = self.memory.conversation(name, ("users", user))
+        held = self.scopes[user].conversations.setdefault(name, {})
         given = [HumanMessage(self.word(user), id=next(words)) for _ in range(count)]
         chat.add_messages(given)
         held.update({each.id: each.content for each in given})
@@ -216,20 +211,16 @@ class WholeMemory(RuleBasedStateMachine):
             config = config_of(user, name, **({"checkpoint_id": place} if base is not thread.head else {}))
         left: list[Write] = []
 
-        def node(state: State) -> State:
+        def node(state: MessagesState) -> dict[str, Any]:
             layers, seen = self.memory.layers(), [*scope.counting(but=name), *base.writes]
             assert layers.core.get() == shown(seen, "core")
             left[:] = self._written(layers, name, seen, what)
             return {"messages": [AIMessage(f"{said} it is")]}
 
-        graph = self.graph(node)
+        graph = line(self.memory.checkpointer, node)
         graph.invoke({"messages": [HumanMessage(said)]}, config)
         place = graph.get_state(config_of(user, name)).config["configurable"]["checkpoint_id"]
         thread.lines[place] = Line((*base.said, said, f"{said} it is"), (*base.writes, *left))
-
-    def graph(self, node: Callable[..., State] = lambda state: state) -> Any:
-        builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
-        return builder.compile(checkpointer=self.memory.checkpointer)
 
     @rule(user=USERS, name=THREADS)
     def copy_thread(self, user: str, name: str) -> None:
@@ -252,18 +243,11 @@ class WholeMemory(RuleBasedStateMachine):
     @rule(user=USERS, keep=st.integers(1, 2))
     def prune(self, user: str, keep: int) -> None:
         self.memory.admin.prune(namespace=("users", user), keep_checkpoints=keep)
-        for thread in self.scopes[user].threads.values():
-            thread.lines = {place: thread.lines[place] for place in self.kept(user, thread)}
-
-    def kept(self, user: str, thread: Thread) -> list[str]:
-        """The checkpoints of a thread that are left, of those that the model knows."""
-        [name] = [name for name, each in self.scopes[user].threads.items() if each is thread]
-        found = {
-            each.config["configurable"]["checkpoint_id"]
-            for each in self.memory.checkpointer.list(config_of(user, name))
-        }
-        assert next(reversed(thread.lines)) in found
-        return [place for place in thread.lines if place in found]
+        for name, thread in self.scopes[user].threads.items():
+            listed = self.memory.checkpointer.list(config_of(user, name))
+            found = {each.config["configurable"]["checkpoint_id"] for each in listed}
+            assert next(reversed(thread.lines)) in found
+            thread.lines = {place: line for place, line in thread.lines.items() if place in found}
 
     @rule(user=USERS, name=CONVERSATIONS)
     def erase_conversation(self, user: str, name: str) -> None:
@@ -293,17 +277,16 @@ class WholeMemory(RuleBasedStateMachine):
     def move(self, way: str) -> None:
         """The memory goes on in another place, where it may."""
         place = self.folder / next(files)
+        on_postgres = self.place.startswith("postgresql://")
         if way == "export":
             self.memory.export(place.with_suffix(".jsonl"))
             with AgentMemory(place, namespace=TEMPLATE) as other:
                 other.import_(place.with_suffix(".jsonl"))
-        elif way == "copy":
+        elif way == "copy" or on_postgres:
             self.memory.admin.copy(place)
-        elif not self.place.startswith("postgresql://"):
-            self.memory.admin.backup(place)
         else:
-            return
-        if self.place.startswith("postgresql://"):
+            self.memory.admin.backup(place)
+        if on_postgres:
             with AgentMemory(place, namespace=TEMPLATE) as other:
                 self.check(other)
         else:
@@ -338,12 +321,12 @@ class WholeMemory(RuleBasedStateMachine):
     def check_thread(self, memory: AgentMemory, user: str, name: str, thread: Thread) -> None:
         recorded = [each.text for each in memory.conversation(name, ("users", user)).messages]
         assert recorded == list(thread.head.said)
-        for place, line in [*thread.lines.items()][-3:]:
+        for place, there in [*thread.lines.items()][-3:]:
             config = config_of(user, name, checkpoint_id=place)
             saved = memory.checkpointer.get_tuple(config)
             assert saved is not None
-            assert [each.text for each in saved.checkpoint["channel_values"]["messages"]] == list(line.said)
-            assert memory.layers(config, scope="thread").core.get() == shown(line.writes, "core")
+            assert [each.text for each in saved.checkpoint["channel_values"]["messages"]] == list(there.said)
+            assert memory.layers(config, scope="thread").core.get() == shown(there.writes, "core")
 
     def check_search(self, memory: AgentMemory, user: str, scope: Scope) -> None:
         """A copy of a thread adds nothing to what others find as long as the thread is there."""
@@ -361,13 +344,11 @@ class WholeMemory(RuleBasedStateMachine):
 
 def run(url: str, folder: Path, examples: int, steps: int) -> None:
     machine = type("Machine", (WholeMemory,), {"url": url, "folder": folder})
+    few = settings(max_examples=examples, stateful_step_count=steps, deadline=None, database=None)
+    checks, phases = list(HealthCheck), [Phase.generate, Phase.shrink]
     run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples, stateful_step_count=steps, deadline=None, database=None, derandomize=examples < FEW,
-            suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
-        ),
-    )  # fmt: skip
+        machine, settings=settings(few, derandomize=examples < FEW, suppress_health_check=checks, phases=phases)
+    )
 
 
 FEW = 10

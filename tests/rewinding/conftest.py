@@ -48,20 +48,10 @@ def another(request, new_database, url, clock):
         yield memory
 
 
-@pytest.fixture(scope="module")
-def exports():
-    """What a memory that was filled exports, by the kind of its database."""
-    return {}
-
-
 @pytest.fixture
-def exported(request, url, exports, tmp_path):
-    path, kind = tmp_path / "all.jsonl", url.partition(":")[0]
-    if kind not in exports:
-        request.getfixturevalue("filled").export(path)
-        exports[kind] = path.read_bytes()
-    path.write_bytes(exports[kind])
-    return path
+def exported(filled, tmp_path):
+    filled.export(tmp_path / "all.jsonl")
+    return tmp_path / "all.jsonl"
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search
 from tests.support.graphs import at, line
 
@@ -134,7 +133,7 @@ class TestCopiedThreads:
             assert raw(memory, f"select * from {table}") == [], table
 
 
-class TestAtTheSameTime:
+class TestSearching:
     def test_what_comes_to_its_place_while_a_search_looks_is_found(self, memory, note, monkeypatch):
         looking, placed, found = threading.Event(), threading.Event(), []
 
@@ -160,24 +159,6 @@ class TestAtTheSameTime:
         monkeypatch.setattr(memory.checkpointer, "put", put)
         graph(note("an apple"), node, memory=memory).invoke(EMPTY, at(), durability="async")
         assert texts(found) == ["an apple"]
-
-    def test_the_newest_are_read_from_one_view(self, memory, note, monkeypatch):
-        """A second look at the task could know of a checkpoint that the transaction does not see yet."""
-        asked, found = [], []
-        view = ThreadPoint.view
-
-        def counted(self, *given):
-            asked.append(given)
-            return view(self, *given)
-
-        def node(state):
-            monkeypatch.setattr(ThreadPoint, "view", counted)
-            found.extend(memory.layers().recall.recent(limit=3))
-            monkeypatch.undo()
-
-        graph(note("an apple"), node, memory=memory).invoke(EMPTY, at())
-        assert texts(found) == ["an apple"]
-        assert len(asked) == 1
 
 
 def test_what_was_overwritten_goes_when_no_checkpoint_shows_it(memory, raw):

@@ -95,14 +95,6 @@ class TestDeleting:
         memory.checkpointer.delete_thread("other")
         assert seen(memory)[0][0] == {"home": "Porto", "name": "Ada Lovelace"}
 
-    def test_what_only_an_abandoned_line_showed_is_not_kept(self, memory):
-        keep(memory, "home", "Lisbon")
-        first = next(iter(memory.checkpointer.list(at()))).config["configurable"]["checkpoint_id"]
-        keep(memory, "pet", "cat")
-        keep(memory, "car", "none", checkpoint_id=first)
-        memory.checkpointer.delete_thread("t")
-        assert seen(memory)[0][0] == {"home": "Lisbon", "car": "none"}
-
     def test_what_was_learned_from_its_messages_stays_learned(self, memory):
         memory.conversation("t", ADA).add(Message(role="user", content="I live in Lisbon", message_id="m1"))
         teach(memory)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from langgraph.config import get_config
 from langgraph.func import task
 from langgraph.types import interrupt
 
-from .minds import AT, EMPTY, PATIENCE, RETRY, failing, resumed
+from .minds import AT, EMPTY, RETRY, failing, resumed
 
 
 class TestRetries:
@@ -73,29 +72,6 @@ class TestGoingOn:
         mind.reopen()
         mind.run(mind.graph(work), resumed())
         assert mind.held() == ["asked 2", "answered 1"]
-
-    def test_a_finished_sibling_is_not_run_again_and_keeps_its_memory(self, mind):
-        attempt, finished = failing(1), threading.Event()
-
-        def left(state):
-            found = {"log": [mind.note("left")]}
-            finished.set()
-            return found
-
-        def right(state):
-            assert finished.wait(PATIENCE)
-            log = [mind.note("right")]
-            attempt()
-            return {"log": log}
-
-        graph = mind.beside(left, right)
-        with pytest.raises(ConnectionError):
-            mind.run(graph, EMPTY)
-        assert mind.held() == []
-        mind.run(graph, None)
-        held = mind.held()
-        assert held[-1] == "right 2"
-        assert sorted(held) == sorted([f"left {mind.times['left']}", "right 2"])
 
     @pytest.mark.parametrize("durability", ["sync", "async"])
     def test_where_only_the_checkpoint_was_missing_all_of_its_step_counts(self, mind, monkeypatch):

@@ -75,17 +75,6 @@ def failed_beside_a_finished_one(mind, piece, attempt):
     return [*log, mind.note("answered")]
 
 
-def called_by_a_task(mind, piece, attempt):
-    @task
-    def several():
-        return [mind.note("several"), piece("one").result(), mind.note("more")]
-
-    attempt()
-    log = several().result()
-    interrupt("?")
-    return [*log, mind.note("answered")]
-
-
 def called_by_what_remembers_nothing(mind, piece, attempt):
     @task
     def between():
@@ -132,7 +121,6 @@ STORIES = {
     resumed_twice: (2, ["one 1", "two 1", "answered 1"]),
     given_to_two_attempts: (1, ["one 2"]),
     failed_beside_a_finished_one: (1, ["one 1", "two 3", "answered 1"]),
-    called_by_a_task: (1, ["several 1", "one 1", "more 1", "answered 1"]),
     called_by_what_remembers_nothing: (0, ["one 2"]),
     failed_and_caught: (0, ["caller 1"]),
     retried_and_then_silent: (0, ["caller 1"]),
@@ -257,19 +245,6 @@ class TestDeletingRuns:
         assert mind.times["right"] == 3
         assert sorted(mind.held()) == [f"{name} {times}" for name, times in sorted(mind.times.items())]
         assert memory.admin.verify().ok
-
-    def test_a_copy_keeps_what_a_task_left_finished_when_the_thread_that_sealed_it_is_gone(self, mind, run, raw):
-        run("right")
-        mind.adapter.saver.copy_thread("t", "copy")
-        run()
-        mind.adapter.saver.delete_thread("t")
-        copy = at("copy")
-        assert mind.held(copy) == ["first 1"]
-        run(at=copy)
-        assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 3}
-        assert sorted(mind.held(copy)) == ["first 1", "left 1", "middle 1", "right 3"]
-        mind.adapter.saver.delete_thread("copy")
-        assert raw(mind.adapter.memory, "select 1 from memory union all select 1 from finished_group") == []
 
 
 @pytest.mark.sqlite_suffices

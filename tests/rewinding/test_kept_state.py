@@ -89,28 +89,6 @@ class TestSubgraphsThatKeepTheirState:
         assert "tried 1" not in held
         assert {"tried 2", "answered 1"} <= {*held}
 
-    def test_one_shows_what_its_state_has_of_a_line_that_its_thread_has_left(self, mind):
-        graph = mind.graph(mind.noting("before"), waiting(mind))
-        mind.run(graph, EMPTY)
-        mind.run(graph, resumed())
-        graph.update_state(mind.found()[-1].config, EMPTY, START)
-        mind.run(graph, None)
-        mind.run(graph, resumed())
-        assert agreed(mind) == sorted(mind.adapter.remembered(AT))
-        assert {"before 1", "before 2", "learned 1", "learned 2"} <= {*mind.adapter.remembered(AT)}
-
-    def test_what_a_caller_remembered_that_was_interrupted_is_not_kept(self, mind):
-        inner = waiting(mind)
-
-        def calls(state):
-            log = [mind.note("calling")]
-            found = inner.invoke({"log": [*state["log"], *log]})["log"]
-            return {"log": [*log, *(each for each in found if not each.startswith("calling"))]}
-
-        for given in (EMPTY, EMPTY, resumed()):
-            mind.run(mind.graph(calls), given)
-        assert sorted(mind.held()) == ["answered 1", "calling 3", "learned 1", "learned 2"]
-
     def test_a_value_that_its_thread_has_set_since_its_last_turn_is_the_newer_one(self, mind):
         seen, towns = [], iter(["Lisbon", "Porto", "Faro"])
 

@@ -246,20 +246,14 @@ class KeptWriter(Writer):
         return plan
 
 
-def random_script(seed: int) -> dict[str, Any]:
-    return Writer(seed).write()
+def script_of(writer: type[Writer]) -> Callable[[int], dict[str, Any]]:
+    """Return what writes the script of a seed."""
+    return lambda seed: writer(seed).write()
 
 
-def wide_script(seed: int) -> dict[str, Any]:
-    return WideWriter(seed).write()
-
-
-def crowded_script(seed: int) -> dict[str, Any]:
-    return CrowdedWriter(seed).write()
-
-
-def kept_script(seed: int) -> dict[str, Any]:
-    return KeptWriter(seed).write()
+random_script, wide_script, crowded_script, kept_script = map(
+    script_of, (Writer, WideWriter, CrowdedWriter, KeptWriter)
+)
 
 
 def printed(script: dict[str, Any]) -> str:
