@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -29,12 +28,6 @@ class TestOpening:
         with AgentMemory(url) as memory:
             assert [message.text for message in memory.conversation("chat").messages] == ["Hello"]
 
-    async def test_an_async_block_closes_it(self, url):
-        async with AgentMemory(url) as memory:
-            await memory.conversation("chat").aadd(role="user", content="Hello")
-        with pytest.raises(MemoryClosed):
-            await memory.conversation("chat").aget_messages()
-
     async def test_closing_twice_is_harmless(self, url):
         memory = AgentMemory(url)
         memory.close()
@@ -44,18 +37,10 @@ class TestOpening:
             with pytest.raises(MemoryClosed):
                 verb()
 
-    def test_an_error_in_the_block_passes(self, url):
-        with pytest.raises(KeyError), AgentMemory(url):
-            raise KeyError
-
     def test_by_default_it_lives_in_memory(self):
         with AgentMemory() as one, AgentMemory() as two:
             one.conversation("chat").add_user_message("Hello")
             assert len(two.conversation("chat")) == 0
-
-    def test_it_takes_paths_and_names_itself(self, tmp_path: Path):
-        with AgentMemory(tmp_path / "agent.db") as memory:
-            assert "agent.db" in repr(memory)
 
 
 class TestParts:
@@ -86,11 +71,6 @@ class TestParts:
             memory.create("session", description="x")
         with pytest.raises(InvalidInput, match="cannot be made"):
             memory.create("conversation_history", color="red")
-
-    def test_parts_built_directly_take_the_facade_too(self, memory):
-        ConversationMemory(memory, "chat").add_user_message("Hello")
-        assert len(memory.conversation("chat")) == 1
-        assert SessionMemory(memory, "chat").rounds == memory.session("chat").rounds
 
 
 class TestNamespaceOfTheRun:
@@ -134,20 +114,12 @@ class TestNamespaceOfTheRun:
         assert len(memory.conversation("chat", ("bob",))) == 1
         assert len(memory.conversation("chat", ("ada",))) == 0
 
-    def test_it_may_be_a_list_as_json_gives_it(self, memory):
-        config: Any = {"configurable": {"agentmem_namespace": ["ada"]}}
-        RunnableLambda(lambda text: memory.conversation("chat").add_user_message(text)).invoke("Hello", config)
-        assert len(memory.conversation("chat", ("ada",))) == 1
-
     @pytest.mark.parametrize("namespace", ["ada", 5, ("",), (5,), None], ids=repr)
     def test_one_that_cannot_be_is_refused_and_nothing_is_written_to_the_root(self, memory, namespace):
         config: Any = {"configurable": {"agentmem_namespace": namespace}}
         with pytest.raises(InvalidInput, match="namespace"):
             RunnableLambda(lambda text: memory.conversation("chat").add_user_message(text)).invoke("Hello", config)
         assert memory.admin.stats()["messages"] == 0
-
-    def test_outside_a_run_it_is_the_root(self, memory):
-        assert memory.conversation("chat").namespace == memory.session("chat").namespace == ()
 
 
 def test_parts_can_be_gone_through_while_others_are_made():

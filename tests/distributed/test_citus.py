@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.types import Command
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.storage.queries import for_libpq, load
 from tests import everything
 from tests.audit.entries import add, call, entry, read, todo
-from tests.checkpoints.graphs import asking_graph, at, chat_graph
+from tests.checkpoints.graphs import at, chat_graph
 from tests.conftest import CountingIds, SteppingClock
 from tests.rewinding import test_care as remembered
 from tests.threads import filled
@@ -140,28 +138,6 @@ class TestTheSameAsOnSqlite:
 
         same(work)
 
-    def test_layers_with_branches(self, same):
-        def work(memory):
-            remembered.fill_branches(memory)
-            return remembered.named(memory)
-
-        same(work)
-
-    def test_facts(self, same):
-        def work(memory):
-            facts = memory.facts("user-42", ("a",))
-            facts.add_fact(
-                "user", "Ana", "lives in", "Lisbon", valid_from=datetime(2024, 1, 8, tzinfo=UTC), source="m1"
-            )
-            facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=datetime(2024, 4, 1, tzinfo=UTC))
-            facts.add_fact("user", "Ana", "grows", "quinces")
-            fork = facts.fork("fork")
-            fork.add_fact("user", "Ana", "lives in", "Faro", valid_from=datetime(2025, 1, 1, tzinfo=UTC))
-            found = [facts.retrieve_all(), fork.retrieve_all(), facts.search("Where does Ana live?")]
-            return [[str(getattr(each, "text", each)) for each in some] for some in found]
-
-        same(work)
-
 
 class TestThreads:
     def test_graphs_of_every_sort_are_rewound_copied_and_deleted(self, memory):
@@ -178,11 +154,6 @@ class TestThreads:
             saver.delete_thread(thread)
         assert list(saver.list(None)) == []
         assert memory.admin.verify().problems == ()
-
-    async def test_awaited(self, memory):
-        graph = asking_graph(memory.checkpointer)
-        await graph.ainvoke({"log": ["in"]}, at("t"))
-        assert (await graph.ainvoke(Command(resume="yes"), at("t")))["log"] == ["in", "a", "yes", "z"]
 
     def test_memory_follows_them(self, memory):
         remembered.fill_threads(memory, ("scope",))
@@ -220,16 +191,6 @@ class TestCare:
         assert erased.threads
         assert memory.admin.verify().problems == ()
         assert not memory.search("herons", everything=True)
-
-    def test_nothing_is_left_of_what_was_erased(self, url, memory):
-        chat = memory.conversation("c")
-        talk(chat, 5)
-        memory.conversation("other").add(role="user", content="stays")
-        assert memory.erase(conversation_id="c").entries == 5
-        with psycopg.connect(url, autocommit=True) as connection:
-            left = str([bytes(body) for (body,) in connection.execute("select body from agentmem.content")])
-        assert "herons" not in left
-        assert "stays" in left
 
     def test_vectors_are_compared(self, url):
         with AgentMemory(url, index={"embed": WordEmbeddings(DIMS), "dims": DIMS}) as memory:

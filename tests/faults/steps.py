@@ -17,7 +17,6 @@ from typing import Any
 
 import psycopg
 
-from langchain_agentmem.storage import postgres, sqlite, steps
 from langchain_agentmem.storage.postgres_session import Session
 
 _FILES = {"open", "os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"}
@@ -90,38 +89,6 @@ class Steps:
 
 STEPS = Steps()
 """Those of this process."""
-
-
-class Statements:
-    """Counts the statements and commits of this process, in all its threads, and ends it before a certain one.
-
-    Args:
-        last: How many to let pass. Default: all.
-
-    Attributes:
-        count: How many there were.
-    """
-
-    def __init__(self, last: int | None = None) -> None:
-        self.count, self._last = 0, last
-        self._lock = threading.Lock()
-        for engine in (sqlite, postgres):
-            engine.drive = self._drive  # type: ignore[attr-defined]
-
-    def _pass_one(self) -> None:
-        with self._lock:
-            if self.count == self._last:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self.count += 1
-
-    def _drive(self, operation: Any, execute: Any) -> Any:
-        def counted(statement: Any) -> Any:
-            self._pass_one()
-            return execute(statement)
-
-        value = steps.drive(operation, counted)
-        self._pass_one()  # before the commit
-        return value
 
 
 def dying_at(last: int) -> Callable[[int], None]:

@@ -10,9 +10,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import Progress
-from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, MemoryClosed, NewerDatabase, StorageError
-from langchain_agentmem.upkeep.database_copy import restore
-from langchain_agentmem.upkeep.integrity import checks, verify
+from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, NewerDatabase, StorageError
+from langchain_agentmem.upkeep.integrity import checks
 from tests.everything import fill
 
 from .damage import WAYS
@@ -40,12 +39,6 @@ def copy(full: Path, tmp_path: Path) -> Path:
     for suffix in SUFFIXES:
         shutil.copyfile(f"{full}{suffix}", f"{tmp_path / 'a.db'}{suffix}")
     return tmp_path / "a.db"
-
-
-def test_the_file_is_sound_before_it_is_damaged(copy):
-    with AgentMemory(copy) as memory:
-        assert memory.admin.verify().ok
-        assert len(memory.conversation("last")) == 1
 
 
 @pytest.mark.slow
@@ -82,28 +75,9 @@ class TestAReport:
         assert any("jobs cannot go on" in problem for problem in report.problems)
         assert any("is not what was stored" in problem for problem in report.problems)
 
-    def test_a_closed_memory_is_no_damage(self, copy):
-        with AgentMemory(copy) as memory:
-            engine = memory.database.engine
-        with pytest.raises(MemoryClosed):
-            verify(engine)
-
-    async def test_one_is_awaited_too(self, copy, raw):
-        with AgentMemory(copy) as memory:
-            raw(memory, "drop table job")
-            assert not (await memory.admin.averify()).ok
-
     def test_what_progress_raises_is_not_taken_for_damage(self, copy):
         def stop(at: Progress) -> None:
             raise KeyError(at.doing)
 
         with AgentMemory(copy) as memory, pytest.raises(KeyError, match="pages"):
             memory.admin.verify(progress=stop)
-
-    def test_a_damaged_backup_is_not_restored(self, copy, raw, tmp_path):
-        with AgentMemory(copy) as memory:
-            raw(memory, "drop table job")
-            memory.admin.backup(tmp_path / "backup.db")
-        with pytest.raises(DatabaseUnreadable, match="damaged"):
-            restore(tmp_path / "backup.db", tmp_path / "new.db")
-        assert not (tmp_path / "new.db").exists()

@@ -43,9 +43,3 @@ class TestExam:
         assert "questions 15 (15 with evidence)" in told
         assert "messages stored 60 in 4 conversations" in told
         assert any(line.startswith("category one turn: 0.") for line in told)
-
-    def test_fewer_questions_and_a_smaller_limit(self, exam, memory):
-        answered = exam.sit_exam(memory, exam.read_transcripts(SAMPLE), questions=4, limit=2)
-        assert len(answered) == 4
-        assert max(len(each.recalled) for each in answered) == 2
-        assert exam.sit_exam(memory, []) == []

@@ -116,16 +116,6 @@ def test_the_source_is_left_as_it_was_though_it_is_read_only_or_of_an_old_versio
         assert {file.name for file in tmp_path.iterdir()} - names == {into.name}
 
 
-def test_one_that_is_being_written_is_read(imported, tmp_path):
-    path = str(tmp_path / "stock.db")
-    with SqliteSaver.from_conn_string(path) as saver:
-        line = Line(saver)
-        for known in (0, 1):
-            line.put({"n": known})
-            report = told(imported(path, "--json"))
-            assert (report["added"]["checkpoints"], report["known"].get("checkpoints", 0)) == (1, known)
-
-
 def test_a_class_of_the_user_is_imported_only_where_it_is_allowed(imported, tmp_path):
     path, _ = stock(tmp_path / "stock.db", lambda saver: Line(saver).put({"ticket": Ticket(7), "n": 1}))
     database, name = tmp_path / "ours.db", f"{Ticket.__module__}.Ticket"

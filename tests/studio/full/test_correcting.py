@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from hashlib import sha256
 
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_agentmem import AgentMemory
 from tests.studio.browser import Browser
 
 ADA = ("users", "ada")
@@ -172,12 +170,6 @@ class TestTwoEditors:
         browser.submit(where, form_on=where, version=version_on(answer.text), value="Faro, said the second")
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Faro, said the second"}
 
-    def test_nobody_deletes_what_they_did_not_see(self, memory, browser):
-        memory.layers(namespace=ADA).core.set("city", "Lisbon")
-        where = "/correct?kind=core&key=city&namespace=users/ada"
-        assert browser.submit(where, form_on=where, do="delete").status_code == 409
-        assert memory.layers(namespace=ADA).core.get() == {"city": "Lisbon"}
-
     def test_what_changed_since_is_not_undone_unless_somebody_insists(self, memory, browser):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         made = memory.corrections.core("city", "Porto", by="ada", namespace=ADA)
@@ -194,13 +186,6 @@ class TestTwoEditors:
 
 
 class TestErrors:
-    def test_what_is_not_there_is_a_page_that_says_so_and_an_address_that_names_nothing_is_bad(self, browser):
-        for kind in ("record", "fact", "message"):
-            assert "There is no" in browser.text_of(address(kind, "nowhere", branch="main"), 404)
-        for asked in ("/correct", "/correct?kind=event&key=x", "/correct?kind=core", "/correct?kind=message&key=x"):
-            browser.text_of(asked, 400)
-        browser.text_of("/corrections?start=x", 400)
-
     def test_what_cannot_be_is_told_beside_the_form_and_nothing_is_written(self, memory, browser):
         key = memory.facts(namespace=ADA).add_fact("user", "Ada", "lives in", "Lisbon")
         where = address("fact", key)
@@ -211,23 +196,6 @@ class TestErrors:
             assert 'role="alert"' in answer.text
         assert memory.corrections.history(namespace=ADA) == []
         assert memory.facts(namespace=ADA).get(key).object == "Lisbon"
-
-
-class TestReadOnly:
-    def test_there_are_no_forms_and_what_is_sent_is_refused(self, tmp_path, browse):
-        with AgentMemory(tmp_path / "a.db") as memory:
-            memory.layers(namespace=ADA).core.set("city", "Lisbon")
-            made = memory.corrections.core("city", "Porto", by="ada", namespace=ADA)
-        with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
-            browser = browse(memory)
-            text = browser.text_of(address("core", "city"))
-            assert "Lisbon" in text
-            assert "<form" not in text
-            assert 'method="post"' not in browser.text_of("/corrections")
-            csrf = sha256(browser.cookies["agentmem_studio"].encode()).hexdigest()
-            for where in (address("core", "city"), f"/undo?id={made.id}&namespace=users/ada"):
-                answer = browser.submit(where, value="x", csrf=csrf)
-                assert (answer.status_code, "read-only: nothing" in answer.text) == (403, True)
 
 
 class TestTheList:

@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.studio import server
 from langchain_agentmem.studio.application import application, back, changing
-from langchain_agentmem.studio.guard import Guard
 
 HOST = "127.0.0.1:8642"
 HERE = {"Origin": f"http://{HOST}"}
@@ -38,10 +37,6 @@ def studio(memory):
 
 
 class TestTheToken:
-    def test_a_wrong_one_opens_nothing(self, studio):
-        for wrong in ("", "secre", "secrets", "%00", "\u00e9"):
-            assert client_of(studio).get("/", params={"token": wrong}).status_code == 403
-
     def test_it_opens_a_session_and_leaves_the_address(self, studio):
         client = client_of(studio)
         answer = client.get("/threads", params={"token": "secret", "q": "a b"})
@@ -87,15 +82,6 @@ class TestTheToken:
         cookie = client.get("/?token=secret").headers["set-cookie"].split(";")[0]
         client.cookies.clear()
         assert client.get("/", headers={"Cookie": f'theirs={{"a": "b, c"}}; {cookie}'}).status_code == 200
-
-    def test_two_studios_of_one_machine_keep_their_sessions_apart(self, memory, studio):
-        beside = application(memory, user="ada", token="other", hosts={HOST})
-        client = client_of(studio)
-        client.get("/?token=secret")
-        second = client_of(beside)
-        second.cookies = client.cookies
-        second.get("/?token=other")
-        assert client.get("/").status_code == 200
 
 
 class TestTheHost:
@@ -167,9 +153,6 @@ class TestChanges:
         kind = {"Content-Type": "multipart/form-data; boundary=x; charset=utf-7"}
         assert client.post("/change", content=body, headers={**HERE, **kind}).status_code == 403
 
-    def test_an_address_alone_changes_nothing(self, client):
-        assert client.get("/change?to=x").status_code == 405
-
     def test_nothing_changes_read_only(self, tmp_path):
         AgentMemory(tmp_path / "a.db").close()
         with AgentMemory(tmp_path / "a.db", read_only=True) as memory:
@@ -217,15 +200,6 @@ class TestMounted:
             await studio({**scope, "user_name": "<Ada>"}, receive, send)
 
         assert "&lt;Ada&gt;" in client_of(known).get("/").text
-
-    def test_what_is_no_request_is_passed_on(self):
-        seen = []
-
-        async def app(scope, receive, send):
-            seen.append(scope["type"])
-
-        asyncio.run(Guard(app)({"type": "lifespan"}, None, None))
-        assert seen == ["lifespan"]
 
 
 def test_a_page_that_is_not_there_says_so(memory):

@@ -36,12 +36,6 @@ def kinds(html: str) -> list[str]:
     return re.findall(r'<article.*?class="badge">(\w+)<', html, re.DOTALL)
 
 
-def test_it_begins_with_a_form(browser):
-    page = harmless(browser.text_of("/search"))
-    assert page.all("article") == []
-    assert "autofocus" in next(each for each in page.all("input") if each.get("id") == "q")
-
-
 def test_everything_is_found_and_leads_to_its_page(memory, browser):
     remember(memory)
     html = browser.text_of("/search?q=lighthouse")
@@ -82,16 +76,6 @@ def test_why_is_shown_as_bars_with_their_numbers(memory, browser):
             assert name.replace("_", " ") in page.text
             assert f"{value:+.2f}" in page.text
     assert all(0 <= float(bar["value"]) <= float(bar["max"]) for bar in bars)
-
-
-def test_what_counts_against_a_hit_is_told_apart(memory, browser):
-    chat = memory.conversation("chat")
-    chat.add_messages([HumanMessage("Is the lighthouse old?"), HumanMessage("The lighthouse is old.")])
-    [hit] = [each for each in memory.search("Tell me, was the lighthouse old?") if each.text.endswith("?")]
-    assert min(hit.why.signals.values()) < 0
-    html = browser.text_of("/search?q=Tell+me%2C+was+the+lighthouse+old%3F")
-    assert f"{min(hit.why.signals.values()):+.2f}" in Page(harmless(html) and html).text
-    assert {"class": "less"} in Page(html).all("tr")
 
 
 def test_a_namespace_a_conversation_and_times_narrow_it(memory, browser):

@@ -101,7 +101,8 @@ def test_names_and_searches_stay_text_on_every_page(memory, browse, tmp_path):
     for page in ("/", "/threads", "/audit", f"/threads?role={text}", f"/audit/chain?{whose}", f"/facts?{whose}"):
         harmless(browser.settled(page))
     for page, code in ((f"/thread?id={text}&namespace=<b>", 404), (f"/thread?{whose}&id={text}&at={text}", 404),
-                       (f"/fact?id={text}", 404), (f"/facts?before={text}", 400)):  # fmt: skip
+                       (f"/fact?id={text}", 404), (f"/facts?before={text}", 400), (f"/corrections?start={text}", 400),
+                       (f"/correct?kind=record&key={text}", 404), (f"/correct?kind={text}&key=x", 400)):  # fmt: skip
         harmless(browser.text_of(page, code))
     where = f"/erase?{whose}&conversation={text}"
     harmless(browser.submit(where, form_on=where, name="<b>").text)
