@@ -4,7 +4,7 @@ import re
 import uuid
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_agentmem.base.namespaces import (
@@ -98,19 +98,3 @@ class TestConfigs:
             Scopes().resolve(None, {"configurable": {"agentmem_namespace": "alice"}})
         of_a_class = {type("Key", (str,), {})("configurable"): {"thread_id": "t"}}
         assert config_given(of_a_class) is of_a_class
-
-
-class TestWalls:
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.lists(namespaces, min_size=1, max_size=5, unique=True), namespaces, st.text(max_size=20))
-    def test_no_query_reaches_another_tenant(self, memory, tenants, asked, words):
-        query = f"secret {words}"
-        for tenant in tenants:
-            memory.conversation("c", tenant).add(role="user", content=f"the secret {words}")
-        found = memory.search(query, namespace=asked, limit=1000) if asked else []
-        assert all(each.namespace[: len(asked)] == asked for each in found)
-        expected = {tenant for tenant in tenants if asked and tenant[: len(asked)] == asked}
-        assert expected <= {each.namespace for each in found}
-        for tenant in tenants:
-            memory.conversation("c", tenant).clear()
-        assert memory.admin.stats()["namespaces"] == 0

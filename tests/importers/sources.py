@@ -37,9 +37,7 @@ def chat_files(folder):
 
 
 def mem0(folder):
-    path = folder / "mem0.json"
-    path.write_text((DATA / "mem0_get_all.json").read_text())
-    return path
+    return copied("mem0_get_all.json", folder / "mem0.json")
 
 
 def mem0_history(folder):
@@ -97,44 +95,18 @@ def taskweaver(folder):
     return project
 
 
-def _letta_said(number, role, content, **more):
-    content = content and [{"type": "text", "text": content if isinstance(content, str) else json.dumps(content)}]
-    usual = {"name": None, "tool_calls": None, "tool_call_id": None, "tool_returns": []}
-    at = f"2025-08-28T00:57:{number:02}.890070+00:00"
-    return {"id": f"message-{number}", "role": role, "content": content, **usual, "created_at": at, **more}
+_LETTA = json.loads((DATA / "letta.af").read_text())
+LETTA_SAID, LETTA_BLOCKS = _LETTA["agents"][0]["messages"], _LETTA["blocks"]
 
 
-def _letta_call(name, **arguments):
-    return [{"id": f"call-{name}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}]
-
-
-_TIME = "2025-08-28 12:57:44 AM UTC+0000"
-LETTA_SAID = [
-    _letta_said(0, "system", "<base_instructions>\nYou are Letta."),
-    _letta_said(1, "user", {"type": "login", "last_login": "Never", "time": _TIME}),
-    _letta_said(2, "user", {"type": "user_message", "message": "Where are herons?", "time": _TIME}),
-    _letta_said(3, "assistant", "I look into my memory.",
-                tool_calls=_letta_call("archival_memory_search", query="heron")),
-    _letta_said(4, "tool", {"status": "OK", "message": "Herons fish in the morning.", "time": _TIME},
-                tool_call_id="call-archival_memory_search"),
-    _letta_said(5, "assistant", "Now I know.", tool_calls=_letta_call("send_message", message="At the pond.")),
-    _letta_said(6, "tool", {"status": "OK", "message": None, "time": _TIME}, tool_call_id="call-send_message"),
-]  # fmt: skip
-LETTA_BLOCKS = [
-    {"id": "block-0", "label": "human", "value": "Her name is Ada.", "limit": 20000, "read_only": False},
-    {"id": "block-1", "label": "persona", "value": "I watch birds.", "limit": 20000, "read_only": False},
-]
+def copied(name, path):
+    path.write_text((DATA / name).read_text())
+    return path
 
 
 def letta(folder):
     """An agent file, as the server exports it today."""
-    agent = {"id": "agent-0", "name": "watcher", "memory_blocks": [], "block_ids": ["block-0", "block-1"]}
-    agent |= {"messages": LETTA_SAID, "in_context_message_ids": ["message-0"], "system": "<base_instructions>"}
-    lists = {name: [] for name in ("groups", "files", "sources", "tools", "mcp_servers")}
-    document = {"agents": [agent], "blocks": LETTA_BLOCKS, **lists, "created_at": "2025-08-28T00:58:01.695247+00:00"}
-    path = folder / "watcher.af"
-    path.write_text(json.dumps(document, indent=2))
-    return path
+    return copied("letta.af", folder / "watcher.af")
 
 
 def letta_server(folder):
@@ -156,32 +128,11 @@ def letta_server(folder):
 
 
 def marsys(folder):
-    call = {"id": "call-1", "type": "function", "function": {"name": "look", "arguments": '{"at": "pond"}'}}
-    messages = [
-        {"role": "system", "content": "You watch birds."},
-        {"role": "user", "content": "Where are herons?"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "content": "At the pond.", "name": "look", "tool_call_id": "call-1"},
-        {"role": "user", "content": [{"type": "text", "text": "And here?"}]},
-        {"role": "user", "content": "Where are herons?"},
-    ]
-    path = folder / "watcher.json"
-    state = {"plan": ["look"]}
-    saved = {"memory_type": "managed_conversation", "messages": messages, "timestamp": 1_700_000_000.5}
-    path.write_text(json.dumps({**saved, "additional_state": state}, indent=2))
-    return path
+    return copied("marsys.json", folder / "watcher.json")
 
 
 def opus(folder):
-    todo = {"prompt": "[TODO] look at the pond", "reply": "", "conversation_id": "todo-capture"}
-    entries = [
-        {"prompt": "Where are herons?", "reply": "At the pond.", "timestamp": 1_700_000_000, "conversation_id": "a"},
-        {**todo, "timestamp": 1_700_000_001},
-        {"prompt": "ok", "reply": "fine", "timestamp": 1_700_000_002},
-    ]
-    path = folder / "agent_memory.json"
-    path.write_text(json.dumps({"history": entries}))
-    return path
+    return copied("opus.json", folder / "agent_memory.json")
 
 
 SOURCES = {

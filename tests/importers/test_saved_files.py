@@ -102,24 +102,20 @@ class TestMarsys:
         path.write_text(json.dumps(saved))
         assert memory.import_from("marsys", path).added == {"messages": 1}
 
-    def test_facts_come_as_records(self, memory, tmp_path):
-        path = tmp_path / "kg.json"
+    def test_facts_come_as_records_and_what_is_wrong_is_refused_or_left_out(self, memory, tmp_path):
+        path = tmp_path / "x.json"
         fact = {"role": "user", "content": "Fact (user): Ana lives in Porto."}
         path.write_text(json.dumps({"memory_type": "kg", "messages": [fact], "timestamp": 1_700_000_000}))
         assert memory.import_from("marsys", path).added == {"memories": 1}
         [record] = memory.layers().archival.all()
         assert (record.content, record.tags) == (fact["content"], ("fact", "role:user"))
-
-    def test_another_file_is_refused_and_a_malformed_message_leaves_out_the_conversation(self, memory, tmp_path):
-        path = tmp_path / "x.json"
         for text in ("[]", "{}", '{"messages": 7}', '{"messages": [], "timestamp": "soon"}'):
             path.write_text(text)
             with pytest.raises(InvalidInput):
                 memory.import_from("marsys", path)
         path.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"content": "Who?"}]}))
         report = memory.import_from("marsys", path)
-        assert (report.added, report.left) == ({}, 2)
-        assert memory.conversations() == []
+        assert (report.added, report.left, memory.conversations()) == ({}, 2, [])
 
 
 class TestOpus:

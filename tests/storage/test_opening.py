@@ -2,7 +2,6 @@
 
 import contextlib
 import sqlite3
-import threading
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -183,24 +182,17 @@ class TestBusy:
             other.close()
 
     def test_one_that_another_takes_while_both_make_a_database_is_waited_for_as_long(self, tmp_path, monkeypatch):
-        path, patiently, refused = tmp_path / "a.db", SqliteEngine._patiently, []
-        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        path, patiently = tmp_path / "a.db", SqliteEngine._patiently
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
 
-        def later(engine, attempt):
-            other.execute("begin immediate")
-            patiently(engine, attempt)
+            def later(engine, attempt):
+                other.execute("begin immediate")
+                patiently(engine, attempt)
 
-        def open_it():
-            with pytest.raises(DatabaseBusy, match="busy_timeout") as busy:
-                AgentMemory(path, busy_timeout=0.1)
-            refused.append(busy)
-
-        with contextlib.closing(other), monkeypatch.context() as patched:
-            patched.setattr(SqliteEngine, "_patiently", later)
-            opening = threading.Thread(target=open_it, daemon=True)
-            opening.start()
-            opening.join(20)
-        assert refused
+            with monkeypatch.context() as patched:
+                patched.setattr(SqliteEngine, "_patiently", later)
+                with pytest.raises(DatabaseBusy, match="busy_timeout"):
+                    AgentMemory(path, busy_timeout=0.1)
         assert is_whole(path)
 
     def test_a_short_wait_for_a_lock_shortens_no_later_one(self, tmp_path):

@@ -25,7 +25,6 @@ class TestWrongOptions:
                 AgentMemory(url, **option)
         assert not list(tmp_path.glob("*.db"))
 
-    def test_what_only_postgres_has(self, tmp_path):
         for option in ({"schema": "other"}, {"pool_size": 3}):
             with pytest.raises(InvalidInput, match="PostgreSQL"):
                 AgentMemory(tmp_path / "memory.db", **option)

@@ -154,12 +154,9 @@ class TestFoldersThatMayNotBeWritten:
             with AgentMemory(folder / "a.db") as memory:
                 chat = memory.conversation("c")
                 for change in (
-                    lambda: chat.add(role="user", content="more"),
-                    chat.clear,
-                    lambda: memory.store.put(("a",), "k", {}),
-                    lambda: memory.layers("main").core.set("name", "Eva"),
-                    lambda: memory.erase(namespace=()),
-                ):
+                    lambda: chat.add(role="user", content="more"), chat.clear, lambda: memory.erase(namespace=()),
+                    lambda: memory.store.put(("a",), "k", {}), lambda: memory.layers("main").core.set("name", "Eva"),
+                ):  # fmt: skip
                     with pytest.raises(DatabaseReadOnly, match="permissions of the file and of its folder"):
                         change()
                 assert len(chat) == 20

@@ -3,8 +3,7 @@
 import pytest
 
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.errors import BranchMoved, MessageError
-from langchain_agentmem.storage.queries import digest
+from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage.steps import Statement, drive
 
 AT = message_log.Address("", "c")
@@ -62,16 +61,6 @@ class TestOperationsWithoutADatabase:
                 drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
             assert answers.names[-1] == last
             assert "insert_entry" not in answers.names
-
-    def test_a_repeat_writes_nothing(self):
-        known = {"key": "m1", "kind": "message", "content_hash": digest(entry().body)}
-        known |= dict.fromkeys(("recipient", "round_key", "attachments_hash"))
-        answers = Answers(lock_branch=[{"id": 7, "head": 3}], known_key=[known])
-
-        assert drive(message_log.append(AT, [entry()], now=5, tail=64), answers).keys == []
-        assert answers.names == ["lock_branch", "known_key"]
-        with pytest.raises(MessageError, match="m1"):
-            drive(message_log.append(AT, [entry(text="other")], now=5, tail=64), answers)
 
 
 class TestDriving:

@@ -103,14 +103,11 @@ class TestPlaces:
             assert not memory.search("precious", namespace=())
             assert memory.admin.verify().problems == ()
 
-    def test_a_damaged_database_can_be_replaced(self, full, tmp_path):
-        target = tmp_path / "damaged.db"
+    def test_a_damaged_database_can_be_replaced_and_what_belongs_to_another_program_never_is(self, full, tmp_path):
+        target, text, theirs = (tmp_path / name for name in ("damaged.db", "notes.txt", "theirs.db"))
         target.write_bytes(Path(full).read_bytes()[:5000] + b"\xff" * 9000)
         copied(full, str(target), force=True)
         assert same(full, str(target))
-
-    def test_what_belongs_to_another_program_never_is(self, full, tmp_path):
-        text, theirs = tmp_path / "notes.txt", tmp_path / "theirs.db"
         text.write_text("not a database " * 100)
         with closing(sqlite3.connect(theirs)) as connection:
             connection.execute("create table t (x)")

@@ -81,24 +81,3 @@ class TestManyWriters:
             assert memory.admin.verify().problems == ()
             assert memory.admin.stats()["contents"] == 30
             assert memory.admin.stats()["messages"] == 9 * 20
-
-    @pytest.mark.slow("in every form")
-    def test_writers_and_those_who_delete_everything_do_not_disturb_each_other(self, url):
-        with AgentMemory(url) as memory:
-
-            def work(n):
-                for i in range(15):
-                    chat = memory.conversation(f"c{i % 2}", ("tenant",))
-                    if n == 0:
-                        chat.clear()
-                    elif n == 1:
-                        chat.reset_memory()
-                    else:
-                        chat.add_messages([HumanMessage("one"), HumanMessage("two"), HumanMessage(f"{n} {i}")])
-
-            in_threads(work, range(8))
-            assert memory.admin.verify().problems == ()
-            for n in range(2):
-                said = [m.content for m in memory.conversation(f"c{n}", ("tenant",)).messages]
-                assert len(said) % 3 == 0
-                assert all(said[i : i + 2] == ["one", "two"] for i in range(0, len(said), 3))

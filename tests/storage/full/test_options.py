@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import psycopg_pool
@@ -24,20 +23,29 @@ pytestmark = pytest.mark.bare
 
 class TestPools:
     @pytest.mark.slow
-    def test_a_pool_of_ones_own_is_used_and_never_closed(self, postgres):
+    async def test_a_pool_of_ones_own_is_used_awaited_too_and_never_closed(self, postgres):
         with pool_of(postgres, 3) as pool:
             with AgentMemory(pool) as memory:
                 everything.fill(memory)
                 graph = chat_graph(memory.checkpointer)
                 graph.invoke({"messages": [HumanMessage("a heron")]}, at("t"))
-                with ThreadPoolExecutor(8) as threads:
-                    list(threads.map(lambda n: say(memory, f"quince {n}", conversation="many"), range(40)))
+                with pool.connection() as connection:
+                    connection.execute("create table mine (n int)")
+
+                async def one(number):
+                    await memory.conversation("many").aadd_messages([HumanMessage(f"quince {number}")])
+                    with pool.connection() as connection:  # its owner uses it meanwhile
+                        connection.execute("insert into mine values (1)")
+
+                await asyncio.gather(*map(one, range(40)))
                 assert len(said(memory, "many")) == 40
                 assert memory.admin.verify().problems == ()
                 told = memory.admin.stats()["pool"]
                 assert (told["size"], told["in_use"] + told["idle"]) == (3, 3)
                 memory.erase(conversation_id="many")
             assert not pool.closed
+            with pool.connection() as connection:
+                assert connection.execute("select count(*) from public.mine").fetchone() == (40,)
             for _ in range(4):
                 with pool.connection() as connection:
                     assert not connection.autocommit
@@ -46,23 +54,6 @@ class TestPools:
                     assert connection.execute("show lock_timeout").fetchone() == ("0",)
             with AgentMemory(pool) as memory:
                 assert said(memory, "many") == []
-
-    async def test_it_serves_what_is_awaited_and_its_owner_at_once(self, postgres):
-        def owner():
-            with pool.connection() as connection:
-                connection.execute("insert into mine values (1)")
-
-        async def one(number):
-            await memory.conversation("c").aadd_messages([HumanMessage(f"heron {number}")])
-            await asyncio.to_thread(owner)
-
-        with pool_of(postgres, 2) as pool, AgentMemory(pool) as memory:
-            with pool.connection() as connection:
-                connection.execute("create table mine (n int)")
-            await asyncio.gather(*map(one, range(20)))
-            assert len(said(memory)) == 20
-            with pool.connection() as connection:
-                assert connection.execute("select count(*) from public.mine").fetchone() == (20,)
 
     async def test_one_that_would_garble_texts_or_is_awaited_is_refused(self, postgres):
         with pytest.raises(InvalidInput, match="ConnectionPool"):

@@ -165,7 +165,7 @@ class TestWaiting:
         assert numbers(engine) == [1]
 
     @pytest.mark.parametrize(
-        ("error", "needed"), [(None, 4), ("57P03", 4), ("53300", 4), ("57P01", 4), ("28P01", None)]
+        ("error", "needed"), [(None, 4), ("57P03", 4), ("53300", 4), ("57P01", 4), ("28P01", None), ("cut", 4)]
     )
     def test_one_that_takes_nobody_is_asked_again_but_not_about_a_wrong_password(
         self, engine, monkeypatch, error, needed
@@ -176,6 +176,11 @@ class TestWaiting:
 
         def refusing(*args, **named):
             tries.append(1)
+            if error == "cut":  # as soon as it was made
+                connection = connect(*args, **named)
+                if len(tries) < needed:
+                    kill_all(engine)
+                return connection
             if needed is None or len(tries) < needed:
                 raise psycopg.errors.lookup(error)("no") if error else psycopg.OperationalError("refused")
             return connect(*args, **named)
@@ -184,22 +189,6 @@ class TestWaiting:
         with nullcontext() if needed else pytest.raises(StorageError):
             engine.write(adding(2))
         assert len(tries) == (needed or 1)
-
-    def test_one_that_cuts_a_connection_as_soon_as_it_is_made(self, engine, monkeypatch):
-        engine.write(adding(1))
-        kill_all(engine)
-        get_acquainted, tries = Session.get_acquainted, []
-
-        def cut(session, patience):
-            tries.append(1)
-            if len(tries) < 4:
-                kill_all(engine)
-            get_acquainted(session, patience)
-
-        monkeypatch.setattr(Session, "get_acquainted", cut)
-        engine.write(adding(2))
-        assert numbers(engine) == [1, 2]
-        assert len(tries) == 4
 
     def test_one_that_stays_away_is_told(self, engine, monkeypatch):
         engine.write(adding(1))

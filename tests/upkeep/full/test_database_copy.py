@@ -80,21 +80,17 @@ class TestEverything:
         url = new_database("postgres")
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("create extension vector")
-        try:
-            copied(full, url)
-            with psycopg.connect(url, autocommit=True) as connection:
-                [[vectors, beside]] = connection.execute(
-                    "select (select count(*) from agentmem.search_vector), "
-                    "(select count(*) from agentmem.search_pgvector)"
-                ).fetchall()
-            assert vectors == beside > 100
-            with with_vectors(url) as memory, with_vectors(full) as original:
-                found = [[each.id for each in one.search("quinces", limit=5)] for one in (memory, original)]
-                assert found[0] == found[1]
-            copied(url, str(tmp_path / "back.db"))
-            assert same(full, str(tmp_path / "back.db"))
-        finally:
-            with psycopg.connect(url, autocommit=True) as connection:
+            try:
+                copied(full, url)
+                tables = ("search_vector", "search_pgvector")
+                counts = [connection.execute(f"select count(*) from agentmem.{each}").fetchone()[0] for each in tables]
+                assert counts[0] == counts[1] > 100
+                with with_vectors(url) as memory, with_vectors(full) as original:
+                    found = [[each.id for each in one.search("quinces", limit=5)] for one in (memory, original)]
+                    assert found[0] == found[1]
+                copied(url, str(tmp_path / "back.db"))
+                assert same(full, str(tmp_path / "back.db"))
+            finally:
                 connection.execute("drop schema agentmem cascade")
                 connection.execute("drop extension vector")
 
