@@ -7,10 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langchain_agentmem.audit.legacy_json import put_aside, read_document, time_of, write_document
+from langchain_agentmem.audit.legacy_json import put_aside, read_document, time_of
 from langchain_agentmem.errors import InvalidInput
-
-from .entries import entry, todo
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 HISTORY = [
@@ -106,20 +104,6 @@ def test_a_damaged_file_is_put_aside_and_stays(file):
     assert first.name == "agent_memory.json.corrupt-20260304-050607"
     assert second.name == "agent_memory.json.corrupt-20260304-050607-2"
     assert first.read_bytes() == second.read_bytes() == file.read_bytes() == b"{damaged"
-
-
-def test_what_is_written_is_the_document_and_is_read_again(file):
-    made = [
-        entry("Where?", "Here.", conversation_id="t1", created_at=datetime(2025, 2, 1, 19, 50, tzinfo=UTC)),
-        todo("Fix \U0001f600", conversation_id="todo-capture", created_at=NOW),
-    ]
-    assert write_document(file, made) == 2
-    first = {"prompt": "Where?", "reply": "Here.", "timestamp": 1738439400, "conversation_id": "t1"}
-    assert json.loads(file.read_text())["history"][0] == first
-    again = [(each.prompt, each.reply, each.kind, each.timestamp) for each in read_document(file).entries]
-    assert again == [(each.prompt, each.reply, each.kind, each.created_at) for each in made]
-    assert write_document(file, []) == 0
-    assert json.loads(file.read_text()) == {"history": []}
 
 
 def test_a_file_that_is_not_there_is_refused(file):

@@ -62,11 +62,10 @@ class TestSizeAndGrowth:
         assert (week.days, month.days) == (7, 30)
         assert month.size == pytest.approx(report(quick).size * 81 / 1081, rel=0.1)
 
-    def test_growth_of_a_young_trail_is_by_its_age(self, quick):
-        add_all(quick, [entry(created_at=before(days=2))])
-        week, month = report(quick).growth
-        assert (week.days, month.days) == (2, 2)
-        assert str(report(quick)).count("a day.") == 1
+        add_all(quick, [entry(created_at=before(days=2))], "young\x1f")
+        young = report(quick, ("young",))
+        assert [each.days for each in young.growth] == [2, 2]
+        assert str(young).count("a day.") == 1
 
 
 @pytest.mark.sqlite_suffices
@@ -89,10 +88,10 @@ class TestRunaway:
         [found] = report(memory).runaway
         assert (found.hour, found.usual, found.entries) == (datetime(2026, 3, 29, 12, tzinfo=UTC), 4, 250)
         assert "2026-03-29 12:00: 250, usual are 4" in str(report(memory))
-
-    def test_a_steady_stream_is_none(self, quick):
-        add_all(quick, [entry(f"About {word(i)}", created_at=before(minutes=i / 5)) for i in range(2_000)])
-        assert report(quick).runaway == ()
+        add_all(
+            memory, [entry(f"About {word(i)}", created_at=before(minutes=i / 5)) for i in range(2_000)], "steady\x1f"
+        )
+        assert report(memory, ("steady",)).runaway == ()
 
 
 @pytest.mark.sqlite_suffices

@@ -95,12 +95,6 @@ class TestAddAndLast:
         assert len(whole.messages) == 2
         assert brief == replace(whole, messages=())
 
-    def test_times_are_finer_than_a_second(self, url):
-        with AgentMemory(url) as memory:
-            times = [each.created_at for each in ask(memory.audit, *map(str, range(20)))]
-        assert times == sorted(times)
-        assert any(each.microsecond for each in times)
-
     def test_nothing_is_ever_dropped(self, trail):
         added = [trail.add(word, word, name) for word in ("", "ok", "test", "ok") for name in ("one", "two")]
         added += [trail.add(f"Question {number}?", "42", "one") for number in range(400)]

@@ -1,7 +1,6 @@
 """An audit trail leaves one database and enters another, whatever the engines."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -130,12 +129,3 @@ class TestThereAndBack:
             assert there.import_(exported).audit == 1
             assert there.admin.stats()["contents"] == before
             assert there.admin.verify().ok
-
-
-def test_only_new_entries_are_added(memory):
-    one, two = entry("a", "b"), entry("c", "d")
-    drafts = [EntryDraft(one), EntryDraft(two), EntryDraft(replace(one, reply="other"))]
-    assert write(memory, audit_store.add_new, "", drafts) == 2
-    assert write(memory, audit_store.add_new, "", drafts) == 0
-    assert write(memory, audit_store.add_new, "other\x1f", drafts[:1]) == 1
-    assert read(memory, audit_store.last, "", 9) == [one, two]

@@ -7,14 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
-from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem.base.events import Hooks
 from langchain_agentmem.tracing import Tracing
-from tests.support.graphs import line
-from tests.support.models import calling
 
 from .trees import aremember, graph_of, never, remember
 
@@ -119,18 +115,6 @@ class TestCustom:
 
         assert [(len(path), event["event"]) for path, event in events] == [(1, "started"), (1, "finished")]
         assert events[0][0][0].startswith("node:")
-
-    async def test_in_tools(self, tracing):
-        @tool
-        def remembers(text: str) -> str:
-            """Remember."""
-            remember(tracing)
-            return text
-
-        graph, given = line(None, ToolNode([remembers])), {"messages": [calling("remembers", text="x")]}
-        expected = [("started", ADD), ("finished", ADD)]
-        assert told(graph.stream(given, stream_mode="custom")) == expected
-        assert told([event async for event in graph.astream(given, stream_mode="custom")]) == expected
 
     def test_in_threads_of_a_node_that_carry_its_context_or_its_config(self, tracing, caplog):
         def node(state, config: RunnableConfig):

@@ -80,17 +80,12 @@ class TestTheHandler:
 
 
 class TestContent:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_it_is_left_out_if_that_is_wanted(self, seen, asynchronous, tmp_path):
+    async def test_it_is_left_out_if_that_is_wanted(self, seen, tmp_path):
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
             trail = quiet.audit
-            if asynchronous:
-                await aunder(seen, lambda: trail.aadd(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
-                await aunder(seen, lambda: trail.asearch(SECRET))
-            else:
-                under(seen, lambda: trail.add(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
-                under(seen, lambda: trail.search(SECRET))
+            under(seen, lambda: trail.add(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
+            await aunder(seen, lambda: trail.asearch(SECRET))
             under(seen, lambda: trail.add_todo_from_chat(f"We need to buy a map of {SECRET}."))
             under(seen, lambda: trail.add_reference(f"All of {SECRET}", title=SECRET))
             under(seen, trail.todos)
