@@ -101,13 +101,6 @@ class TestEveryWayToCall:
             "streamingmodel",
         )
 
-    def test_streamed(self, trail, heard):
-        words = [each.text for each in model().stream("one two", heard)]
-
-        assert words[:3] == ["Well, ", "one ", "two"]
-        assert trail.said == [("one two", "Well, one two")]
-        assert trail[0].messages[-1].langchain is None or "type" not in trail[0].messages[-1].langchain
-
     def test_however_the_handler_is_given_it_hears_once(self, trail, handler, heard):
         model(callbacks=[handler]).invoke("hi")
         model().with_config(heard).invoke("hi")

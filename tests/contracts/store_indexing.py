@@ -91,13 +91,6 @@ class IndexedStoreContract(Contract):
             if after == "gravel" and index is None:
                 assert (await calls.keys(at, query="rock"))[:1] == ["changed"]
 
-    async def test_the_last_put_of_a_batch_is_the_one_indexed(self, calls_of):
-        calls = calls_of("text")
-        await calls.put(("a",), "fruit", {"text": TREE})
-        await calls.batch([PutOp(("a",), "k", {"text": "apple"}), PutOp(("a",), "k", {"text": "gravel"})])
-        assert (await calls.keys(("a",), query="fruit"))[:1] == ["fruit"]
-        assert (await calls.keys(("a",), query="rock"))[:1] == ["k"]
-
     async def test_a_deleted_item_is_not_found(self, calls_of):
         calls = calls_of("text")
         await calls.put(("a",), "k", {"text": "apple"})
@@ -128,8 +121,3 @@ class IndexedStoreContract(Contract):
         await calls.put(("a",), "one", {"parts": ["apple gravel"]})
         for limit in (2, 10):
             assert await calls.keys(("a",), query="fruit", limit=limit) == ["many", "one"]
-
-    async def test_a_function_may_embed(self, calls_of, embeddings):
-        calls = calls_of("text", embed=lambda texts: [embeddings.embed_query(text) for text in texts])
-        await calls.put_all(("a",), {"fruit": {"text": "apple"}, "stone": {"text": "gravel"}})
-        assert (await calls.keys(("a",), query="fruit"))[:1] == ["fruit"]

@@ -121,14 +121,12 @@ def message(message_id: str | None, number: int) -> Any:
 
 def messages(number: int, count: int) -> list[Any]:
     """So many messages, of which some have one of a few ids and others an id of their own."""
-    ids = (
-        rng.choice([f"n{number + n}", f"n{number + n}", f"m{rng.randrange(9)}"]) for n, rng in numbered(number, count)
-    )
-    return [message(each, number + n) for n, each in enumerate(ids)]
-
-
-def numbered(number: int, count: int) -> Iterator[tuple[int, Random]]:
-    return ((n, Random(f"id {number + n}")) for n in range(count))
+    numbers = range(number, number + count)
+    return [
+        message(rng.choice([f"n{n}", f"n{n}", f"m{rng.randrange(9)}"]), n)
+        for n in numbers
+        for rng in [Random(f"id {n}")]
+    ]
 
 
 # Scripts.

@@ -33,17 +33,12 @@ def keys(found):
 
 @pytest.mark.sqlite_suffices
 class TestOpening:
-    def test_a_path_is_enough_and_setup_does_no_harm(self, url):
+    async def test_a_path_is_enough_and_setup_does_no_harm(self, url):
         with AgentMemoryStore.from_conn_string(url) as store:
             store.setup()
             store.put(NS, "k", {"a": 1})
-        with AgentMemoryStore.from_conn_string(url) as store:
-            assert store.get(NS, "k").value == {"a": 1}
-
-    async def test_it_opens_and_closes_in_async_code_too(self, url):
         async with AgentMemoryStore.from_conn_string(url) as store:
             await store.setup()
-            await store.aput(NS, "k", {"a": 1})
             assert (await store.aget(NS, "k")).value == {"a": 1}
         with pytest.raises(AgentMemoryError):
             store.get(NS, "k")

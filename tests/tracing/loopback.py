@@ -5,14 +5,13 @@
         client = langsmith.Client(api_url=server.url, api_key="x")
 
 It keeps every run that it is sent, put together of its parts as LangSmith does: the beginning of a run is posted, its
-end is a patch. It can be told to be ill: to refuse everything, to answer nothing, or to hang up.
+end is a patch. It can be told to be ill: to refuse everything, or to answer nothing.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from langsmith import Client
 
 from .trees import Shape
 
-Illness = Literal["refuses", "hangs", "hangs up"]
+Illness = Literal["refuses", "hangs"]
 
 
 class LangSmith(ThreadingHTTPServer):
@@ -65,12 +64,6 @@ class LangSmith(ThreadingHTTPServer):
         """The runs beneath another, in their order."""
         found = [run for run in self.runs.values() if run.get("parent_run_id") == of]
         return sorted(found, key=lambda run: run["dotted_order"])
-
-    def beneath(self, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """All runs beneath another, in their order."""
-        for child in self.children(run["id"]):
-            yield child
-            yield from self.beneath(child)
 
     def run(self, name: str) -> dict[str, Any]:
         """The only run of this name."""
@@ -117,9 +110,6 @@ class _Ingestion(BaseHTTPRequestHandler):
         form = self._form()
         if self.server.ill == "hangs":
             self.server.hang()
-        if self.server.ill == "hangs up":
-            self.close_connection = True
-            return
         if self.server.ill == "refuses":
             self._answer(b"{}", 500)
             return

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.globals import set_debug
@@ -51,12 +50,6 @@ class TestNesting:
 
         add = ("memory.conversation.add", [])
         assert collector.shapes == [("LangGraph", [("node", [("memory.compaction.run", [add, add])])])]
-
-    def test_a_thread_with_the_context_nests(self, tracing, collector, traced_by):
-        with tracing.step("memory.compaction.run", config=traced_by), ThreadPoolExecutor(1) as threads:
-            threads.submit(contextvars.copy_context().run, remember, tracing).result()
-
-        assert collector.shapes == [("memory.compaction.run", [("memory.conversation.add", [])])]
 
     async def test_parallel_tasks_nest_each_under_its_own(self, tracing, collector, traced_by):
         async def part(name):

@@ -1,6 +1,5 @@
 """Hooks and the log hear of every step."""
 
-import asyncio
 import logging
 from datetime import UTC, datetime
 
@@ -10,7 +9,7 @@ from langchain_agentmem.base.events import Hooks, StepFinished, StepStarted
 from langchain_agentmem.tracing import Tracing
 from langchain_agentmem.tracing.trace_steps import logger
 
-from .trees import aremember, never, remember
+from .trees import never, remember
 
 
 class TestHooksAndLog:
@@ -37,17 +36,6 @@ class TestHooksAndLog:
         with pytest.raises(ValueError), Tracing(Hooks([heard.append])).step("memory.conversation.add"):
             raise mine
         assert (heard[3].error, heard[3].outputs) == (mine, None)
-
-    async def test_an_asynchronous_hook_is_awaited(self, heard):
-        async def hook(event):
-            await asyncio.sleep(0)
-            heard.append(event.name)
-
-        hooks = Hooks([hook])
-        await aremember(Tracing(hooks))
-        await hooks.settle()
-
-        assert heard == ["memory.conversation.add"] * 2
 
     def test_the_log_has_a_debug_line_and_computes_nothing_for_it(self, caplog):
         caplog.set_level(logging.DEBUG, "langchain_agentmem")

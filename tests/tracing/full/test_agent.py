@@ -17,62 +17,24 @@ from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from tests.compaction.loopback import loopback
 from tests.tracing.agent import ANSWERS, GIFTS, TURNS, aconverse, agent, converse, said, scripted
 from tests.tracing.loopback import arrive
-from tests.tracing.trees import drawn, walk
+from tests.tracing.trees import walk
 
-TREE = """
-LangGraph
-  compact
-    CompactionNode
-      memory.compaction.compact
-        memory.compaction.record
-        memory.compaction.summarize
-          ChatOpenAI
-  inject
-    MemoryInjection
-      memory.injection.inject
-        memory.core.read
-        memory.recall.recent
-        memory.archival.search
-        memory.facts.search
-        memory.retrieval.search
-  experience
-    ExperienceSelector
-      memory.experience.select
-        memory.experience.choose
-          ChatOpenAI
-  agent
-    answer
-      ChatOpenAI
-    tools_condition
-  tools
-    mem_archival_search
-      memory.archival.search
-  compact
-    CompactionNode
-      memory.compaction.compact
-        memory.compaction.record
-  inject
-    MemoryInjection
-      memory.injection.inject
-        memory.core.read
-        memory.recall.recent
-        memory.archival.search
-        memory.facts.search
-        memory.retrieval.search
-  experience
-    ExperienceSelector
-      memory.experience.select
-  agent
-    answer
-      ChatOpenAI
-    tools_condition
-  facts
-    RememberFacts
-      memory.facts.remember
-        memory.facts.extract
-          ChatOpenAI
-        memory.facts.learn
-"""
+INJECT = (
+    "inject(MemoryInjection(injection.inject(core.read recall.recent archival.search facts.search retrieval.search)))"
+)
+ANSWER = "agent(answer(ChatOpenAI) tools_condition)"
+STEPS = (
+    "compact(CompactionNode(compaction.compact(compaction.record compaction.summarize(ChatOpenAI))))",
+    INJECT,
+    "experience(ExperienceSelector(experience.select(experience.choose(ChatOpenAI))))",
+    ANSWER,
+    "tools(mem_archival_search(archival.search))",
+    "compact(CompactionNode(compaction.compact(compaction.record)))",
+    INJECT,
+    "experience(ExperienceSelector(experience.select))",
+    ANSWER,
+    "facts(RememberFacts(facts.remember(facts.extract(ChatOpenAI) facts.learn)))",
+)
 """Of the second turn: it compacts, searches with a tool, and learns."""
 
 
@@ -98,6 +60,12 @@ def at(text):
     return datetime.fromisoformat(text)
 
 
+def told(tree):
+    """The tree as its names, each followed by those beneath it in brackets."""
+    name, children = tree
+    return name.removeprefix("memory.") + (f"({' '.join(map(told, children))})" if children else "")
+
+
 def plainly(tree):
     """The tree without what LangChain takes to read an answer in a given form."""
     name, children = tree
@@ -114,7 +82,7 @@ class TestLangSmith:
         arrive(langsmith_on)
 
         assert len(server.roots) == len(TURNS)
-        assert drawn(plainly(server.shapes[1])) == TREE.strip()
+        assert told(plainly(server.shapes[1])) == f"LangGraph({' '.join(STEPS)})"
         assert server.shapes == collector.shapes
         for root in server.roots:
             self.check(server, root, root)
