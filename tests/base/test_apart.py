@@ -21,19 +21,13 @@ class TestWhatIsLarge:
         for many in (list(range(LARGE)), dict.fromkeys(range(LARGE)), endless):
             assert is_large(many)
 
-    def test_a_part_of_a_memory_is_a_handle(self):
-        with AgentMemory(":memory:") as memory:
+        with AgentMemory(":memory:") as memory:  # of which a part is a handle
             memory.layers("main").core.set("k", "x" * LARGE)
             assert not is_large((memory, memory.layers("main"), memory.conversation("c")))
 
     def test_nothing_that_it_is_given_is_asked_for_more_than_it_is(self):
-        class Wild(list):
-            def __len__(self):
-                raise AssertionError
-
-            __iter__ = __len__
-
-        assert not is_large(Wild("ab"))
+        refusing = dict.fromkeys(("__len__", "__iter__"), lambda _: pytest.fail("it was asked"))
+        assert not is_large(type("Wild", (list,), refusing)("ab"))
 
 
 class TestAside:

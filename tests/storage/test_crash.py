@@ -1,7 +1,5 @@
 """A machine may stop at any moment: `full/test_crash.py` kills writers."""
 
-import sqlite3
-
 import pytest
 
 from langchain_agentmem import AgentMemory
@@ -10,7 +8,7 @@ pytestmark = pytest.mark.bare
 
 
 class TestKillingWriters:
-    def test_a_copy_of_the_file_with_its_log_is_whole_at_any_moment(self, tmp_path):
+    def test_a_copy_of_the_file_with_its_log_is_whole_at_any_moment(self, tmp_path, raw):
         """As a machine that stops finds its disk: the file and its write-ahead log as they were."""
         path = tmp_path / "a.db"
         with AgentMemory(path) as memory:
@@ -23,6 +21,4 @@ class TestKillingWriters:
         with AgentMemory(copy) as memory:
             assert len(memory.conversation("c")) == 100
             assert memory.admin.verify().problems == ()
-        connection = sqlite3.connect(copy)
-        assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
-        connection.close()
+            assert raw(memory, "pragma journal_mode") == [{"journal_mode": "wal"}]

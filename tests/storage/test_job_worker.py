@@ -252,26 +252,6 @@ class TestClosing:
             database.close()
         until(lambda: not set(threading.enumerate()) - before)
 
-    def test_closing_while_a_job_is_about_to_be_taken_is_no_failure(self, database, monkeypatch, caplog):
-        looked, closed, look = threading.Event(), threading.Event(), jobs._Lane._look
-
-        def slowly(*given):
-            found = yield from look(*given)
-            looked.set()
-            assert closed.wait(60)
-            return found
-
-        monkeypatch.setattr(jobs._Lane, "_look", slowly)
-        doing_of(database)
-        put(database, "a")
-        database.worker.wake("work")
-        assert looked.wait(60)
-        thread = database.worker._lanes["work"]._thread
-        database.worker.close()
-        closed.set()
-        thread.join(60)
-        assert caplog.records == []
-
     def test_a_database_that_nobody_uses_any_more_is_let_go_of(self, url):
         before = set(threading.enumerate())
         database, doing = Database(url), Doing()

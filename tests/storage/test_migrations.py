@@ -18,6 +18,7 @@ from langchain_agentmem.errors import NewerDatabase, StorageError
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Migration
 from langchain_agentmem.storage.sqlite import _statements
+from tests.storage.sessions import said, say
 
 pytestmark = pytest.mark.bare
 
@@ -59,8 +60,8 @@ def later(monkeypatch):
     """Adds migrations, as a later release would."""
     real = engine.migrations
 
-    def add(*more):
-        monkeypatch.setattr(engine, "migrations", lambda dialect: (*real(dialect), *more))
+    def add(*more, patched=monkeypatch):
+        patched.setattr(engine, "migrations", lambda dialect: (*real(dialect), *more))
 
     return add
 
@@ -135,24 +136,20 @@ class TestDevelopmentDatabases:
 
 @pytest.mark.sqlite_suffices
 class TestFailingMigrations:
-    def test_a_failing_first_migration_leaves_nothing(self, url, later):
-        later(Migration("0998_good", "create table good (id integer);"), Migration("0999_bad", "create nonsense;"))
-        with pytest.raises(StorageError):
-            AgentMemory(url)
-        with closing(sqlite3.connect(url)) as connection:
-            assert connection.execute("select count(*) from sqlite_master").fetchone() == (0,)
-
-    def test_a_failing_later_migration_leaves_what_was_there(self, url, raw, later, monkeypatch):
-        with AgentMemory(url) as memory:
-            memory.conversation("c").add(role="user", content="kept")
-            before = schema_of(memory, raw)
-        with monkeypatch.context():
-            later(Migration("0998_good", "create table good (id integer);"), Migration("0999_bad", "create nonsense;"))
-            with pytest.raises(StorageError):
-                AgentMemory(url)
-        monkeypatch.undo()
-
-        with AgentMemory(url) as memory:
-            assert schema_of(memory, raw) == before
-            assert memory.conversation("c").retrieve_all() == [{"role": "user", "content": "kept"}]
-            assert memory.admin.verify().ok
+    def test_a_failing_migration_leaves_what_was_there(self, url, raw, later, monkeypatch):
+        bad = Migration("0998_good", "create table good (id integer);"), Migration("0999_bad", "create nonsense;")
+        schemas = []
+        for before in ([], ["kept"]):
+            with monkeypatch.context() as patched:
+                later(*bad, patched=patched)
+                with pytest.raises(StorageError):
+                    AgentMemory(url)
+            with closing(sqlite3.connect(url)) as connection:
+                schemas.append(connection.execute("select name, sql from sqlite_master").fetchall())
+            with AgentMemory(url) as memory:
+                assert said(memory) == before
+                assert schema_of(memory, raw) == (HERE / "schema.sqlite.txt").read_text(encoding="utf-8")
+                say(memory, "kept")
+                assert memory.admin.verify().ok
+        assert schemas[0] == []
+        assert "good" not in dict(schemas[1])

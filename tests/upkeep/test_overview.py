@@ -175,11 +175,12 @@ class TestHistory:
         for text in ("one", "two", "three"):
             say(graph, text, at())
         every = saver.history(at()).checkpoints
-        page = saver.history(at(), limit=4, offset=3)
-        assert (page.checkpoints, page.total, page.newer) == (every[3:7], 9, 3)
-        for place, first in ((4, 2), (1, 0), (8, 6)):
-            around = saver.history(at(), limit=4, around=every[place].checkpoint_id)
-            assert (around.checkpoints, around.newer) == (every[first : first + 4], first)
+        for asked, first in (
+            ({"offset": 3}, 3),
+            *(({"around": every[place].checkpoint_id}, first) for place, first in ((4, 2), (1, 0), (8, 6))),
+        ):
+            page = saver.history(at(), limit=4, **asked)
+            assert (page.checkpoints, page.total, page.newer) == (every[first : first + 4], 9, first)
 
     def test_it_tells_where_the_thread_forks_and_where_forks_end(self, memory):
         graph, saver = talking(memory), memory.checkpointer

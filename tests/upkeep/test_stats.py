@@ -10,8 +10,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import sqlite
-from langchain_agentmem.storage.engine import Sizes
-from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import Stats, tables_by_part
 from tests.checkpoints.graphs import Line
 
@@ -50,12 +48,6 @@ class TestParts:
             store()
             after = memory.admin.stats()["bytes_by_part"]
             assert after[part] > before[part] + 100_000, part
-
-    def test_facts_are_told_apart_from_layers_by_how_many_there_are(self):
-        sizes = Sizes(total=1_000, free=0, log=0, tables={"memory": 500, "memory_source": 100, "seal": 40})
-        assert database_report.by_part(sizes, facts=0, memories=0)["layers"] == 640
-        found = database_report.by_part(sizes, facts=1, memories=4)
-        assert (found["facts"], found["layers"], found["other"]) == (150, 490, 360)
 
     def test_they_are_estimated_where_sqlite_cannot_tell(self, new_database, monkeypatch):
         monkeypatch.setattr(sqlite, "_PAGES_BY_TABLE", "select name, bytes from no_dbstat_here")

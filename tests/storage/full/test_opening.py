@@ -1,7 +1,6 @@
 """How a database is opened and closed by several threads and processes."""
 
 import contextlib
-import os
 import subprocess
 import sys
 import textwrap
@@ -105,9 +104,3 @@ class TestExtras:
         out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert out.count("postgres ") == out.count("pip install 'langchain-agentmem[postgres]'") == 1
         assert issubclass(MissingExtra, ImportError)
-
-    def test_sqlite_needs_no_environment(self, tmp_path):
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-        script = "from langchain_agentmem import AgentMemory; AgentMemory('a.db').close()"
-        subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True)
-        assert [p.name for p in tmp_path.iterdir()] == ["a.db"]
