@@ -68,21 +68,6 @@ class TestForks:
         assert other.metadata["source"] == "fork"
         assert (await graph.ainvoke(None, copied))["log"] == ["in", "a", "b"]
 
-    def test_forks_of_forks(self, saver):
-        graph = logging_graph(saver, "a")
-        graph.invoke({"log": ["0"]}, at())
-        tips = [(graph.get_state(at()).config, ["0", "a"])]
-        for n in range(1, 12):
-            config, log = tips[n // 3]
-            graph.invoke({"log": [str(n)]}, config)
-            tips.append((graph.get_state(at()).config, [*log, str(n), "a"]))
-        for config, log in tips:
-            assert graph.get_state(config).values["log"] == log
-        for state in graph.get_state_history(at()):
-            if state.parent_config:
-                shorter = graph.get_state(state.parent_config).values["log"]
-                assert state.values["log"][: len(shorter)] == shorter
-
 
 def collect(log, writes):
     return log + [text for write in writes for text in write]

@@ -248,15 +248,6 @@ class TestPruning:
         assert len(everything(saver, "t")) == 2
         assert saver.get(at("t"))["channel_values"]["kept"] == ["t kept" + LONG]
 
-    def test_everything_can_be_pruned(self, saver, memory):
-        for thread in ("t", "u", "v"):
-            story(saver, thread)
-        kept = everything(saver, "v")
-        saver.prune(["t", "u", "nobody"], strategy="delete")
-        assert everything(saver, "t") == everything(saver, "u") == []
-        assert everything(saver, "v") == kept
-        assert memory.admin.verify().problems == ()
-
     def test_nothing_of_a_deleted_thread_is_left_in_the_database(self, saver, memory):
         empty = memory.admin.stats()
         for thread in ("t", "u"):

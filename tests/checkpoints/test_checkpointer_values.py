@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import enum
 import sys
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
 import pytest
 from langchain_core.messages import (
@@ -21,9 +19,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
-from pydantic import BaseModel
 
 from langchain_agentmem import AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput
@@ -33,53 +30,7 @@ from .graphs import Chat, Line, at, chat_graph, logging_graph, run_script
 pytestmark = pytest.mark.sqlite_suffices
 
 
-@dataclass
-class Place:
-    name: str
-    near: list[Place] = field(default_factory=list)
-
-
-class Person(BaseModel):
-    name: str
-    born: datetime
-
-
-class Mood(enum.Enum):
-    GLAD = "glad"
-
-
-class Nested(HumanMessage):
-    """A message of a user's own kind."""
-
-    mood: str = "glad"
-
-
-OWN = [Place("Lisbon", [Place("Sintra")]), Person(name="Ana", born=datetime(1990, 1, 2, tzinfo=UTC)), Mood.GLAD]
-ALLOWED = [(kind.__module__, kind.__name__) for kind in (Place, Person, Mood, Nested)]
-
-
-class OwnState(TypedDict):
-    place: Place
-    person: Person
-    mood: Mood
-    anything: Any
-    messages: Annotated[list[Any], add_messages]
-
-
 class TestClassesOfTheUser:
-    def test_those_on_the_list_come_back_as_themselves(self, saver):
-        graph = logging_graph(
-            saver.with_allowlist(ALLOWED),
-            "node",
-            state=OwnState,
-            nodes={"node": lambda _: dict(zip(("place", "person", "mood"), OWN, strict=True)) | {"anything": OWN}},
-        )
-        graph.invoke({"messages": [Nested("hello", id="m", mood="low"), HumanMessage("hi", id="n")]}, at())
-        for values in (graph.get_state(at()).values, next(graph.get_state_history(at())).values):
-            assert [values["place"], values["person"], values["mood"]] == values["anything"] == OWN
-            assert [type(message) for message in values["messages"]] == [Nested, HumanMessage]
-            assert values["messages"][0] == Nested("hello", id="m", mood="low")
-
     def test_where_it_is_strict_nothing_is_imported_without_the_list(self, url, tmp_path, monkeypatch):
         imports, name = tmp_path / "imports", "spied_module"
         (tmp_path / f"{name}.py").write_text(f"""

@@ -246,15 +246,6 @@ class TestGoingBack:
         build(memory.checkpointer, look).invoke({"messages": []}, past, durability="exit")
         assert seen == [{"apples", "re-apples", "pears", "re-pears"}]
 
-    def test_to_before_an_edit_shows_what_it_said(self, memory, graph):
-        say(graph, "apples are ripe", key="a")
-        graph.update_state(at(), {"messages": [HumanMessage("apples are rotten", id="a")]})
-        [hit] = memory.search("rotten", roles=["user"])
-        assert hit.text == "apples are rotten"
-        say(graph, "pears", checkpoint_with(graph, "a", "re-a"))
-        [hit] = memory.search("apples", roles=["user"])
-        assert (hit.id, hit.text) == ("a", "apples are ripe")
-
 
 class TestAnEdit:
     """Of a message that its thread has said in several wordings, the one that the head shows counts."""
@@ -579,19 +570,22 @@ class TestACopy:
         assert memory.admin.verify().ok
 
     @pytest.mark.slow
-    def test_comes_along_with_an_export_as_do_edits_and_what_follows(self, memory, copied, new_database, tmp_path):
-        say(copied, "pears", at("copy"))
-        then = copied.get_state(at()).config
-        copied.update_state(at(), {"messages": [HumanMessage("walrus", id="apples")]})
-        copied.update_state(then, None)
-        say(copied, "plums", at("forked"))
-        say(copied, "figs", checkpoint_with(copied, "plums", config=at("forked")))
+    def test_comes_along_with_an_export_as_do_edits_and_what_follows(self, memory, graph, new_database, tmp_path):
+        say(graph, "apples")
+        then = graph.get_state(at()).config
+        graph.update_state(at(), {"messages": [HumanMessage("walrus", id="apples")]})
+        graph.update_state(then, None)
+        memory.checkpointer.copy_thread("t", "copy")
+        say(graph, "pears", at("copy"))
+        say(graph, "plums", at("forked"))
+        say(graph, "figs", checkpoint_with(graph, "plums", config=at("forked")))
         memory.export(tmp_path / "all.jsonl")
         for engine in ("sqlite", "postgres"):
             with AgentMemory(new_database(engine)) as other:
                 other.import_(tmp_path / "all.jsonl")
                 for thread in ("t", "copy", "forked"):
                     assert said(other, thread) == said(memory, thread)
+                assert other.conversation("copy").messages[0].text == "apples"
                 assert found(other, "apples", config=at("copy")) == {"apples", "re-apples"}
                 assert found(other, "plums figs") == found(memory, "plums figs")
                 for abandoned, wanted in ((False, set()), (True, {"apples"})):

@@ -190,18 +190,6 @@ class TestDamage:
             saver.delete_thread("t")
             assert saver.get_tuple(at()) is None
 
-    async def test_damage_is_told_by_the_awaited_methods_too(self, tmp_path):
-        path = tmp_path / "a.db"
-        with AgentMemory(path) as memory:
-            config = Line(memory.checkpointer).put({"a": "value " * 50})
-        [(table, column, value)] = [each for each in blobs(path) if b"value value" in each[2]]
-        write_raw(path, f"update {table} set {column} = ? where {column} = ?", b"", value)
-        async with AgentMemory(path) as memory:
-            with pytest.raises(CheckpointUnreadable, match=id_in(config)):
-                await memory.checkpointer.aget_tuple(at())
-            with pytest.raises(CheckpointUnreadable, match=id_in(config)):
-                [found async for found in memory.checkpointer.alist(at())]
-
 
 class Pickling:
     """A serializer of the user's own."""
