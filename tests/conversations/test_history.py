@@ -314,13 +314,9 @@ class TestToolResults:
             {"content": {"tool_call_id": "call-1", "output": "42"}},
             {"content": "42", "tool_call_id": "call-1"},
         ):
-            message_id = await do(chat, "add", role="tool", name="look", **fields)
-            assert await do(chat, "retrieve_by_id", message_id) == {
-                "role": "tool",
-                "content": "42",
-                "name": "look",
-                "tool_call_id": "call-1",
-            }
+            key = await do(chat, "add", role="tool", name="look", **fields)
+            told = {"role": "tool", "content": "42", "name": "look", "tool_call_id": "call-1"}
+            assert await do(chat, "retrieve_by_id", key) == told
             message = (await do(chat, "messages"))[-1]
             assert (message.type, message.content, message.tool_call_id) == ("tool", "42", "call-1")
 

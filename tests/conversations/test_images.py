@@ -7,11 +7,9 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory, Attachment, AttachmentType
 from langchain_agentmem.base.events import ImageUnreadable
-from langchain_agentmem.compaction import ManagedMemoryConfig, summary_in
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import MOST_BYTES
-from tests.compaction.summarizers import Summarizer
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -20,7 +18,6 @@ PNG = base64.b64decode(
 )
 PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG).decode()}}
 PLACEHOLDER = {"type": "text", "text": "[The image 'cat.png' cannot be shown.]"}
-SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
 
 
 @pytest.fixture
@@ -141,20 +138,6 @@ class TestCompacting:
         without.add(role="user", content="See")
         without.add(role="assistant", content="A cat.")
         assert chat.count_tokens("estimate") - without.count_tokens("estimate") == 2 * 800
-
-    def test_a_context_with_images_of_which_one_is_gone_is_compacted(self, told, picture):
-        memory, events = told
-        chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
-        for turn in range(20):
-            chat.add(
-                role="user", content=f"question-{turn:03} " + "how many " * 20, images=[str(picture)] * (turn == 1)
-            )
-            chat.add(role="assistant", content="so many " * 20)
-            if turn == 1:
-                picture.unlink()
-        assert any(summary_in(each) for each in chat.messages)
-        assert len(chat.raw_messages) == 40
-        assert events
 
 
 class TestPosts:

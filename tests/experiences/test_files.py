@@ -186,37 +186,27 @@ class TestBadFiles:
             f"handcrafted_exp_{name}.yaml" for name in ("folder", "link", "loop", "pipe", "zero")
         ]
 
-    def test_a_file_that_may_not_be_read_is_reported_until_it_may(self, shelf, monkeypatch):
+    def test_a_file_or_folder_that_may_not_be_read_is_reported_until_it_may(self, shelf, monkeypatch):
         shelf.write(FILES, CHARTS)
-        read = type(shelf.path).read_bytes
-
-        def refused(path):
-            if "charts" in path.name:
-                raise PermissionError(13, "Permission denied")
-            return read(path)
-
-        folder = Folder(shelf.path)
-        monkeypatch.setattr(type(shelf.path), "read_bytes", refused)
-        assert ids(folder) == ["files"]
-        assert problems(folder) == {"handcrafted_exp_charts.yaml": "It cannot be read: Permission denied."}
-        monkeypatch.undo()
-        assert ids(folder) == ["charts", "files"]
-
-    def test_a_folder_below_that_may_not_be_read_costs_only_itself(self, shelf, monkeypatch):
-        shelf.write(FILES)
-        shelf.write(CHARTS, below="locked/")
-        shelf.write(REFUNDS, below="open/")
-        scan = os.scandir
-
-        def refused(path):
-            if str(path).endswith("locked"):
-                raise PermissionError(13, "Permission denied")
-            return scan(path)
-
-        monkeypatch.setattr(os, "scandir", refused)
+        for experience, below in ((CHARTS, "locked/"), (REFUNDS, "open/")):
+            shelf.write(experience, below=below)
         folder = Folder(shelf.path, subfolders=True)
+        read, scan = type(shelf.path).read_bytes, os.scandir
+        for kind, real in ((type(shelf.path), read), (os, scan)):
+
+            def refused(path, real=real):
+                if str(path).endswith(("charts.yaml", "locked")):
+                    raise PermissionError(13, "Permission denied")
+                return real(path)
+
+            monkeypatch.setattr(kind, real.__name__, refused)
         assert ids(folder) == ["files", "refunds"]
-        assert problems(folder) == {"locked": "The folder cannot be read: Permission denied."}
+        assert problems(folder) == {
+            "handcrafted_exp_charts.yaml": "It cannot be read: Permission denied.",
+            "locked": "The folder cannot be read: Permission denied.",
+        }
+        monkeypatch.undo()
+        assert ids(folder) == ["charts", "files", "refunds"]
 
 
 class TestChanges:

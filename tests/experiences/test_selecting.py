@@ -243,7 +243,7 @@ class TestFallingBack:
 
             async def hang(messages):
                 begun.set()
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
 
             task = asyncio.create_task(library.selector(model=hang).aselect(PLOT))
             await begun.wait()
@@ -441,16 +441,14 @@ class TestTheSituationOfASession:
             attachments = [sub_path("mine")] if "dig" in state["messages"][-1].text else [error(NO_FILE)]
             told(memory.session(config), (state["messages"][-1].text, "CodeInterpreter", *attachments))
 
-        def select(state, config):
-            seen.append(selector.select("Go on: chart or plot", config=config))
+        async def select(state, config):
+            asked = "Go on: chart or plot"
+            found = selector.aselect(asked, config=config) if asynchronous else None
+            seen.append(await found if found else selector.select(asked, config=config))
 
-        async def aselect(state, config):
-            seen.append(await selector.aselect("Go on: chart or plot", config=config))
-
-        graph = line(memory.checkpointer, work, RunnableLambda(select, aselect))
+        graph = line(memory.checkpointer, work, select)
         for thread, text in (("one", "load"), ("two", "dig")):
-            given = {"messages": [HumanMessage(text)]}
-            await graph.ainvoke(given, at(thread)) if asynchronous else graph.invoke(given, at(thread))
+            await graph.ainvoke({"messages": [HumanMessage(text)]}, at(thread))
         assert [each.candidates for each in seen] == [("files", "refunds"), ("deep",)]
         assert seen[0].ids == ("files",)
 

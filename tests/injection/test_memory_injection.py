@@ -212,21 +212,6 @@ class TestWhatIsBrought:
         size = sum(len(text) if unit == "characters" else counter.count_text(text) for text in texts)
         assert 100 < size <= 200
 
-    def test_how_something_went_is_shown_in_the_order_of_time_with_its_days(self, memory, layers):
-        layers.archival.write("The quince bloomed.")
-        layers.recall.append("tended", "I pruned the quince.")
-        layers.archival.write("The quince has no blooms.")
-        node = MemoryInjection(memory, "user-42", kinds=["record", "event"], budget={"recall": 0})
-        lines = node.invoke("Summarize how the quince developed.").split("\n")
-        assert [line for line in lines if "quince" in line and line.startswith("- ")] == [
-            "- [record, 2026-01-01] Ada planted two quince trees.",
-            "- [record, 2026-01-01] The quince bloomed.",
-            "- [tended, 2026-01-01] I pruned the quince.",
-            "- [record, 2026-01-01] The quince has no blooms.",
-        ]
-        lines = node.invoke("When did I prune the quince?").split("\n")
-        assert "- [tended] I pruned the quince." in lines
-
     def test_a_branch_s_memory_is_its_own(self, memory, layers):
         LayeredMemory(memory, "user-43").core.set("name", "Bob")
         LayeredMemory(memory, "user-43").archival.write("Bob planted a pear tree.")

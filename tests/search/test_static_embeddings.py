@@ -47,8 +47,6 @@ class TestOpening:
             assert first.text == "The kitten sleeps on the sofa."
             assert first.why.signals["vectors"] > 0
         with AgentMemoryStore.from_conn_string(url, index={"embed": "static"}) as store:
-            store.put(("a",), "cat", {"text": "The kitten sleeps."})
-            assert store.search(("a",), query="cat")[0].key == "cat"
             assert isinstance(store.embeddings, StaticEmbeddings)
             assert store.index_config["dims"] == DIMENSIONS
 

@@ -53,15 +53,6 @@ class TestWhen:
         for asked in ("What was it on 8 May 2025?", "8 May 2025", "2025-05-08", "on the 8th of May"):
             assert texts(memory, asked)[0] == expected, asked
 
-    def test_a_filter_is_a_wall_for_dates_too(self, memory):
-        say(memory, [(day(2025, 5, 8), "Said by the user.")])
-        say(memory, [(day(2025, 5, 8), "Said by the model.")], role="assistant")
-        say(memory, [(day(2025, 5, 8), "Said elsewhere.")], ("ab",))
-        asked = "What was it on 8 May 2025?"
-        assert texts(memory, asked, roles=["assistant"]) == ["Said by the model."]
-        assert texts(memory, asked, before=day(2025, 5, 8)) == []
-        assert sorted(texts(memory, asked)) == ["Said by the model.", "Said by the user."]
-
 
 @pytest.mark.sqlite_suffices
 class TestQuotationMarks:

@@ -10,7 +10,7 @@ from langgraph.config import get_config
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 
-from langchain_agentmem import AgentMemory, Attachment, InvalidInput, Post, Retention, SessionMemory, SharedMemoryEntry
+from langchain_agentmem import AgentMemory, Attachment, InvalidInput, Retention, SessionMemory, SharedMemoryEntry
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from tests.conversations import test_sessions as plain
@@ -83,22 +83,6 @@ class TestFindingPosts:
         session.add_post(session.create_round("q").id, send_from="a", send_to="b", message="apples")
         assert memory.search("apples") == []
         assert task.context.copy().run(memory.search, "apples") != []
-
-
-class TestFiles:
-    async def test_it_goes_to_a_file_and_comes_back(self, memory, session, do, tmp_path):
-        begun = await do(session, "create_round", "q")
-        post = Post.create("see", "Planner", "User", [Attachment.create("text", "x", extra={"n": [1, None]})], id="p")
-        await do(session, "add_post", begun.id, post)
-        await do(session, "finish_round", begun.id)
-        before = await do(session, "rounds")
-        await do(session, "save_to_file", tmp_path / "session.json", {"step": 3})
-        await do(session, "create_round", "another")
-        assert await do(session, "load_from_file", tmp_path / "session.json") == {"step": 3}
-        assert await do(session, "rounds") == before
-        other = memory.session("plain")
-        other.load_from_file(tmp_path / "session.json")
-        assert other.rounds == before
 
 
 class TestWhatMakesNoSense:

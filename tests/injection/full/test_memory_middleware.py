@@ -119,20 +119,6 @@ class TestTheRequest:
 
 
 class TestTheThread:
-    def test_an_agent_remembers_in_its_thread_and_is_shown_it(self, memory):
-        model = ScriptedModel(
-            calling("mem_core_set", key="name", value="Ada"), AIMessage("Hello Ada"), AIMessage("You are Ada")
-        )
-        agent = create_agent(
-            model, middleware=[MemoryMiddleware(memory, tools=["mem_core_set"])], checkpointer=memory.checkpointer
-        )
-        agent.invoke({"messages": [HumanMessage("My name is Ada.")]}, at())
-        assert model.tools[0] == ["mem_core_set"]
-        agent.invoke({"messages": [HumanMessage("Who am I?")]}, at())
-        assert "**name**: Ada" in model.asked[-1][0].text
-        agent.invoke({"messages": [HumanMessage("Who am I?")]}, at("another"))
-        assert shown(model.asked[-1]) == ["human"]
-
     def test_the_small_set_of_tools_is_offered_beside_those_of_compaction_and_others_by_their_names(self, memory):
         compaction = CompactionMiddleware(memory, config=SMALL)
         for given, offered in ((True, SMALL_SET), (["fact_*", "mem_core_get"], [*FACTS, "mem_core_get"])):

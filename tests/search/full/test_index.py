@@ -33,20 +33,6 @@ def rebuild(memory, raw):
 
 
 class TestFollowing:
-    def test_a_row_that_takes_the_place_of_a_deleted_one_is_found(self, memory):
-        chat = memory.conversation("c")
-        added = [chat.add(role="user", content=f"word{n}") for n in range(64)]
-        for last in added[-3:]:
-            chat.remove_by_id(last)
-        message_id = chat.add(role="user", content="newcomer")
-        assert ids(memory, "newcomer") == [message_id]
-        assert memory.admin.verify().problems == ()
-        assert ids(memory, "word63") == []
-        chat.clear()
-        message_id = chat.add(role="user", content="survivor")
-        assert ids(memory, "survivor") == [message_id]
-        assert memory.admin.verify().problems == ()
-
     @pytest.mark.slow
     def test_after_anything_the_index_is_what_a_rebuild_gives(self, memory, raw):
         luck = random.Random(11)
