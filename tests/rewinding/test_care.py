@@ -148,13 +148,6 @@ class TestCounting:
             "waiting_groups": 0, "contents": memory.admin.stats()["contents"],
         }  # fmt: skip
 
-    def test_what_waits_for_its_checkpoint_is_counted(self, memory):
-        say(memory, "ask")
-        assert memory.admin.stats()["waiting_groups"] == 2
-        for text in ("yes", "yes again"):  # in the graph, and in its subgraph
-            answer(memory, text, "t")
-        assert memory.admin.stats()["waiting_groups"] == 0
-
     async def test_verification_looks_at_all_of_it(self, filled):
         report = filled.admin.verify()
         assert report.problems == ()

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, Retention
 from langchain_agentmem.search import memory_search
 from tests.support.graphs import at, line
 
@@ -81,22 +81,6 @@ class TestSubgraphs:
 
         graph(graph(look, note("then")), memory=memory).invoke(EMPTY, at(), durability=durability)
         assert shown(memory) == ["before", "after", "then"]
-
-    def test_what_one_showed_that_was_left_does_not_come_back_for_being_looked_at(self, memory, note):
-        def look(state, config):
-            for each in left:
-                there = {**config["configurable"], **each["configurable"]}
-                seen.append(memory.checkpointer.get_tuple({"configurable": there}).checkpoint["channel_values"])
-            return note("look")(state)
-
-        left, seen = [], []
-        outer = graph(look, graph(note("inside")), memory=memory)
-        outer.invoke(EMPTY, at(), durability="sync")
-        assert shown(memory) == ["look", "inside"]
-        left += [each.config for each in memory.checkpointer.list(at()) if each.config["configurable"]["checkpoint_ns"]]
-        graph(look, memory=memory).invoke(None, begun(outer), durability="sync")
-        assert seen[0]["log"] == ["look", "inside"]
-        assert shown(memory) == ["look"]
 
     def test_what_is_shown_is_found_when_the_checkpoints_of_its_subgraph_are_gone(self, memory, note):
         run = uuid.uuid4()
@@ -187,3 +171,23 @@ def test_what_has_expired_is_gone_and_takes_nobodys_place(url, clock):
             assert (len(records), "more" in layers.core.get()) == (there, there)
             assert texts(memory.search("short-lived")) == records
             assert ("an apple" in texts(layers.archival.all(limit=2))) is not there
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_thread_that_keeps_one_checkpoint_keeps_its_memory_and_no_versions_that_it_does_not_show(url, durability):
+    def node(state, config):
+        layers = memory.layers(config)
+        assert len(layers.recall.recent(limit=None)) == len(state["messages"]) - 1
+        layers.recall.append("turn", f"turn {len(state['messages'])}")
+        layers.core.set("newest", state["messages"][-1].text)
+
+    with AgentMemory(url, retention=Retention(keep_last=1)) as memory:
+        for turn in range(24):
+            given = {"messages": [("user", f"said {turn}")]}
+            line(memory.checkpointer, node).invoke(given, at(), durability=durability)
+        layers = memory.layers(at())
+        assert [event.content for event in layers.recall.recent(limit=None)] == [f"turn {n}" for n in range(1, 25)]
+        assert layers.core.get() == {"newest": "said 23"}
+        assert memory.admin.stats()["checkpoints"] == 1
+        assert memory.admin.stats()["memories"] < 24 + 24
+        assert memory.admin.verify().ok

@@ -87,14 +87,6 @@ class TestDeleting:
         assert (seen(memory), seen(memory, "other", "new")) == before
         assert memory.admin.threads(ADA, thread_id="t").total == 0
 
-    def test_what_is_kept_is_as_old_as_it_was(self, memory):
-        teach(memory)
-        keep(memory, "home", "Porto", "other")
-        memory.checkpointer.delete_thread("t")
-        assert seen(memory)[0][0] == {"home": "Porto", "name": "Ada Lovelace"}
-        memory.checkpointer.delete_thread("other")
-        assert seen(memory)[0][0] == {"home": "Porto", "name": "Ada Lovelace"}
-
     def test_what_was_learned_from_its_messages_stays_learned(self, memory):
         memory.conversation("t", ADA).add(Message(role="user", content="I live in Lisbon", message_id="m1"))
         teach(memory)

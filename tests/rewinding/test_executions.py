@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from functools import partial
 
 import pytest
 from langgraph.config import get_config
@@ -23,27 +24,16 @@ from .minds import AT, EMPTY, PATIENCE, RETRY, Mind, State, failing, resumed
 NAMED = at(namespace=("ada",))
 
 
-class Caller:
-    """A node or a function that is retried, and what it does: that gives the ids of what was remembered."""
+def run(mind, kind, body, given):
+    """Run a node or a function that is retried; its body gives the ids of what was remembered."""
+    if kind == "node":
+        return mind.run(mind.graph(lambda _: {"log": body()}, **RETRY), given)
 
-    def __init__(self, mind, kind, body):
-        self.mind, self.kind, self.body = mind, kind, body
+    @entrypoint(checkpointer=mind.adapter.saver, **RETRY)
+    def function(given, *, previous=None):
+        return entrypoint.final(value=None, save=[*(previous or []), *body()])
 
-    def run(self, given=EMPTY):
-        """Run the graph or the function, on the memory as it is open now."""
-        if self.kind == "node":
-            return self.mind.run(self.mind.graph(lambda _: {"log": self.body()}, **RETRY), given)
-
-        @entrypoint(checkpointer=self.mind.adapter.saver, **RETRY)
-        def function(given, *, previous=None):
-            return entrypoint.final(value=None, save=[*(previous or []), *self.body()])
-
-        return self.mind.run(function, given)
-
-
-@pytest.fixture(params=["node", "function"])
-def caller(request, mind):
-    return lambda body: Caller(mind, request.param, body)
+    return mind.run(function, given)
 
 
 def resumed_twice(mind, piece, attempt):
@@ -132,7 +122,8 @@ STORIES = {
 @pytest.mark.sqlite_suffices
 @pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("reopened", [False, True])
-def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_again(mind, caller, reopened, story):
+@pytest.mark.parametrize("kind", ["node", "function"])
+def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_again(mind, kind, reopened, story):
     """LangGraph counts the `@task`s that a caller calls, in all its attempts; a resume begins to count anew.
 
     What an attempt of a `@task` that failed had remembered counts no more, whoever catches the error.
@@ -143,13 +134,13 @@ def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_
         return mind.note(name)
 
     attempt, (resumes, expected) = failing(1), STORIES[story]
-    runs = caller(lambda: story(mind, piece, attempt))
-    runs.run()
+    body = partial(story, mind, piece, attempt)
+    run(mind, kind, body, EMPTY)
     for _ in range(resumes):
         assert mind.held() == []
         if reopened:
             mind.reopen()
-        runs.run(resumed())
+        run(mind, kind, body, resumed())
     assert sorted(mind.held()) == sorted(expected)
 
 
@@ -292,9 +283,3 @@ class TestScopesOfRuns:
         assert mind.held(look) == names
         assert graph.get_state(look).values["log"] == names
         assert mind.adapter.memory.admin.verify().ok
-
-    def test_a_thread_in_no_namespace_is_another(self, mind):
-        graph = mind.graph(mind.noting("work"))
-        for config in (AT, NAMED, AT):
-            mind.run(graph, EMPTY, config)
-        assert (mind.held(AT), mind.held(NAMED)) == (["work 1", "work 3"], ["work 2"])

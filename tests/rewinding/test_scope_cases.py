@@ -101,14 +101,6 @@ def test_the_later_commit_counts_and_in_its_own_task_the_own_word(threads, durab
     assert threads.sees("a") == threads.sees("b") == threads.outside == {"city": "Lisbon"}
 
 
-def test_a_deletion_hides_until_it_is_taken_back(threads):
-    threads.sets("a", city="Lisbon")
-    threads.does("b", lambda core: core.delete("city"))
-    assert threads.sees("a") == threads.outside == {}
-    threads.back("b", -1)
-    assert threads.sees("a") == threads.outside == {"city": "Lisbon"}
-
-
 def test_going_back_uncovers_what_was_there_and_the_past_stays_as_it_was(threads):
     threads.sets("a", city="1")
     past = threads.config("a")

@@ -49,15 +49,6 @@ def test_what_a_tool_wrote_is_of_the_model_and_of_the_thread_whoever_looks(memor
     assert found == {"event": ("t", "model", "mem_recall_append"), "record": ("t", "model", "mem_archival_write")}
 
 
-async def test_so_is_what_it_wrote_awaited(memory):
-    async def node(state, config):
-        tools = {tool.name: tool for tool in layer_tools(memory)}
-        await tools["mem_archival_write"].ainvoke({"content": "a record"}, config)
-
-    await line(memory.checkpointer, node).ainvoke({"messages": []}, at("t"))
-    assert list(map(told, memory.layers(namespace=NS).archival.all())) == [("t", "model", "mem_archival_write")]
-
-
 def test_what_code_wrote_says_so_by_nobody_and_main_by_no_thread(memory):
     memory.layers(namespace=NS).core.set("city", "Lisbon")
     run(memory, "t", lambda config: memory.layers(config).core.set("pet", "cat"))

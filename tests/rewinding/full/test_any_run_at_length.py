@@ -9,10 +9,7 @@ import os
 
 import pytest
 
-from tests.rewinding.adapters import Real
-from tests.rewinding.oracle import World, followed
 from tests.rewinding.oracles import ORACLES, follow_all
-from tests.rewinding.worlds import random_script
 
 SEEDS = {"one after the other": ((100, 320), (10, 40)), "two run a thread at once": ((8, 100), (2, 40))}
 """How many seeds the full ring follows, and how many are followed in all, on SQLite and on PostgreSQL."""
@@ -38,9 +35,3 @@ def portions():
 @pytest.mark.parametrize(("kind", "name", "seeds"), [*portions()])
 def test_memory_is_what_state_says(kind, name, seeds, new_database):
     assert follow_all(name, seeds, new_database(kind))
-
-
-@pytest.mark.parametrize("seed", [275, 402, 563, 658, 921, 1289])
-def test_what_once_was_wrong_is_right(seed, new_database):
-    world = followed(random_script(seed), lambda: World(Real(new_database("sqlite"))))
-    assert world.differences == []

@@ -258,10 +258,7 @@ class TestMoving:
             with pytest.raises(InvalidInput, match="twice" if damage is TWICE else None):
                 another.import_(exported)
             after = another.admin.stats()
-            assert {name: after[name] for name in MEMORIES} == {name: before[name] for name in MEMORIES}, (
-                record,
-                damage,
-            )
+            assert [name for name in MEMORIES if after[name] != before[name]] == [], (record, damage)
 
 
 class Moving(Real):
