@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(*(f"tests.contracts.store_{name}" for name in ("contract", "expiring", "indexing")))
-
-from langchain_agentmem.stores.agent_store import AgentMemoryStore  # noqa: E402
-from tests.contracts.store_contract import StoreContract  # noqa: E402
-from tests.contracts.store_expiring import ExpiringStoreContract  # noqa: E402
-from tests.contracts.store_indexing import IndexedStoreContract  # noqa: E402
+from langchain_agentmem.stores.agent_store import AgentMemoryStore
+from tests.contracts.store_contract import StoreContract
+from tests.contracts.store_expiring import ExpiringStoreContract
+from tests.contracts.store_indexing import IndexedStoreContract
 
 
 @pytest.mark.encrypted_too

@@ -110,7 +110,7 @@ class TestRuns:
         async def operation():
             async with tracing.step("memory.conversation.add", config=traced_by):
                 begun.set()
-                await asyncio.sleep(3600)
+                await asyncio.Event().wait()
 
         task = asyncio.create_task(operation())
         await begun.wait()
