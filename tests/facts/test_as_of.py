@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from itertools import count
 from random import Random
@@ -148,37 +148,25 @@ class History:
             return
         rng, key = self.rng, self.rng.choice(list(branch.brute.now.facts))
         one = rng.choice(("subject", "object", "predicate", "start", "end", "end", "sure", "role"))
-        changes: dict[str, Any] = {
-            "subject": {"subject": rng.choice(PEOPLE)},
-            "object": {"object": rng.choice(PLACES)},
-            "predicate": {"predicate": rng.choice(PREDICATES)},
-            "start": {"start": self.some_time(branch)},
-            "end": {"end": rng.choice((None, self.some_time(branch)))},
-            "sure": {"sure": rng.choice((None, 0.5))},
-            "role": {"role": "tool"},
-        }[one]
+        values = {"subject": PEOPLE, "object": PLACES, "predicate": PREDICATES, "start": [self.some_time(branch)],
+                  "end": [None, self.some_time(branch)], "sure": [None, 0.5], "role": ["tool"]}  # fmt: skip
+        changes: dict[str, Any] = {one: rng.choice(values[one])}
         if rng.random() < 0.2:
             changes |= {"object": rng.choice(PLACES)}
         names = {"start": "valid_from", "end": "valid_to", "sure": "confidence", "object": "obj"}
         given = {names.get(name, name): value for name, value in changes.items()}
         known = branch.brute.now.content(key)
-        if known is None:
-            with pytest.raises(MessageError):
-                branch.facts.update(key, **given)
-            return
-        start, end = changes.get("start", known.start), changes.get("end", known.end)
-        if end is not None and end <= start:
-            with pytest.raises(InvalidInput):
-                branch.facts.update(key, **given)
-            return
-        branch.facts.update(key, **given)
-        branch.brute.do(self.clock.now, "correct", key=key, **changes)
+        end = changes.get("end", known and known.end)
+        refused = known is None or (end is not None and end <= changes.get("start", known.start))
+        with pytest.raises(MessageError if known is None else InvalidInput) if refused else nullcontext():
+            branch.facts.update(key, **given)
+        if not refused:
+            branch.brute.do(self.clock.now, "correct", key=key, **changes)
 
     def remove(self, branch: Telling) -> None:
         if branch.brute.now.facts:
             key = self.rng.choice(list(branch.brute.now.facts))
-            assert branch.facts.remove_by_id(key) is True
-            assert branch.facts.remove_by_id(key) is False
+            assert [branch.facts.remove_by_id(key) for _ in range(2)] == [True, False]
             branch.brute.do(self.clock.now, "remove", key=key)
 
     def keep(self, branch: Telling) -> None:

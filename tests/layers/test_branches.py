@@ -81,15 +81,6 @@ class TestForking:
         main.core.set("k", "fourth")
         assert [row["id"] for row in raw(memory, "select id from memory")] == [2, 4]
 
-    async def test_awaited(self, main):
-        await main.core.aset("k", "v")
-        fork = await main.afork("fork")
-        await fork.awrite(core={"own": "v"}, recall="event", archival="record")
-        assert await fork.aancestors() == ["main", "fork"]
-        assert str(await main.atree()) == "main\n  fork"
-        assert (await main.adiff(fork)).core.theirs == {"own": "v"}
-        assert set(await main.aread()) == {"core", "recall", "archival"}
-
 
 class TestSearchOnForks:
     def test_hits_of_other_branches_do_not_take_the_places_of_ones_own(self, main):

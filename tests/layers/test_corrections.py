@@ -15,6 +15,13 @@ ADA = ("users", "ada")
 BY = "Maria"
 
 
+@pytest.fixture
+def memory(memory):
+    """An open memory, which is whole after each test, too."""
+    yield memory
+    assert memory.admin.verify().ok
+
+
 def core(memory, key="city"):
     return memory.layers(namespace=ADA).core.get().get(key)
 
@@ -100,7 +107,6 @@ class TestEveryKind:
         again = thing.undo(undone)
         assert thing.present.value[shown] == "coffee"
         assert thing.history == [again, undone, made] == memory.corrections.history(namespace=ADA)
-        assert memory.admin.verify().ok
 
     def test_is_undone_in_order_and_what_was_written_since_only_if_somebody_insists(self, thing):
         first, second = thing.correct("coffee"), thing.correct("cocoa")
@@ -136,7 +142,6 @@ class TestEveryKind:
         assert (thing.present.value, made.after) == (None, None)
         thing.undo(made)
         assert thing.present.value == before.value
-        assert memory.admin.verify().ok
 
     def test_is_not_written_if_the_correction_cannot_be_stored(self, thing, monkeypatch):
         for name in ("sign_memory", "sign_entry"):
@@ -167,7 +172,6 @@ class TestCoreMemory:
             memory.corrections.core("city", "Porto", by=BY, namespace=ADA, thread_id="one")
         with pytest.raises(InvalidInput, match="no thread"):
             memory.corrections.core("city", "Porto", by=BY, thread_id="nobody")
-        assert memory.admin.verify().ok
 
 
 ALONE = at("alone")
@@ -200,7 +204,6 @@ class TestAThreadThatSharesNothing:
         memory.corrections.undo(made.id, by=BY)
         assert say(graph, "nothing", ALONE) == "I knew Lisbon"
         assert [each.by for each in memory.corrections.history("core", "city", thread_id="alone")] == [BY, BY]
-        assert memory.admin.verify().ok
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_a_run_that_is_under_way_keeps_it(self, memory, durability):
@@ -212,7 +215,6 @@ class TestAThreadThatSharesNothing:
         graph.update_state(ALONE, {"messages": [("user", "Hi")]})
         say(graph, "Hi", ALONE, durability=durability)
         assert memory.layers(ALONE).core.get() == {"city": "Porto", "food": "soup"}
-        assert memory.admin.verify().ok
 
     def test_records_and_facts_of_it_too(self, memory):
         def remember(config, _):
@@ -231,7 +233,6 @@ class TestAThreadThatSharesNothing:
             do.undo(each.id, by=BY)
         assert archival.all()[0].content == "Ada likes tea."
         assert [each.object for each in facts.as_of()] == ["Lisbon"]
-        assert memory.admin.verify().ok
 
     def test_all_of_it_is_erased_and_moves_with_it(self, memory, graph, new_database, tmp_path):
         say(graph, "Lisbon", ALONE)
@@ -245,7 +246,6 @@ class TestAThreadThatSharesNothing:
             assert other.admin.verify().ok
         memory.erase(thread_id="alone")
         assert memory.corrections.history() == []
-        assert memory.admin.verify().ok
 
     def corrected(self, memory, graph):
         """What is remembered of it and what it was told are corrected."""
@@ -260,7 +260,6 @@ class TestAThreadThatSharesNothing:
         self.corrected(memory, graph)
         memory.checkpointer.delete_thread("alone")
         assert memory.corrections.history() == []
-        assert memory.admin.verify().ok
 
     def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
         made = self.corrected(memory, graph)
@@ -269,7 +268,6 @@ class TestAThreadThatSharesNothing:
             memory.corrections.undo(each.id, by=BY, namespace=ADA)
         assert (core(memory), memory.conversation("alone", ADA).raw_messages[0].text) == ("Lisbon", "Lisbon")
         assert len(memory.corrections.history("core", "city", namespace=ADA)) == 2
-        assert memory.admin.verify().ok
 
 
 class TestMessages:
@@ -279,7 +277,6 @@ class TestMessages:
         memory.corrections.message("one", message.id, content="Lisbon", by=BY, namespace=ADA)
         assert memory.conversation("one", ADA).raw_messages[0].text == "Lisbon"
         assert memory.checkpointer.get_tuple(config).checkpoint["channel_values"]["messages"][0].text == "Lisbonn"
-        assert memory.admin.verify().ok
 
     def test_keep_their_ids_and_what_else_no_message_has(self, memory):
         key = memory.conversation("chat").add(role="user", content="Hi")

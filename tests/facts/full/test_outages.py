@@ -60,13 +60,11 @@ class TestAnOutage:
         assert lived(facts) == list(TOWNS)  # in the order in which they were said
 
     def test_is_asked_about_soon_at_first(self, memory, clock):
-        provider = Provider()
-        facts = memory.facts("b", model=provider)
+        facts = memory.facts("b", model=(provider := Provider()))
         said(facts, *moves("Oslo"))
         facts._look()
         provider.up = True
-        clock.pass_time(seconds=2)
-        facts._look()
+        look(facts, clock, hours=0.01)
         assert lived(facts) == ["Oslo"]
 
     def test_holds_for_what_is_said_in_it_and_for_other_processes(self, url, clock):
@@ -148,11 +146,11 @@ class TestWhoHearsOfIt:
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 2)
         facts = memory.facts("b", ("us",), model=Provider())
         said(facts, *moves(*TOWNS))
+        them = memory.within(("them",))
         for failed in (0, 3):
-            whose = (memory, memory.within(("us",)), memory.within(("them",)))
-            counted = [each.admin.stats() for each in whose]
-            assert [each["waiting_facts"] for each in counted] == [len(TOWNS), len(TOWNS), 0]
-            assert [each["failed_facts"] for each in counted] == [failed, failed, 0]
+            for each, waiting, vain in ((memory, 12, failed), (memory.within(("us",)), 12, failed), (them, 0, 0)):
+                stats = each.admin.stats()
+                assert (stats["waiting_facts"], stats["failed_facts"]) == (waiting, vain)
             facts.drain()
 
     def test_the_doctor_tells_of_it(self, url):
