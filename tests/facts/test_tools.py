@@ -22,6 +22,9 @@ from .scripted import CASES
 pytestmark = pytest.mark.sqlite_suffices
 
 
+MARCH = ("Maya lives in Lisbon", "maya LIVES IN Rome")
+
+
 def day(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
@@ -96,9 +99,8 @@ class TestAdding:
         said = add("Maya", "lives in", "Lisbon")
         [fact] = facts.as_of()
         assert (fact.text, fact.role, fact.sources, fact.valid_to) == ("Maya lives in Lisbon", "assistant", (), None)
-        assert said == (
-            f"The fact is kept, with the id {fact.id}; it is now known: 'Maya lives in Lisbon', since 2026-01-01."
-        )
+        told = f"with the id {fact.id}; it is now known: 'Maya lives in Lisbon', since 2026-01-01."
+        assert said == f"The fact is kept, {told}"
 
     def test_what_it_ends_and_what_it_contradicts_is_told(self, add):
         add("Maya", "lives in", "Porto", valid_from="2024-01-01")
@@ -108,10 +110,8 @@ class TestAdding:
         assert said.endswith("; it contradicts: 'Maya lives in Lisbon', since 2024-03-01.")
         said = add("Maya", "lives in", "Oslo", valid_from="2024-04-01")
         assert "Porto" not in said
-        ended = [
-            f"'{each}', from 2024-03-01 until 2024-04-01" for each in ("Maya lives in Lisbon", "maya LIVES IN Rome")
-        ]
-        assert said.endswith(f"; it ended: {', '.join(ended)}.")
+        lisbon, rome = (f"'{each}', from 2024-03-01 until 2024-04-01" for each in MARCH)
+        assert said.endswith(f"; it ended: {lisbon}, {rome}.")
 
     def test_times_are_iso_or_words(self):
         for given, start, end in CASES["times of tools"]:

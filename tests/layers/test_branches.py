@@ -108,14 +108,10 @@ class TestReadingAndWritingAllLayers:
         )
         read = main.read()
         assert read["core"] == {"a": "1", "b": "2"}
-        assert [(each["id"], each["type"], each["content"]) for each in read["recall"]] == [
-            (written.recall[0], "note", "plain"),
-            (written.recall[1], "metric", "0.93"),
-        ]
-        assert [(each["id"], each["content"], each["tags"]) for each in read["archival"]] == [
-            (written.archival[0], "text", []),
-            (written.archival[1], "tagged", ["t"]),
-        ]
+        told = [(each["id"], each["type"], each["content"]) for each in read["recall"]]
+        assert told == [(written.recall[0], "note", "plain"), (written.recall[1], "metric", "0.93")]
+        kept = [(each["id"], each["content"], each["tags"]) for each in read["archival"]]
+        assert kept == [(written.archival[0], "text", []), (written.archival[1], "tagged", ["t"])]
         for scope in read:
             assert main.read(scope) == {scope: read[scope]}
         with pytest.raises(InvalidInput, match="scope"):

@@ -56,14 +56,7 @@ class TestByItself:
 
 
 class TestNothingIsLost:
-    def test_a_record_that_is_short_enough_says_all(self, layers):
-        happen(layers, 7, length=0)
-        record = layers.archival.all()[0]
-        assert record.content.startswith("2 events of kind a, 2026-01-01 12:00:")
-        assert "event 0" in record.content
-        assert "event 2" in record.content
-
-    def test_a_record_that_is_not_keeps_the_events_beside_it(self, memory):
+    def test_a_record_that_is_too_short_for_them_keeps_the_events_beside_it(self, memory):
         settings = LayersConfig(recall_max_events=4, section_budgets={"archival_snippet": 100})
         layers = LayeredMemory(memory, "main", settings=settings)
         ids = [layers.recall.append("a", f"event {number} " + "x" * 80 + f" needle{number}") for number in range(7)]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.storage.queries import load
+from tests.support.plans import plan_of
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -34,23 +34,18 @@ def view(memory):
 
 
 def test_no_query_reads_the_whole_table(memory, raw, view):
-    dialect = memory.database.engine.dialect
     branch, position = view.line[0][:2]
     here = {**view.parameters(), "at": view.at, "branch": branch, "position": position}
     for name, more in LOOKED_UP.items():
-        sql = load(dialect)[name]
-        asked = {key: value for key, value in (here | more).items() if f":{key}" in sql}
-        if dialect == "sqlite":
-            plan = [str(row["detail"]) for row in raw(memory, f"explain query plan {sql}", **asked)]
+        plan = plan_of(memory, raw, name, here | more)
+        if memory.database.engine.dialect == "sqlite":
             tables = ("memory", "m", "n", "b")
             read = [line for line in plan if line.startswith("SCAN") and line.split()[1] in tables]
             read += [line for line in plan if "INDEX memory_" in line and line.endswith("(branch_id=?)")]
             # Old versions that a fork still shows are behind the index that current memory is read by.
             passed_over = any("memory_current (branch_id=? AND kind=? AND until>?)" in line for line in plan)
             assert passed_over or name != "current_memory"
-        else:
-            plan = [str(row["QUERY PLAN"]) for row in raw(memory, f"explain {sql}", **asked)]
-            # of a page of branches a scan is the quicker way: only the table of memory counts
+        else:  # of a page of branches a scan is the quicker way: only the table of memory counts
             read = [line for line in plan if "Seq Scan on memory" in line]
         assert plan, name
         assert read == [], name

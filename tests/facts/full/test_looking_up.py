@@ -12,9 +12,9 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact_store import BEHIND_ALL
 from langchain_agentmem.rewinding.memory_access import changing
-from langchain_agentmem.storage.queries import load
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from tests.support.graphs import at
+from tests.support.plans import plan_of
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -92,15 +92,6 @@ def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
         patch.setattr(SqliteEngine, "_transaction", watched)
         act()
     return len(ticks)
-
-
-def plan_of(memory: AgentMemory, raw, name: str, given: dict) -> list[str]:
-    dialect = memory.database.engine.dialect
-    sql = load(dialect)[name].replace(":memory", ":row")
-    asked = {key: value for key, value in given.items() if f":{key}" in sql}
-    if dialect == "sqlite":
-        return [str(row["detail"]) for row in raw(memory, f"explain query plan {sql}", **asked)]
-    return [str(row["QUERY PLAN"]) for row in raw(memory, f"explain {sql}", **asked)]
 
 
 def test_facts_are_looked_up_by_what_they_are_about(memory, raw, view):

@@ -117,16 +117,6 @@ class TestTheNode:
         assert seen.ours()[0].inputs["message_ids"] == ["m1"]
 
 
-class TestWriting:
-    def test_what_is_no_fact_is_told_as_refused(self, memory, seen):
-        good = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
-        broken = json.dumps({"facts": [good, {"message": 1, "subject": "Maya"}]})
-        facts = memory.facts("b", namespace=("ada",), model=lambda _: broken)
-        under(seen, lambda: facts.extract_and_update_from_text("Maya is here."))
-        [refused] = seen.run("memory.facts.learn").outputs["refused"]
-        assert refused == facts.failures()[0].error
-
-
 class TestReading:
     def test_a_search_is_one_retriever_with_facts_as_documents(self, facts, seen):
         tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")

@@ -37,12 +37,6 @@ class TestUpkeep:
             with AgentMemory() as other, pytest.raises(InvalidInput):
                 other.import_(tmp_path / "damaged.jsonl")
 
-    def test_they_go_with_their_namespace_as_the_rehearsal_says(self, memory):
-        self.fill(memory)
-        told = memory.erase(namespace=ADA, dry_run=True)
-        assert memory.erase(namespace=ADA) == told
-        assert [each.namespace for each in memory.corrections.history()] == [()]
-
     def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
         talk(memory, "one", "Lisbon")
         for city in ("Porto", "Faro"):

@@ -74,14 +74,6 @@ class TestAnOperation:
         ]
         assert [run.child_runs for run in turn.child_runs] == [[]] * len(CALLS)
 
-    def test_that_fails_is_a_run_that_failed(self, collector, memory):
-        layers = memory.layers("main", settings=LayersConfig(core_max_chars=3))
-        with pytest.raises(InvalidInput):
-            within(collector, lambda: layers.core.set("key", "value"))
-        run = collector.run("memory.core.set")
-        assert "has no room" in run.error
-        assert (run.inputs["entries"][0]["key"], run.outputs) == ("key", {})
-
 
 def test_a_consolidation_shows_the_model_s_work_and_what_was_written(collector, memory):
     settings = LayersConfig(recall_max_events=2, core_max_chars=10, section_budgets={"archival_snippet": 60})
