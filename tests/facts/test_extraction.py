@@ -15,14 +15,7 @@ from pydantic import BaseModel
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.fact_extraction import (
-    BATCH_CHARS,
-    question,
-    read,
-    reply_of,
-    structured,
-    time_in,
-)
+from langchain_agentmem.facts.fact_extraction import BATCH_CHARS, question, read, reply_of, structured, time_in
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.messages.message import Message
 from tests.support.models import ScriptedModel, calling
@@ -61,11 +54,9 @@ class TestWhatIsAsked:
         system, human = asked(due("I moved."), due("When?", "m2", role="assistant"), due("Now", "m3", name="Maya"))
         assert isinstance(system, SystemMessage)
         assert isinstance(human, HumanMessage)
-        assert shown([system, human]) == [
-            Shown(1, "user", "Wednesday, 2024-05-15 12:00 UTC", "I moved."),
-            Shown(2, "assistant", "Wednesday, 2024-05-15 12:00 UTC", "When?"),
-            Shown(3, "Maya", "Wednesday, 2024-05-15 12:00 UTC", "Now"),
-        ]
+        time = "Wednesday, 2024-05-15 12:00 UTC"
+        said = [Shown(1, "user", time, "I moved."), Shown(2, "assistant", time, "When?"), Shown(3, "Maya", time, "Now")]
+        assert shown([system, human]) == said
 
     def test_predicates_and_instructions_are_told(self):
         system, _ = asked(due(), single=["lives in"], instructions="Skip pets.")
@@ -120,9 +111,8 @@ class TestShapes:
         assert triples(read(reply_of({"raw": AIMessage(""), "parsed": given_, "parsing_error": None}), ONE)) != []
 
     def test_several_that_stand_side_by_side_are_read_and_none_of_those_that_are_cut_off(self):
-        for between, around in product(
-            ("\n", " ", ",\n", "\n- ", "\n2. "), ("{}", "```jsonl\n{}\n```", "Here they are:\n- {}\nThat is all.")
-        ):
+        listed = "Here they are:\n- {}\nThat is all."
+        for between, around in product(("\n", " ", ",\n", "\n- ", "\n2. "), ("{}", "```jsonl\n{}\n```", listed)):
             reply = around.format(between.join(json.dumps({**FACT, "message": n}) for n in (1, 2)))
             assert triples(read(reply, TWO)) == [TEA, (1, *TEA[1:])], reply
             assert read(reply, TWO).problems == (), reply
@@ -174,18 +164,11 @@ class TestShapes:
 class TestCutOff:
     WHOLE = json.dumps({"facts": [FACT, {**FACT, "object": "rain"}]})
 
-    def test_of_several_it_is_none(self):
-        assert read(self.WHOLE[:-2], TWO) == fact_extraction.ExtractionAnswer(
-            problems=("It is cut off.",), readable=False
-        )
-
-    def test_one_that_is_whole_is_not(self):
-        for text in (
-            self.WHOLE,
-            f"```json\n{self.WHOLE}\n```",
-            f'{{"a": 1}} {self.WHOLE}!',
-            self.WHOLE.replace("1", "NaN"),
-        ):
+    def test_of_several_it_is_none_and_one_that_is_whole_is_not(self):
+        none = fact_extraction.ExtractionAnswer(problems=("It is cut off.",), readable=False)
+        assert read(self.WHOLE[:-2], TWO) == none
+        nan = self.WHOLE.replace("1", "NaN")
+        for text in (self.WHOLE, f"```json\n{self.WHOLE}\n```", f'{{"a": 1}} {self.WHOLE}!', nan):
             assert "It is cut off." not in read(text, TWO).problems
 
 

@@ -50,10 +50,8 @@ def in_background(memory, model):
 
 def said(facts, *texts, first=0):
     """Add messages."""
-    return [
+    for number, text in enumerate(texts, first):
         facts.add({"role": "user", "content": text, "message_id": f"m{number}"})
-        for number, text in enumerate(texts, first)
-    ]
 
 
 def known(facts, subject="Maya"):

@@ -31,10 +31,8 @@ def triples(facts, **asked):
 
 def homes(facts, subject="Maya"):
     """Where somebody lived, with the days from and to which they did."""
-    return [
-        (fact.object, fact.valid_from.day, fact.valid_to and fact.valid_to.day)
-        for fact in facts.history(subject, "lives in")
-    ]
+    lived = facts.history(subject, "lives in")
+    return [(fact.object, fact.valid_from.day, fact.valid_to and fact.valid_to.day) for fact in lived]
 
 
 def message_of(key, text):
@@ -186,20 +184,21 @@ class TestRemovingAMessage:
 
     def test_takes_what_was_corrected_or_taken_back_since(self, memory):
         chat, facts = say(memory, "chat", "a"), memory.facts("user")
-        corrected, undone, told_by_both = (
-            facts.add_fact("user", "Maya", "likes", thing, source=("a", "chat")) for thing in ("tea", "rice", "figs")
+        likes = ("user", "Maya", "likes")
+        corrected, undone, both = (
+            facts.add_fact(*likes, thing, source=("a", "chat")) for thing in ("tea", "rice", "figs")
         )
         facts.update(corrected, obj="coffee")
         facts.update(corrected, obj="cocoa", valid_from=day(2), valid_to=day(20))
         facts.undo(undone)
-        facts.add_fact("user", "Maya", "likes", "figs", source=("z", "elsewhere"))
-        facts.undo(told_by_both)  # the second source
-        facts.undo(told_by_both)  # and that is taken back
+        facts.add_fact(*likes, "figs", source=("z", "elsewhere"))
+        facts.undo(both)  # the second source
+        facts.undo(both)  # and that is taken back
         known = facts.now
         chat.remove_by_id("a")
         assert triples(facts) == {("Maya", "likes", "figs")}
         assert [fact.object for fact in facts.as_of(recorded=known)] == ["figs"]
-        facts.undo(told_by_both)
+        facts.undo(both)
         assert facts.as_of() == []
         assert [facts.get(key) for key in (corrected, undone)] == [None, None]
 

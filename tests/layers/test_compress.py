@@ -86,12 +86,13 @@ class TestAModel:
         assert Compressor(lambda _: None).compress(TEXT, 20) == "The quick brown fox…"
 
     async def test_may_wrap_what_it_says_and_is_awaited(self):
+        fox = "\nA fox jumps."
         for answer in (
-            "<think>Short!</think>\nA fox jumps.",
-            "Short!</think>\nA fox jumps.",
-            "```text\nA fox jumps.\n```",
-            "<text>\nA fox jumps.\n</text>",
-            " A fox jumps.\n",
+            f"<think>Hm</think>{fox}",
+            f"Hm</think>{fox}",
+            f"```text{fox}\n```",
+            f"<text>{fox}\n</text>",
+            f" {fox}\n",
         ):
             assert Compressor(ScriptedModel(answer)).compress(TEXT, 12) == "A fox jumps.", answer
             assert await Compressor(ScriptedModel(answer)).acompress(TEXT, 12) == "A fox jumps.", answer
@@ -187,13 +188,7 @@ class TestA17:
         assert not len(compressor._answers)
 
     def test_braces_in_a_prompt_stand_for_themselves(self):
-        for prompt in (
-            'As JSON {"a": {}} in {max_chars}: {text}',
-            "{",
-            "{0}",
-            "{unknown} {text!r} {text:>9}",
-            "%(text)s",
-        ):
+        for prompt in ('As JSON {"a": {}} in {max_chars}: {text}', "{", "{0}", "{unknown} {text!r:>9}", "%(text)s"):
             model = ScriptedModel("A fox.")
             assert Compressor(model, prompt=prompt).compress("{text} {max_chars} " * 9, 20, "{text}") == "A fox."
             (asked,) = model.asked[0]

@@ -67,13 +67,12 @@ class Thing:
             self.key = memory.conversation("chat", ADA).add(role="user", content="tea")
 
     def correct(self, text, **more):
-        make = {
-            "core": lambda **given: self.do.core(self.key, text, **given),
-            "record": lambda **given: self.do.record(self.key, text, **given),
-            "fact": lambda **given: self.do.fact(self.key, obj=text, **given),
-            "message": lambda **given: self.do.message("chat", self.key, content=text, **given),
-        }
-        return make[self.kind](**{"by": BY, "namespace": ADA, **more})
+        given = {"by": BY, "namespace": ADA, **more}
+        if self.kind == "message":
+            return self.do.message("chat", self.key, content=text, **given)
+        if self.kind == "fact":
+            return self.do.fact(self.key, obj=text, **given)
+        return getattr(self.do, self.kind)(self.key, text, **given)
 
     def undo(self, made, **more):
         return self.do.undo(made.id, **{"by": BY, "namespace": ADA, **more})
@@ -250,11 +249,9 @@ class TestAThreadThatSharesNothing:
     def corrected(self, memory, graph):
         """What is remembered of it and what it was told are corrected."""
         say(graph, "Lisbon", ALONE)
-        message = memory.conversation("alone").raw_messages[0]
-        return [
-            memory.corrections.core("city", "Porto", by=BY, thread_id="alone"),
-            memory.corrections.message("alone", message.id, content="Lisboa", by=BY),
-        ]
+        message, do = memory.conversation("alone").raw_messages[0], memory.corrections
+        core = do.core("city", "Porto", by=BY, thread_id="alone")
+        return [core, do.message("alone", message.id, content="Lisboa", by=BY)]
 
     def test_when_it_is_deleted_nothing_is_left(self, memory, graph):
         self.corrected(memory, graph)

@@ -43,9 +43,7 @@ def place(tmp_path) -> Path:
 
 RESOURCES = {
     "local": [{"name": "data", "host_path": "data", "mount_path": "/workspace/input/data", "read_only": True}],
-    "github": [
-        {"name": "solver", "repo": "https://github.com/example/solver", "ref": "v1", "dest": "/workspace/solver"}
-    ],
+    "github": [{"name": "solver", "repo": "example/solver", "ref": "v1", "dest": "/workspace/solver"}],
     "huggingface": [{"name": "small", "type": "model", "repo_id": "example/small", "revision": "main"}],
     "items": [
         {"name": "baseline", "class": "template", "source": "local", "resource": "data", "path": "baseline"},
@@ -100,12 +98,10 @@ class TestASnapshot:
         for number in range(20):
             write(place / "many" / f"{number:02}.txt", "short")
             write(place / "long" / f"{number:02}.txt", "word " * 1_000)
-        for kind, files, chars, total in (
-            ("template", 12, 3_500, 12_000), ("setup", 8, 3_000, 8_000), ("document", 4, 3_000, 8_000)
-        ):  # fmt: skip
-            many, long = (
-                item_of(place, **{"class": kind, "path": path})["content_excerpt"] for path in ("many", "long")
-            )
+        limits = {"template": (12, 3_500, 12_000), "setup": (8, 3_000, 8_000), "document": (4, 3_000, 8_000)}
+        for kind, (files, chars, total) in limits.items():
+            seen = [item_of(place, **{"class": kind, "path": path}) for path in ("many", "long")]
+            many, long = (each["content_excerpt"] for each in seen)
             assert many.count("File: ") == files
             assert total - 100 < len(long) <= total
             first = long.split("\n\n")[0].partition("\n")[2]
@@ -243,13 +239,9 @@ class TestA19:
 class TestAFile:
     def test_that_is_wrong_or_cannot_be_read_says_so(self, place, tmp_path):
         cases = json.loads(Path(__file__).with_name("cases.json").read_text("utf-8"))["resource_files"]
-        for text, wrong in (
-            *cases,
-            ("[" * 100_000, "neither JSON nor YAML"),
-            (b"\xff\xfe\x00", "neither JSON nor YAML"),
-            (f"items: [{{path: {'a' * 600}}}]", "more than 480 characters"),
-            ("x" * 600_000, "more than 500,000 bytes"),
-        ):
+        neither, long = "neither JSON nor YAML", f"items: [{{path: {'a' * 600}}}]"
+        cases += [("[" * 100_000, neither), (b"\xff\xfe\x00", neither), (long, "more than 480 characters")]
+        for text, wrong in (*cases, ("x" * 600_000, "more than 500,000 bytes")):
             with pytest.raises(InvalidInput, match=wrong):
                 build_resource_snapshot(write(tmp_path / "resources", text))
         with pytest.raises(InvalidInput, match="cannot be read"):
@@ -332,18 +324,14 @@ class TestResourceMemory:
         file = write(place / "r.yaml", f"items: [{{path: notes.md, notes: 'key {SECRET}', name: 'a {SECRET}'}}]")
         layers.resources.load(file)
         layers.resources.track_usage("a", "read", f"with {SECRET}")
-        assert SECRET not in str(
-            (layers.resources.items(), layers.resources.used(), layers.core.get(), layers.archival.all())
-        )
+        told = layers.resources.items(), layers.resources.used(), layers.core.get(), layers.archival.all()
+        assert SECRET not in str(told)
 
     def test_notes_a19_every_context_of_a_repeated_use(self, layers):
         for wrong in (("", "read"), (3, "read"), ("a", "eat"), ("a", "read", 3)):
             with pytest.raises(InvalidInput):
                 layers.resources.track_usage(*wrong)
-        for number in range(12):
-            layers.resources.track_usage("a", "reference", f"context {number}")
-        layers.resources.track_usage("a", "read")
-        assert [each["context"] for each in layers.resources.used()] == [
-            *(f"context {number}" for number in range(12)),
-            None,
-        ]
+        contexts = [*(f"context {number}" for number in range(12)), None]
+        for context in contexts:
+            layers.resources.track_usage("a", "reference", context)
+        assert [each["context"] for each in layers.resources.used()] == contexts
