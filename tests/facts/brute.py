@@ -371,11 +371,9 @@ class Branch:
 def says_more(content: Content | None, telling: Mapping[str, Any]) -> bool:
     """Whether somebody says something that they had not said yet."""
     assert content is not None
+    names = ("message", "conversation", "role", "end")
     return not any(
-        each.what["message"] == telling["message"]
-        and each.what["conversation"] == telling["conversation"]
-        and each.what["role"] == telling["role"]
-        and each.what["end"] == telling["end"]
+        all(each.what[name] == telling[name] for name in names)
         and (not telling["given"] or (each.what["given"] and each.what["start"] == telling["start"]))
         and (telling["sure"] is None or telling["sure"] <= max(t.what["sure"] or 0 for t in content.tellings))
         for each in content.tellings

@@ -84,15 +84,9 @@ class History:
         start, end = (self.some_time(branch) if rng.random() < chance else None for chance in (0.5, 0.2))
         if start is not None and end is not None and end <= start:
             start, end = (end, start) if end < start else (start, None)
-        said = {
-            "role": rng.choice(("user", "user", "assistant")),
-            "subject": rng.choice(PEOPLE),
-            "predicate": rng.choice(PREDICATES),
-            "obj": rng.choice(PLACES),
-            "start": start,
-            "end": end,
-            "sure": rng.choice((None, None, None, 0.2, 0.9)),
-        }
+        names = {"subject": rng.choice(PEOPLE), "predicate": rng.choice(PREDICATES), "obj": rng.choice(PLACES)}
+        sure = rng.choice((None, None, None, 0.2, 0.9))
+        said = {"role": rng.choice(("user", "user", "assistant")), **names, "start": start, "end": end, "sure": sure}
         self.told.append(said)
         self.state(branch, said)
 
@@ -266,14 +260,12 @@ class History:
 
 def shown(facts: list[Any]) -> list[Shown]:
     """Facts as brute force has them."""
-    names = [name for name in Shown._fields if name != "told"]
-    return [
-        Shown(
-            **{name: getattr(fact, name) for name in names},
-            told=tuple((each.message_id, each.conversation_id, each.role, each.recorded_at) for each in fact.told),
-        )
-        for fact in facts
-    ]
+
+    def told(fact: Any) -> tuple[Any, ...]:
+        return tuple((each.message_id, each.conversation_id, each.role, each.recorded_at) for each in fact.told)
+
+    names = Shown._fields
+    return [Shown(*(told(fact) if name == "told" else getattr(fact, name) for name in names)) for fact in facts]
 
 
 def scattered() -> Callable[[], str]:

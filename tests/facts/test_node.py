@@ -261,9 +261,8 @@ class TestElsewhere:
         graph.invoke(says("Tom likes jam", id="m0"), at())
         graph.invoke(says("Tom likes rain", id="m1"), at())
         assert facts.add(HumanMessage("Tom likes rain", id="m1")) == "m1"
-        assert [text for some in model.texts for text in some] == [
-            f"Tom likes {each}" for each in ("tea", "jam", "rain")
-        ]
+        read = [text for some in model.texts for text in some]
+        assert read == [f"Tom likes {each}" for each in ("tea", "jam", "rain")]
         assert [fact.text for fact in facts.search("*") if fact.raw] == ["Tom likes rain", "Tom likes tea"]
         for fact in facts.history("Tom"):
             assert [each.text for each in facts.evidence(fact.id)] == [fact.text]

@@ -54,9 +54,8 @@ class TestRecords:
         assert [record.id for record in layers.archival.all(tags=["t0"], limit=1)] == ids[4:]
 
     def test_secrets_do_not_enter_by_content_or_tags(self, layers):
-        record_id = layers.archival.write(
-            "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789", tags=["password=hunter2x"]
-        )
+        token = "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+        record_id = layers.archival.write(token, tags=["password=hunter2x"])
         record = layers.archival.get(record_id)
         assert "ghp_" not in record.content
         assert record.tags == ("password=***",)

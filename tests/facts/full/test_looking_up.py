@@ -19,17 +19,15 @@ from tests.support.plans import plan_of
 pytestmark = pytest.mark.sqlite_suffices
 
 THINGS = json.dumps([["friend 1", "likes"], ["friend 2", "likes"]])
+PAGE = {"limit": 10, "labels": None, **BEHIND_ALL._asdict()}
 LOOKED_UP = {
     "facts_of_subjects": ({"keys": json.dumps(["friend 1", "friend 2"])}, {"memory_subject_learned"}),
     "facts_of_things": ({"keys": THINGS}, {"memory_subject"}),
     "facts_of_triples": ({"keys": json.dumps([["friend 1", "likes", "tea 1"]])}, {"memory_subject"}),
     "facts_of_objects": ({"keys": json.dumps(["tea 1"]), "labels": None}, {"memory_object"}),
-    "latest_facts": (
-        {"limit": 10, "labels": None, **BEHIND_ALL._asdict()},
-        {"memory_learned", "memory_counts_learned", "memory_counted"},
-    ),
+    "latest_facts": (PAGE, {"memory_learned", "memory_counts_learned", "memory_counted"}),
     "facts_naming": (
-        {"keys": json.dumps(["tea 1"]), "labels": None, "limit": 10, **BEHIND_ALL._asdict()},
+        {"keys": json.dumps(["tea 1"]), **PAGE},
         {"memory_subject_learned", "memory_object", "memory_counts_subject_learned", "memory_counts_object"},
     ),
     "accounts_of": ({"keys": json.dumps(["fact 1"])}, {"memory_key", "memory_counts"}),

@@ -14,9 +14,8 @@ class TestTraces:
         with AgentMemory(new_database("postgres")) as memory:
             tell_secrets(memory)
             for number in range(70):
-                memory.facts("user").add_fact(
-                    "user", SECRETS[number % 3], SECRETS[3], SECRETS[4], source=f"m{number % 3}"
-                )
+                told = SECRETS[number % 3], SECRETS[3], SECRETS[4]
+                memory.facts("user").add_fact("user", *told, source=f"m{number % 3}")
             raw(memory, "analyze")
             samples = raw(
                 memory,

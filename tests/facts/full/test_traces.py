@@ -107,9 +107,8 @@ class TestTheNode:
             branch = quiet.remember_facts(ScriptedModel(Scripted()), branch="b")
             await branch.ainvoke(given, config) if asynchronous else branch.invoke(given, config)
             quiet.facts("b", namespace=("ada",)).search(SECRET)
-        assert seen.shapes == [
-            ("memory.facts.remember", [("memory.facts.extract", []), ("memory.facts.learn", [])]),
-        ]
+        beneath = [("memory.facts.extract", []), ("memory.facts.learn", [])]
+        assert seen.shapes == [("memory.facts.remember", beneath)]
         assert SECRET not in str([run.model_dump() for run in seen.runs])
         told = [step for step in steps if isinstance(step, StepFinished)]
         assert SECRET not in str(told)
