@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic import Field
 
 from langchain_agentmem.compaction import ActiveContextPolicyConfig, CompactionState, ManagedMemoryConfig
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_in
 from tests.support.graphs import line
-from tests.support.models import ScriptedModel
+from tests.support.models import ScriptedModel, calling
 
 COUNTER = TokenCounter("estimate")
 FILLER = "The quick brown fox jumps over the lazy dog. "
@@ -111,6 +111,16 @@ def talk(turns, prefix=""):
         answer = f"{prefix}answer-{turn:03} " + "this many are in it " * 3
         said += [question(turn, prefix), AIMessage(answer, id=f"{prefix}a-{turn}")]
     return said
+
+
+def with_a_call(output, **more):
+    """Something said, a call with its result, and an answer."""
+    return [
+        HumanMessage("go", id="go"),
+        AIMessage("", tool_calls=calling("look", "c1").tool_calls, id="ai-1"),
+        ToolMessage(output, tool_call_id="c1", id="tool-1", **more),
+        AIMessage("done", id="ai-2"),
+    ]
 
 
 def build(memory, node, schema=CompactionState):

@@ -1,17 +1,16 @@
 """A managed conversation as LangChain's chat history: what a chain is given stays in the budget, all of it is kept."""
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_agentmem.compaction import (
-    ActiveContextPolicyConfig,
     ManagedMemoryConfig,
     summary_in,
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import Summarizer, budget, question, talk
+from tests.compaction.summarizers import Summarizer, budget, question, talk, with_a_call
 from tests.support.models import ScriptedModel
 
 pytestmark = [
@@ -63,24 +62,12 @@ class TestHandingBack:
         assert ids(chat.raw_messages) == [*before, "new"]
 
     def test_a_shortened_copy_changes_nothing_and_loses_nothing_beside_it(self, memory):
-        policy = ActiveContextPolicyConfig(processor_order=["tool_truncation"])
-        config = ManagedMemoryConfig(threshold_tokens=2_000, token_counter="estimate", active_context=policy)
-        chat = memory.managed_conversation("c", config=config)
-        call = {"name": "look", "args": {}, "id": "1"}
-        chat.add_messages(
-            [
-                HumanMessage("Look.", id="h"),
-                AIMessage("", tool_calls=[call], id="a"),
-                ToolMessage("far too much " * 4_000, tool_call_id="1", id="t"),
-                AIMessage("I have looked.", id="b"),
-                HumanMessage("Thanks.", id="i"),
-                AIMessage("Gladly.", id="c"),
-            ]
-        )
+        chat = memory.managed_conversation("c", config=budget(2_000, processor_order=["tool_truncation"]))
+        chat.add_messages([*with_a_call("far too much " * 4_000), *talk(1)])
         shown = chat.messages
         assert len(shown[2].text) < 30_000
         chat.add_messages([*shown, HumanMessage("And now?", id="new")])
-        assert ids(chat.raw_messages) == ["h", "a", "t", "b", "i", "c", "new"]
+        assert ids(chat.raw_messages) == ["go", "ai-1", "tool-1", "ai-2", "q-0", "a-0", "new"]
         assert len(chat.raw_messages[2].text) > 50_000
 
     def test_a_mark_hides_nothing_that_is_not_there_yet(self, memory):

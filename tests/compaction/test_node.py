@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Annotated, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langgraph.channels import DeltaChannel
@@ -22,23 +22,13 @@ from langchain_agentmem.compaction import (
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
-from tests.compaction.summarizers import COUNTER, Summarizer, budget, build, question, talk
+from tests.compaction.summarizers import COUNTER, Summarizer, budget, build, question, talk, with_a_call
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
 
 SMALL = budget(600)
-
-
-def with_a_call(output, **more):
-    """Something said, a call with its result, and an answer."""
-    return [
-        HumanMessage("go", id="go"),
-        AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}], id="ai-1"),
-        ToolMessage(output, tool_call_id="c1", id="tool-1", **more),
-        AIMessage("done", id="ai-2"),
-    ]
 
 
 def streamed(graph, turns):

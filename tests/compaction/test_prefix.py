@@ -70,10 +70,6 @@ def shared(one, other):
     return common / min(len(one), len(other))
 
 
-def cost(messages):
-    return sum(map(COUNTER.count_message, messages))
-
-
 class TestThePrefix:
     @pytest.mark.slow
     def test_it_is_shared_by_95_percent_over_sixty_turns_and_whole_between_compactions(self, memory, model):
@@ -100,7 +96,7 @@ class TestThePrefix:
         with AgentMemory(url, hooks=[told.append]) as memory:
             node = CompactionNode(memory, model, config(1_000))
             for number in range(11, 20):
-                sizes.append(cost(node.invoke(history, RUN)))
+                sizes.append(COUNTER.count(node.invoke(history, RUN)))
                 history += [calling("look", f"call-{number}"), ToolMessage("ok", tool_call_id=f"call-{number}")]
         begun = [event for event in told if isinstance(event, CompactionEvent) and event.status == "started"]
         assert sizes[0] > 1_000, "the tool's output alone is larger than the threshold"

@@ -38,10 +38,6 @@ def rounds(count, output):
     return [message for number in range(count) for message in round_of(number, output.format(number))]
 
 
-def cost(messages):
-    return sum(map(COUNTER.count_message, messages))
-
-
 LONG = "word " * 3000
 
 
@@ -101,7 +97,7 @@ class TestBackwardPacking:
     def test_the_newest_that_fit_stay_without_a_gap(self):
         said = [SystemMessage("sys"), HumanMessage("the goal"), *rounds(20, "result {0} " * 10)]
         packed = backward_packing(said, max_tokens=400, counter=COUNTER)
-        assert cost(packed) <= 400
+        assert COUNTER.count(packed) <= 400
         assert packed[:2] == said[:2]
         assert packed[2:] == said[-(len(packed) - 2) :]
         assert len(packed) > 6
@@ -119,7 +115,7 @@ class TestSlidingWindow:
         for number in range(40):
             said += [HumanMessage(f"question {number} " * 5), AIMessage(f"answer {number} " * 5)]
         shown = sliding_window(said, max_tokens=300, counter=COUNTER)
-        assert cost(shown) <= 300
+        assert COUNTER.count(shown) <= 300
         assert shown[0] is said[0]
         assert shown[-1] is said[-1]
         assert_valid_for_providers(shown)
@@ -138,7 +134,7 @@ class TestSummarization:
         model = Summarizer()
         said = [SystemMessage("sys"), HumanMessage("the goal"), *rounds(20, "result-{0:02} " * 10)]
         made = summarization(said, model=model, max_tokens=500, counter=COUNTER)
-        assert cost(made) <= 500
+        assert COUNTER.count(made) <= 500
         assert made[:2] == said[:2]
         assert summary_in(made[2]).summary.startswith("Summary number 1")
         assert summary_in(made[2]).stands_for == len(said) - (len(made) - 1)

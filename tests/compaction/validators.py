@@ -25,19 +25,6 @@ from langchain_openai import ChatOpenAI
 
 from tests.support.histories import PIXEL
 
-SOURCES = {
-    "openai chat": "https://platform.openai.com/docs/guides/function-calling; ids: https://github.com/agno-agi/agno/issues/5382",
-    "openai responses": "https://platform.openai.com/docs/guides/reasoning; pairs: https://github.com/vercel/ai/issues/7099",
-    "anthropic": "https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use; thinking: "
-    "https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking",
-    "gemini": "https://ai.google.dev/gemini-api/docs/function-calling; order: "
-    "https://github.com/google-gemini/gemini-cli/issues/11814",
-    "mistral": "https://github.com/mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py",
-    "bedrock": "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html and "
-    "API_runtime_Converse.html; counts: https://github.com/strands-agents/harness-sdk/issues/1435",
-}
-"""Where each provider says it."""
-
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 logging.getLogger("langchain_google_genai").setLevel(logging.ERROR)  # which tell of each block that they leave out
@@ -87,6 +74,7 @@ def _responses() -> ChatOpenAI:
     return ChatOpenAI(model="gpt-5", api_key="x", use_responses_api=True)
 
 
+# https://platform.openai.com/docs/guides/function-calling; ids: https://github.com/agno-agi/agno/issues/5382
 def openai_chat(sent: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:  # noqa: C901, PLR0912 - a list of rules
     if not sent:
         yield 0, "there is no message"
@@ -120,6 +108,7 @@ def openai_chat(sent: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:  # noqa
         yield len(sent), f"an assistant message with 'tool_calls' must be followed by tool messages: {waiting}"
 
 
+# https://platform.openai.com/docs/guides/reasoning; pairs: https://github.com/vercel/ai/issues/7099
 def openai_responses(sent: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:  # noqa: C901 - a list of rules
     if not sent:
         yield 0, "there is no item"
@@ -152,6 +141,8 @@ def _claude() -> ChatAnthropic:
     return ChatAnthropic(model="claude-sonnet-4-5", api_key="x", max_tokens=4096, thinking=thinking)
 
 
+# https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use;
+# thinking: https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking
 def anthropic(sent: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:  # noqa: C901 - a list of rules
     turns = _turns(sent)
     if not turns or turns[0][0] != "user":
@@ -229,6 +220,8 @@ def _part(part: Any) -> str:
     return "empty" if part.text == "" else "other"
 
 
+# https://ai.google.dev/gemini-api/docs/function-calling;
+# order: https://github.com/google-gemini/gemini-cli/issues/11814
 def gemini(sent: Sequence[tuple[str, list[str]]]) -> Iterator[Problem]:
     if not sent or sent[0][0] != "user":
         yield 0, "contents must begin with a user"
@@ -256,6 +249,7 @@ _AFTER = {
 }
 
 
+# https://github.com/mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py
 def mistral(sent: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     if not sent or sent[0]["role"] not in ("system", "user"):
         yield 0, "a conversation must begin with a user"
@@ -282,6 +276,8 @@ def mistral(sent: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
 # --- Bedrock ----------------------------------------------------------------------------------------------------------
 
 
+# https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolUseBlock.html,
+# API_runtime_Converse.html; counts: https://github.com/strands-agents/harness-sdk/issues/1435
 def bedrock(sent: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     if not sent or sent[0]["role"] != "user":
         yield 0, "a conversation must start with a user message"
