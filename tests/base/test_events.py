@@ -5,32 +5,17 @@ import gc
 import logging
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import FrozenInstanceError
-from datetime import UTC, datetime
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.events import EventContext, Hooks, MemoryEvent, MemoryResetEvent, MessagesStored
+from langchain_agentmem.base.events import EventContext, Hooks, MessagesStored
 from langchain_agentmem.errors import InvalidInput
 
 from .listening import RESET, STORED, UPDATED, auntil, until, warnings_in
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-class TestEvents:
-    def test_an_event_is_a_value(self):
-        again = MessagesStored(namespace=("acme",), conversation_id="c", message_ids=("m1", "m2"))
-
-        assert again == STORED
-        assert hash(again) == hash(STORED)
-        assert isinstance(STORED, MemoryEvent)
-        with pytest.raises(FrozenInstanceError):
-            STORED.conversation_id = "d"
-        with pytest.raises(TypeError):
-            MemoryResetEvent("Researcher", datetime(2026, 1, 2, tzinfo=UTC))
 
 
 class TestHooks:

@@ -5,13 +5,7 @@ import pytest
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage.steps import Statement, drive
-
-AT = message_log.Address("", "c")
-
-
-def entry(key="m1", text="hello"):
-    return message_log.LogEntry(key, b'{"content":"%s"}' % text.encode(), text, created_at=1)
-
+from tests.storage.sessions import AT, entry
 
 PLACES = [{"id": 5, "next": 3, "dimensions": None, "waiting": 0}]
 
@@ -39,13 +33,13 @@ class TestOperationsWithoutADatabase:
             lock_branch=[{"id": 7, "head": 3}], move_head=[{"id": 7, "head": 4}], insert_entry=new, series_places=PLACES
         )
 
-        stored = drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
+        stored = drive(message_log.append(AT, [entry("m1")], now=5, tail=64), answers)
 
         assert stored.keys == ["m1"]
         assert answers.names[:3] == ["lock_branch", "known_key", "move_head"]
         assert answers.asked[2].parameters == {"branch": 7, "expected": 3, "position": 4, "added": 1}
         fresh = Answers(move_on=[{"id": 7, "head": 4}], insert_entry=new, series_places=PLACES)
-        drive(message_log.append(AT, [entry()._replace(new_key=True)], now=5, tail=64), fresh)
+        drive(message_log.append(AT, [entry("m1")._replace(new_key=True)], now=5, tail=64), fresh)
         assert (fresh.names[0], fresh.asked[0].ahead) == ("move_on", True)  # what is new looks at nothing first
 
     def test_who_loses_a_race_is_told(self):
@@ -58,7 +52,7 @@ class TestOperationsWithoutADatabase:
         ):
             answers = Answers(**rows)
             with pytest.raises(BranchMoved):
-                drive(message_log.append(AT, [entry()], now=5, tail=64), answers)
+                drive(message_log.append(AT, [entry("m1")], now=5, tail=64), answers)
             assert answers.names[-1] == last
             assert "insert_entry" not in answers.names
 

@@ -64,13 +64,6 @@ class TestThreads:
         with pytest.raises(InvalidInput):
             memory.admin.threads("ada")
 
-    def test_what_thread_and_conversation_share_counts_once(self, memory):
-        text = "x" * 50_000
-        say(talking(memory), text, at())
-        alone = memory.admin.threads().threads[0].bytes
-        memory.conversation("t").add_user_message(text)
-        assert 50_000 < alone <= memory.admin.threads().threads[0].bytes < 1.1 * alone
-
     def test_its_title_is_the_first_question_that_it_shows(self, memory):
         graph = talking(memory)
         say(graph, "Which\n  birds\tnest here? " + "x" * 500, at("birds"))
@@ -124,8 +117,11 @@ class TestThreads:
             with pytest.raises(InvalidInput):
                 memory.admin.threads(**wrong)
 
-    def test_without_sizes_nothing_of_a_thread_is_counted(self, memory):
-        say(talking(memory), "one", at())
+    def test_what_thread_and_conversation_share_counts_once_and_without_sizes_nothing(self, memory):
+        say(talking(memory), text := "x" * 50_000, at())
+        alone = memory.admin.threads().threads[0].bytes
+        memory.conversation("t").add_user_message(text)  # which the two share
+        assert 50_000 < alone <= memory.admin.threads().threads[0].bytes < 1.1 * alone
         [with_sizes], [without] = memory.admin.threads().threads, memory.admin.threads(sizes=False).threads
         assert with_sizes.checkpoints == 3
         assert without == replace(with_sizes, checkpoints=None, forks=None, bytes=None)

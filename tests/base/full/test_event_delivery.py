@@ -119,11 +119,8 @@ class TestTheThreadOfAHook:
     def test_everything_is_heard_though_it_is_always_about_to_end(self, monkeypatch):
         monkeypatch.setattr(events, "IDLE", 0)
         heard = Counter()
-        hooks = Hooks([lambda number: heard.update([number])])
-
         with ThreadPoolExecutor(4) as threads:
-            list(threads.map(hooks.emit, range(500)))
-
+            list(threads.map(Hooks([lambda number: heard.update([number])]).emit, range(500)))
         assert heard == Counter(range(500))
 
     def test_it_does_not_keep_the_hook_in_being(self):

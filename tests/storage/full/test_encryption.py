@@ -5,13 +5,9 @@ import signal
 import pytest
 from langchain_core.messages import HumanMessage
 
-import langchain_agentmem
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import vectors
-from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.engine import migrations
 from tests.conftest import KEY
-from tests.everything import fill
 from tests.storage.test_encryption import memory_with_vectors, readable
 
 
@@ -62,32 +58,3 @@ class TestTheKey:
         for url in (":memory:", plain):
             with AgentMemory(url) as memory:
                 memory.conversation("c").add_user_message("a heron")
-
-
-class TestCopies:
-    @pytest.mark.slow
-    def test_it_moves_to_postgresql_and_back(self, tmp_path, new_database):
-        server = new_database("postgres")
-        with memory_with_vectors(tmp_path / "memory.db", KEY) as memory:
-            fill(memory)
-            memory.settle()
-            memory.admin.copy(server)
-        with AgentMemory(server) as memory:
-            copied = memory.admin.copy(tmp_path / "back.db", key="x'" + KEY.hex() + "'")
-        with AgentMemory(tmp_path / "back.db", key=KEY) as memory:
-            assert memory.admin.verify().ok
-            assert memory.admin.copy(server).digest == copied.digest
-
-
-class TestOlder:
-    def test_an_encrypted_file_of_an_older_version_is_brought_up_to_date(self, tmp_path, monkeypatch):
-        path, every = tmp_path / "memory.db", migrations("sqlite")
-        AgentMemory(path, key=KEY).close()
-        later = engine.Migration("0999_later", "create table later (id integer);")
-        monkeypatch.setattr(engine, "migrations", lambda dialect: (*every, later))
-        with pytest.raises(langchain_agentmem.AgentMemoryError, match="was written by an older version"):
-            AgentMemory(path, key=KEY, migrate=False)
-        with AgentMemory(path, key=KEY) as memory:
-            memory.conversation("c").add_user_message("a heron")
-            assert memory.admin.verify().ok
-        assert readable(tmp_path) == []

@@ -221,18 +221,6 @@ class TestPoolers:
         engine._pool.close()
         engine._pool._closed = False
 
-    def test_nothing_is_left_on_the_server(self, engine):
-        engine.write(adding(1, 2))
-        assert numbers(engine) == [1, 2]
-        session = engine._pool.take()
-        session.leave()
-        connection = session.connection
-        settings = ["search_path", "lock_timeout", "statement_timeout", "jit"]
-        now = [connection.execute(f"show {name}").fetchone()[0] for name in settings]
-        with psycopg.connect(engine._url) as fresh:
-            assert now == [fresh.execute(f"show {name}").fetchone()[0] for name in settings]
-        assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
-
     def test_a_pooler_that_passes_for_the_server_is_found_out_also_by_many_at_once(self, engine):
         engine._pooled = False
         engine._pool._closed = False

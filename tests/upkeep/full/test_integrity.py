@@ -1,11 +1,7 @@
 """Erasures on a server, copies while others write, and damaged exports."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import psycopg
 import pytest
-from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput
@@ -54,29 +50,6 @@ class TestOldTransactions:
                     other.rollback()
                 memory.erase(namespace=())
                 assert traces(stored_bytes(memory, secrets)) == [], (where, does)
-
-
-class TestBackup:
-    def test_a_copy_made_while_others_write_is_whole(self, url, tmp_path):
-        with AgentMemory(url) as memory:
-            chat, done = memory.conversation("c"), threading.Event()
-
-            def write():
-                while not done.is_set():
-                    chat.add_messages([HumanMessage("first of two"), HumanMessage("second of two")])
-
-            with ThreadPoolExecutor() as threads:
-                writing = threads.submit(write)
-                try:
-                    paths = [memory.admin.backup(tmp_path / f"copy{n}") for n in range(5)]
-                finally:
-                    done.set()
-            assert writing.exception() is None
-            if memory.database.engine.dialect == "sqlite":
-                for path in paths:
-                    with AgentMemory(path) as copy:
-                        assert copy.admin.verify().problems == ()
-                        assert len(copy.conversation("c")) % 2 == 0
 
 
 @pytest.mark.sqlite_suffices
