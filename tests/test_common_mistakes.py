@@ -237,24 +237,11 @@ async def in_a_loop(call):
     return call()
 
 
-GIVEN = {
-    given.__name__: given
-    for given in (
-        *(
-            Admin,
-            AgentMemory,
-            AgentMemoryByteStore,
-            AgentMemorySaver,
-            AgentMemoryStore,
-            HumanMessage,
-            ManagedMemoryConfig,
-            Path,
-            Retention,
-        ),
-        *(ActiveContextPolicyConfig, LayersConfig, RemoveMessage, SummarizationConfig),
-        *(asyncio, datetime, graph, in_a_loop, post, sqlite3, thread),
-    )
-} | {"HELLO": {"messages": [("user", "Hello.")]}, "WAITING": ("users", "{user_id}")}
+OURS = (Admin, AgentMemory, AgentMemoryByteStore, AgentMemorySaver, AgentMemoryStore, LayersConfig, ManagedMemoryConfig)
+THEIRS = (HumanMessage, RemoveMessage, Path, asyncio, datetime, sqlite3)
+OTHERS = (ActiveContextPolicyConfig, Retention, SummarizationConfig, graph, in_a_loop, post, thread)
+GIVEN = {each.__name__: each for each in (*OURS, *THEIRS, *OTHERS)}
+GIVEN |= {"HELLO": {"messages": [("user", "Hello.")]}, "WAITING": ("users", "{user_id}")}
 
 
 @pytest.fixture

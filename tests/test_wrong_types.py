@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -23,15 +24,8 @@ pytestmark = pytest.mark.sqlite_suffices
 CHECKPOINT = {"v": 1, "id": "1f000000-0000-6000-8000-000000000001", "ts": "2026-01-01T00:00:00+00:00",
               "channel_values": {}, "channel_versions": {}, "versions_seen": {}}  # fmt: skip
 THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-NO_CONFIGS = [
-    "t",
-    1,
-    [],
-    {1: 2},
-    {"configurable": {1: 2}},
-    {"configurable": "t"},
-    {"configurable": [("thread_id", "t")]},
-]
+CONFIGURABLES = ({1: 2}, "t", [("thread_id", "t")])
+NO_CONFIGS = ("t", 1, [], {1: 2}, *({"configurable": each} for each in CONFIGURABLES))
 
 
 class Uncomparable:
@@ -43,46 +37,25 @@ class Uncomparable:
     __hash__ = None
 
 
-@pytest.fixture
-def runnables(memory, tmp_path):
-    (tmp_path / "experiences").mkdir()
-    return [
-        memory.inject("main"),
-        memory.compaction(),
-        memory.remember_facts(lambda messages: "[]"),
-        memory.experiences(tmp_path / "experiences").selector(role="User"),
-        memory.retriever(namespace=()),
-    ]
-
-
-@pytest.mark.parametrize("config", NO_CONFIGS)
-class TestConfigs:
-    async def test_no_runnable_takes_what_is_no_config(self, runnables, config):
-        for each in runnables:
-            with pytest.raises(InvalidInput, match="config"):
-                each.invoke("hello", config)
-            with pytest.raises(InvalidInput, match="config"):
-                await each.ainvoke("hello", config)
-
-    async def test_no_checkpointer_does(self, memory, config):
-        saver = memory.checkpointer
+async def test_nothing_takes_what_is_no_config(memory, tmp_path):
+    saver, selector = memory.checkpointer, memory.experiences(tmp_path).selector(role="User")
+    runnables = [memory.inject("main"), memory.compaction(), memory.remember_facts(lambda messages: "[]"), selector]
+    for config in NO_CONFIGS:
         for attempt in (
-            lambda: saver.get_tuple(config),
-            lambda: list(saver.list(config)) if config else saver.get_tuple(config),
-            lambda: list(saver.list(None, before=config)) if config else saver.get_tuple(config),
-            lambda: saver.put(config, CHECKPOINT, {}, {}),
-            lambda: saver.put_writes(config, [], "task"),
-            lambda: saver.history(config),
-            lambda: saver.excerpt(config),
-            lambda: saver.changes(config),
-            lambda: saver.get_delta_channel_history(config=config, channels=["m"]),
+            *(partial(each.invoke, "hello", config) for each in (*runnables, memory.retriever(namespace=()))),
+            *(partial(each, config) for each in (saver.get_tuple, saver.history, saver.excerpt, saver.changes)),
+            lambda config=config: list(saver.list(config)) if config else saver.get_tuple(config),
+            lambda config=config: list(saver.list(None, before=config)) if config else saver.get_tuple(config),
+            partial(saver.put, config, CHECKPOINT, {}, {}),
+            partial(saver.put_writes, config, [], "task"),
+            partial(saver.get_delta_channel_history, config=config, channels=["m"]),
+            partial(memory.search, "hello", config=config),
         ):
             with pytest.raises(InvalidInput, match="config"):
                 attempt()
-
-    def test_no_search_does(self, memory, config):
-        with pytest.raises(InvalidInput, match="config"):
-            memory.search("hello", config=config)
+        for each in runnables:
+            with pytest.raises(InvalidInput, match="config"):
+                await each.ainvoke("hello", config)
 
 
 class TestCheckpoints:
@@ -96,13 +69,10 @@ class TestCheckpoints:
     def test_what_is_of_another_type_is_refused_by_name(self, memory):
         saver, day, nan = memory.checkpointer, datetime(2026, 1, 1, tzinfo=UTC), float("nan")
         config = saver.put(THREAD, CHECKPOINT, {}, {})
+        channels = partial(saver.get_delta_channel_history, config=THREAD)
         for told, attempt, wrong in (
             ("writes", lambda writes: saver.put_writes(config, writes, "task"), ["x", 1, [1], [("only",)], {"a": 1}]),
-            (
-                "channel",
-                lambda names: saver.get_delta_channel_history(config=THREAD, channels=names),
-                [day, "m", [1], [[]]],
-            ),
+            ("channel", lambda names: channels(channels=names), [day, "m", [1], [[]]]),
             ("version", lambda current: saver.get_next_version(current, None), [day, [], nan, float("inf"), {}]),
             ("strategy", lambda strategy: saver.prune(["t"], strategy=strategy), [bytearray(b"x"), [], None, {}]),
             ("checkpointer", saver.import_checkpoints, ["x", 1]),
@@ -114,12 +84,12 @@ class TestCheckpoints:
 
 
 class TestOthers:
-    @pytest.mark.parametrize("ops", [Path(), 1, None])
-    async def test_a_batch_is_of_several_operations(self, memory, ops):
-        with pytest.raises(InvalidInput, match="operations"):
-            memory.store.batch(ops)
-        with pytest.raises(InvalidInput, match="operations"):
-            await memory.store.abatch(ops)
+    async def test_a_batch_is_of_several_operations(self, memory):
+        for ops in (Path(), 1, None):
+            with pytest.raises(InvalidInput, match="operations"):
+                memory.store.batch(ops)
+            with pytest.raises(InvalidInput, match="operations"):
+                await memory.store.abatch(ops)
 
     def test_who_is_told_of_progress_is_a_function(self, memory, tmp_path):
         for attempt in (
@@ -138,13 +108,10 @@ class TestOthers:
         assert [each.name for each in tmp_path.iterdir() if not each.name.startswith("memory")] == []
 
     def test_what_is_of_another_type_is_refused_by_name(self, memory):
-        session = memory.session("s")
+        session, compact = memory.session("s"), memory.compaction().invoke
         for told, attempt in (
-            *(
-                ("message", lambda given=given: memory.compaction().invoke(given))
-                for given in ([1], ["a", None], [object()])
-            ),
-            *(("no messages in this", lambda given=given: memory.compaction().invoke(given)) for given in ("a", b"b")),
+            *(("message", partial(compact, given)) for given in ([1], ["a", None], [object()])),
+            *(("no messages in this", partial(compact, given)) for given in ("a", b"b")),
             ("function", lambda: session.watch_rounds("x")),
             ("archive_before", lambda: memory.admin.prune(archive_before="yesterday")),
             ("tools", lambda: memory.conversation("c").count_tokens(tools=Path())),

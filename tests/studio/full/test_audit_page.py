@@ -111,16 +111,6 @@ def test_each_namespace_has_a_trail_of_its_own(memory, browse):
     assert prompts(browser.text_of("/audit?namespace=users")) == []
 
 
-def test_where_the_root_has_none_the_trail_with_most_is_shown(memory, browse):
-    AuditTrail(memory, ADA).add("Who is Ada?", "She is.")
-    browser = browse(memory)
-    browser.settled("/")
-    text = browser.text_of("/audit")
-    assert prompts(text) == ["Who is Ada?"]
-    assert '<bdi class="name">users/ada</bdi></h1>' in text
-    assert prompts(browser.text_of("/audit?namespace=/")) == []
-
-
 def test_a_long_text_is_folded(memory, browse):
     memory.audit.add("x" * 5_000, "y" * 100)
     text = browse(memory).text_of("/audit")

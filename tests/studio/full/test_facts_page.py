@@ -11,7 +11,7 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from langchain_agentmem.studio.application import PAGE
-from tests.studio.markup import Page, harmless
+from tests.studio.markup import Page
 
 NS = ("users", "ada")
 HERE = "namespace=users/ada"
@@ -102,11 +102,6 @@ class TestWhatHeld:
         html = browser.text_of(f"/facts?{HERE}")
         assert "What cannot both be true" in html
         assert html.index("Ada lives in Porto") < html.index("Ada lives in Faro")
-
-    def test_nothing_is_known_yet(self, browser):
-        html = browser.text_of("/facts")
-        assert "No facts are known here" in html
-        assert harmless(html).all("tr") == []
 
 
 class TestWhose:

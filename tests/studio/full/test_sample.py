@@ -28,12 +28,6 @@ def test_its_talk_went_two_ways_and_came_back(lived):
     assert sample.OTHERWISE[0].said not in [each.text for each in found]
 
 
-def test_a_step_waits_for_a_person(lived):
-    memory, _, _ = lived
-    waiting = memory.checkpointer.get_tuple({"configurable": {**THREAD["configurable"], "thread_id": sample.ORDER}})
-    assert any(channel == "__interrupt__" for _, channel, _ in waiting.pending_writes)
-
-
 def test_prompts_were_shortened_and_say_why_they_showed_what_they_showed(lived):
     memory, _, _ = lived
     assert memory.admin.stats()["compactions"] > 0
@@ -42,18 +36,6 @@ def test_prompts_were_shortened_and_say_why_they_showed_what_they_showed(lived):
     assert {"core", "record", "fact", "event"} <= {item.kind for item in items}
     assert any(item.signals for item in items)
     assert {note.part for note in notes} >= {"changes", "recall", "archival", "experiences"}
-
-
-def test_what_is_known_changed_and_nobody_else_knows_it(lived):
-    memory, _, _ = lived
-    assert memory.layers("main", sample.IRENA).core.get("home") == {"home": "Brno"}
-    facts = memory.facts("main", sample.IRENA)
-    assert [(each.object, each.valid_to is None) for each in facts.history(*sample.LIVES)] == [
-        ("Olomouc", False),
-        ("Brno", True),
-    ]
-    assert len(facts.contradictions()) == 1
-    assert memory.search("Irena", namespace=sample.MAREK) == []
 
 
 def test_the_audit_trail_has_calls_junk_and_a_todo(lived):

@@ -149,17 +149,6 @@ class TestThroughTime:
         assert (len(Page(html).all("circle")), step_of(html)) == (50, 60)
         assert "135 checkpoints" in html
 
-    def test_abandoned_messages_are_shown_where_they_were_said_and_not_at_the_head(self, memory, pages):
-        graph = remembering(memory)
-        ask(graph, "one", "h0")
-        first = newest(memory)
-        ask(graph, "to be abandoned", "h1")
-        abandoned = newest(memory)
-        ask(graph, "instead", "h2", checkpoint_id=first)
-        assert "to be abandoned" not in pages()
-        assert "to be abandoned" in pages(at=abandoned)
-        assert "instead" not in pages(at=abandoned)
-
     def test_what_is_not_there_is_not_found_and_what_is_wrong_is_told(self, memory, pages):
         ask(remembering(memory), "one", "h0")
         assert "no thread and no conversation" in pages(id="nobody", status=404)
