@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from langchain_core.messages import HumanMessage
-from recall_report import EvaluationQuestion
+from recall_report import EvaluationQuestion, QuestionOutcome, RecallReport
 from transcripts import RecordedSession, Transcript, read_transcripts
 
 from langchain_agentmem import AgentMemory
@@ -41,10 +40,9 @@ class Answered(NamedTuple):
     recalled: Sequence[Recollection]
     seconds: float
 
-    def recall(self, top: int = TOP) -> float:
-        """The share of the evidence that is among the first `top` that were recalled."""
-        found = {each.id for each in self.recalled[:top]}
-        return len(self.question.evidence & found) / len(self.question.evidence)
+    def outcome(self) -> QuestionOutcome:
+        """What was found."""
+        return QuestionOutcome(self.question, tuple(each.id for each in self.recalled))
 
 
 def live(memory: AgentMemory, session: RecordedSession, *, namespace: Sequence[str]) -> None:
@@ -83,19 +81,12 @@ def lines(answered: Sequence[Answered], memory: AgentMemory) -> list[str]:
     for each in answered[:: max(1, len(answered) // EXAMPLES)][:EXAMPLES]:
         told += [each.question.text, f"  answer:   {each.answer}", f"  expected: {each.question.answer}"]
         told += [f"  why:      {found.why}" for found in each.recalled[:1]]
-    with_evidence = [each for each in answered if each.question.evidence]
-    categories = defaultdict(list)
-    for each in with_evidence:
-        categories[each.question.category].append(each.recall())
-    told.append(f"questions        {len(answered):,} ({len(with_evidence):,} with evidence)")
-    if with_evidence:
-        told.append(f"recall@{TOP}        {fmean(each.recall() for each in with_evidence):.3f}")
-    told += [
-        f"  category {name}: {fmean(shares):.3f} of {len(shares)}"
-        for name, shares in sorted(categories.items(), key=lambda part: str(part[0]))
-    ]
-    if answered:
-        told.append(f"ms per question  {1000 * fmean(each.seconds for each in answered):.1f}")
+    report = RecallReport(tuple(each.outcome() for each in answered if each.question.evidence), (TOP,))
+    told.append(f"questions        {len(answered):,} ({len(report.outcomes):,} with evidence)")
+    told.append(f"recall@{TOP}        {report.recall(TOP):.3f}")
+    parts = report.parts(lambda each: str(each.question.category))
+    told += [f"  category {name}: {part.recall(TOP):.3f} of {len(part.outcomes)}" for name, part in parts.items()]
+    told.append(f"ms per question  {1000 * fmean(each.seconds for each in answered):.1f}")
     stored = memory.admin.stats()
     told.append(f"messages stored  {stored['messages']:,} in {stored['conversations']:,} conversations")
     told.append(f"database size    {stored['bytes'] / 1e6:.1f} MB")

@@ -33,38 +33,32 @@ class Networkx:
         self.graph = nx.MultiDiGraph()
 
     def add(self, fact: Any) -> None:
-        if fact.before is not None:
-            edges = self.graph[fact.subject][fact.before].values()
-            for edge in edges:
-                if edge["predicate"] == fact.predicate and edge["end"] == FOREVER:
-                    edge["end"] = fact.start
+        for edge in self.graph[fact.subject][fact.before].values() if fact.before is not None else ():
+            if edge["predicate"] == fact.predicate and edge["end"] == FOREVER:
+                edge["end"] = fact.start
         self.graph.add_edge(
             fact.subject, fact.object, key=fact.number, predicate=fact.predicate, start=fact.start, end=FOREVER
         )
 
     def _near(self, name: str) -> Iterable[str]:
         now = datetime.now(UTC)
-        for _, other, edge in self.graph.out_edges(name, data=True):
-            if edge["start"] <= now < edge["end"]:
-                yield other
-        for other, _, edge in self.graph.in_edges(name, data=True):
-            if edge["start"] <= now < edge["end"]:
-                yield other
+        to, of = self.graph.out_edges(name, data=True), self.graph.in_edges(name, data=True)
+        ends = [*((other, edge) for _, other, edge in to), *((other, edge) for other, _, edge in of)]
+        return [other for other, edge in ends if edge["start"] <= now < edge["end"]]
 
     def neighbours(self, name: str) -> set[str]:
         return around(name, 2, self._near) if name in self.graph else set()
 
+    def _edges(self, name: str) -> list[tuple[str, dict[str, Any]]]:
+        known = name in self.graph
+        return [(other, edge) for _, other, edge in self.graph.out_edges(name, data=True)] if known else []
+
     def holding(self, name: str, at: datetime) -> set[str]:
-        if name not in self.graph:
-            return set()
-        edges = self.graph.out_edges(name, data=True)
-        return {other for _, other, edge in edges if edge["start"] <= at < edge["end"]}
+        return {other for other, edge in self._edges(name) if edge["start"] <= at < edge["end"]}
 
     def history(self, name: str) -> list[str]:
-        if name not in self.graph:
-            return []
-        edges = self.graph.out_edges(name, data=True)
-        return [each for _, each in sorted((e["start"], o) for _, o, e in edges if e["predicate"] == "lives in")]
+        edges = sorted((edge["start"], other) for other, edge in self._edges(name) if edge["predicate"] == "lives in")
+        return [other for _, other in edges]
 
     def size(self) -> int:
         return 0
@@ -145,25 +139,14 @@ class Items:
     def add(self, fact: Any) -> None:
         from langgraph.store.base import PutOp
 
-        value = {
-            "subject": fact.subject,
-            "predicate": fact.predicate,
-            "object": fact.object,
-            "start": fact.start.isoformat(),
-            "stop": FOREVER.isoformat(),
-        }
-        puts = [
-            PutOp(("facts", "of", fact.subject), str(fact.number), value),
-            PutOp(("facts", "to", fact.object), str(fact.number), value),
-        ]
-        if fact.before is not None:
-            for item in self.store.search(
-                ("facts", "of", fact.subject), filter={"predicate": fact.predicate}, limit=1_000
-            ):
-                if item.value["stop"] == FOREVER.isoformat():
-                    ended = {**item.value, "stop": fact.start.isoformat()}
-                    puts.append(PutOp(("facts", "of", fact.subject), item.key, ended))
-                    puts.append(PutOp(("facts", "to", fact.before), item.key, ended))
+        value = {"subject": fact.subject, "predicate": fact.predicate, "object": fact.object}
+        value |= {"start": fact.start.isoformat(), "stop": FOREVER.isoformat()}
+        of, key = ("facts", "of", fact.subject), str(fact.number)
+        puts = [PutOp(of, key, value), PutOp(("facts", "to", fact.object), key, value)]
+        known = self.store.search(of, filter={"predicate": fact.predicate}, limit=1_000) if fact.before else ()
+        for item in (each for each in known if each.value["stop"] == FOREVER.isoformat()):
+            ended = {**item.value, "stop": fact.start.isoformat()}
+            puts += [PutOp(of, item.key, ended), PutOp(("facts", "to", fact.before), item.key, ended)]
         self.store.batch(puts)
 
     def _values(self, side: str, name: str) -> list[dict[str, Any]]:

@@ -59,16 +59,10 @@ def raw(folder: Path, *, index: bool) -> tuple[Append, Callable[[], None]]:
     def append(new: Sequence[BaseMessage]) -> None:
         connection.execute("begin immediate")
         (last,) = connection.execute("select coalesce(max(id), 0) from message").fetchone()
+        bodies = [json.dumps({"type": each.type, "content": each.content}) for each in new]
         rows = [
-            (
-                last + n,
-                "chat",
-                str(uuid.uuid4()),
-                m.type,
-                json.dumps({"type": m.type, "content": m.content}),
-                time.time(),
-            )
-            for n, m in enumerate(new, 1)
+            (number, "chat", str(uuid.uuid4()), each.type, body, time.time())
+            for number, (each, body) in enumerate(zip(new, bodies, strict=True), last + 1)
         ]
         connection.executemany("insert into message values (?, ?, ?, ?, ?, ?)", rows)
         if index:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any, Literal, TypedDict
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
+from places import in_turns
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.layers.layer import LayersConfig
@@ -50,13 +50,7 @@ SETTINGS = LayersConfig(recall_max_events=1_000_000, core_max_chars=100_000)
 
 def compared(name: str, small: Callable[[], object], large: Callable[[], object]) -> None:
     """Print what each takes: the median of calls that take turns, so that both see the same machine."""
-    took: tuple[list[float], list[float]] = ([], [])
-    for _ in range(ROUNDS):
-        for times, act in zip(took, (small, large), strict=True):
-            began = time.perf_counter()
-            act()
-            times.append((time.perf_counter() - began) * 1e6)
-    one, other = map(statistics.median, took)
+    one, other = map(statistics.median, in_turns({"small": small, "large": large}, ROUNDS).values())
     print(f"  {name:44} {one:9.0f} µs {other:9.0f} µs   x{other / one:.2f}", flush=True)
 
 
@@ -79,11 +73,8 @@ def forks(memory: AgentMemory, count: int) -> None:
     names = iter(range(10**9))
     for layers in (few, many):
         layers.fork(f"warm {next(names)}")
-    compared(
-        f"fork of {FEW} and of {count:,} rows",
-        lambda: few.fork(f"fork {next(names)}"),
-        lambda: many.fork(f"fork {next(names)}"),
-    )
+    fork = [lambda layers=layers: layers.fork(f"fork {next(names)}") for layers in (few, many)]
+    compared(f"fork of {FEW} and of {count:,} rows", *fork)
 
 
 def levels(memory: AgentMemory) -> None:
