@@ -12,7 +12,7 @@ import logging
 import re
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,17 +152,12 @@ def remembering(memory: AgentMemory, name: str, folder: Path, *, inject: bool, e
     """The node of this package, then memory and experiences."""
     run = {"configurable": {"thread_id": name}}
     prompt = ours(Summarizer(asked=[]), memory, name, cut=False)
-    steps: list[Callable[[Any, Any], Any]] = []
-    if experiences:
-        steps.append(memory.experiences(folder).selector().invoke)
-    if inject:
-        steps.append(memory.inject(f"user-{name}", limit=5).invoke)
+    selector, injection = memory.experiences(folder).selector(), memory.inject(f"user-{name}", limit=5)
 
     def given(history: Sequence[BaseMessage]) -> list[BaseMessage]:
-        shown = prompt(history)
-        for step in steps:
-            shown = step(shown, run)
-        return shown
+        shown: Any = prompt(history)
+        shown = selector.invoke(shown, run) if experiences else shown
+        return injection.invoke(shown, run) if inject else shown
 
     return given
 
@@ -180,22 +175,19 @@ def compared(every: int, folder: Path, turns: int = TURNS) -> Iterator[tuple[str
         what = f"For the {topic}, look up the list first, then tell the number of the week, and name nobody. {WORDS}"
         text = f"exp_id: '{number}'\nwhen: {when}\nwhat: {what}\n"
         (folder / f"handcrafted_exp_{number}.yaml").write_text(text, encoding="utf-8")
-    rows: dict[str, dict[str, Any]] = {
-        "compaction alone": {},
-        "+ inject": {"inject": True},
-        "+ experiences": {"experiences": True},
-        "+ inject + experiences": {"inject": True, "experiences": True},
-        "+ both, and core memory set each turn": {"inject": True, "experiences": True, "sets": True},
-    }
+    rows = {  # whether memory, experiences, and core memory that is set each turn
+        "compaction alone": (False, False, False), "+ inject": (True, False, False),
+        "+ experiences": (False, True, False), "+ inject + experiences": (True, True, False),
+        "+ both, and core memory set each turn": (True, True, True),
+    }  # fmt: skip
     with AgentMemory(folder / "memory.db") as memory:
-        for name, options in rows.items():
+        for name, (inject, experiences, sets) in rows.items():
             layers = memory.layers(f"user-{name}")
             layers.core.set("name", "Ada")
             layers.core.set("city", "Oslo, where she lives since 2019, near the harbour")
             for number, topic in enumerate(TOPICS * 4):
                 layers.archival.write(f"Note {number}: about the {topic}, which was handled in week {number}.")
-            sets = options.pop("sets", False)
-            prompt = remembering(memory, name, folder, **{"inject": False, "experiences": False} | options)
+            prompt = remembering(memory, name, folder, inject=inject, experiences=experiences)
             reuse = Reuse()
             for turn, history in prompts(every, turns):
                 if sets:

@@ -84,19 +84,15 @@ def fill(memory: AgentMemory, first: int, batches: Iterator[Any]) -> None:
         connection.execute("set local search_path = agentmem, public")
         for batch in batches:
             numbers = range(first, first := first + len(batch))
+            halves, passage = zip(numbers, batch.astype("<f2"), strict=True), "(document_id, passage, vector)"
+            texts = ((each, 0, str(row.tolist())) for each, row in zip(numbers, batch, strict=True))
             for table, rows in (
                 (
                     "search_document (id, owner, created_at, length, features)",
                     ((each, 0, 0, 10, 0) for each in numbers),
                 ),
-                (
-                    "search_vector (document_id, passage, vector)",
-                    ((each, 0, row.tobytes()) for each, row in zip(numbers, batch.astype("<f2"), strict=True)),
-                ),
-                (
-                    "search_pgvector (document_id, passage, vector)",
-                    ((each, 0, str(row.tolist())) for each, row in zip(numbers, batch, strict=True)),
-                ),
+                (f"search_vector {passage}", ((each, 0, row.tobytes()) for each, row in halves)),
+                (f"search_pgvector {passage}", texts),
             ):
                 with connection.cursor().copy(f"copy {table} from stdin") as copy:
                     for row in rows:

@@ -189,9 +189,6 @@ class TestErasing:
         assert "ada/private" in said
         assert there not in fine(agentmem("prune", database, "--namespace", "ada", "--keep-messages", "99"))
 
-    def test_something_has_to_be_named(self, agentmem, database):
-        assert "--namespace, --thread or --conversation" in refused(agentmem("erase", database, "--yes"))
-
     def test_a_variable_that_was_not_set_names_nothing(self, agentmem, database):
         for command, *options in (("erase", "--yes"), ("prune", "--keep-messages", "1")):
             for written in ("", "ada/", "/ada", "ada//private", "//"):
@@ -222,5 +219,6 @@ class TestPruning:
 
     def test_something_has_to_be_said(self, agentmem, database):
         assert "Say what to prune" in refused(agentmem("prune", database))
+        assert "--namespace, --thread or --conversation" in refused(agentmem("erase", database, "--yes"))
         assert "has not come yet" in refused(agentmem("prune", database, "--archive-audit", "2999-01-01"))
         assert agentmem("prune", database, "--keep-messages", "0").returncode == 2

@@ -91,10 +91,3 @@ class TestSelect:
         assert chosen["--role", "Planner"] == ["charts"]
         assert len(chosen[()]) == 2
         assert chosen["--limit", "1"] == chosen[()][:1]
-
-    def test_json_has_all_candidates_the_chosen_first(self, experiences, folder):
-        found = json.loads(experiences("select", folder, "draw a chart or plot", "--subfolders", "--json").stdout)
-        assert [each["exp_id"] for each in found] == ["charts", "file-validation"]
-        assert [each["chosen"] for each in found] == [True, False]
-        assert found[0]["score"] > found[1]["score"] == 0
-        assert "chart" in found[0]["reason"]

@@ -24,14 +24,6 @@ class TestPgBouncer:
             one.execute("set lock_timeout = '7s'")
             assert other.execute("show lock_timeout").fetchone() == ("7s",)
 
-    def test_in_statement_mode_there_are_no_transactions(self, server, database):
-        with (
-            pgbouncer(server, pool_mode="statement") as pooler,
-            connect(pooler.url(database)) as one,
-            pytest.raises(psycopg.Error, match="statement pooling mode"),
-        ):
-            one.execute("begin")
-
     def test_reconnecting_replaces_the_connections_to_the_server(self, server, database):
         with pgbouncer(server) as pooler, connect(pooler.url(database)) as one, pooler.reconnecting(0.1):
             pid = one.execute("select pg_backend_pid()").fetchone()
@@ -49,18 +41,3 @@ def test_pgpool_reads_from_the_replica_and_writes_to_the_primary():
         one.execute("insert into t values (1)")
         both.catch_up()
         assert one.execute("select n, inet_server_port() from t").fetchall() == [(1, both.replica.port)]
-
-
-class TestPair:
-    @pytest.mark.parametrize("synchronous", [False, True])
-    def test_the_replica_takes_over_what_was_written(self, synchronous):
-        with pair(synchronous=synchronous) as both:
-            with connect(both.url()) as one:
-                one.execute("create table t (n int)")
-                one.execute("insert into t values (1)")
-            if not synchronous:
-                both.catch_up()
-            both.fail_over()
-            with connect(both.url()) as one:
-                one.execute("insert into t values (2)")
-                assert one.execute("select array_agg(n) from t").fetchone() == ([1, 2],)

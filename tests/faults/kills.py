@@ -116,9 +116,6 @@ class Databases:
         self.alone(url)
         return url if self.engine == "sqlite" else _name_of(url)
 
-    def _new(self, template: str) -> str:
-        return str(self.folder / f"{uuid.uuid4().hex}.db") if self.engine == "sqlite" else self._create(template)
-
     def _create(self, template: str) -> str:
         name = f"faults_{uuid.uuid4().hex}"
         self._run(f'create database "{name}" template "{template}"')

@@ -122,16 +122,13 @@ def test_its_readme_says_how_to_install_it_and_a_test_runs_its_code(folder):
     assert "README.md" in tests
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_what_is_private_is_seen():
+    for code in (
         "from langchain_agentmem.storage.database import Database",
         "import langchain_agentmem.storage",
         "from langchain_agentmem import agent_memory",
         "from langchain_agentmem import _HOMES",
         "def late():\n    from langchain_agentmem.compaction.compaction_node import CompactionNode",
         "from langchain_agentmem.errors import Any",
-    ],
-)
-def test_what_is_private_is_seen(code):
-    assert private(code)
+    ):
+        assert private(code), code

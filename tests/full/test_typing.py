@@ -98,11 +98,9 @@ class TestOptions:
     def test_are_those_of_what_is_made(self, options, function, without):
         assert annotations_of(options) == keywords_of(function, without)
 
-    def test_of_opening_are_those_of_the_memory(self):
-        assert annotations_of(OpeningOptions).items() <= keywords_of(AgentMemory.__init__).items()
-
-    def test_of_tenants_are_those_of_the_memory(self):
-        assert annotations_of(TenantOptions).items() <= keywords_of(AgentMemory.__init__).items()
+    def test_of_opening_and_of_tenants_are_those_of_the_memory(self):
+        for options in (OpeningOptions, TenantOptions):
+            assert annotations_of(options).items() <= keywords_of(AgentMemory.__init__).items(), options
 
     def test_of_a_retriever_are_those_of_the_search(self):
         langchains = {"tags", "metadata", "name"}

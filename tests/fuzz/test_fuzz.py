@@ -14,15 +14,9 @@ ROOT = Path(__file__).parents[2]
 CALLS = {"sqlite": 1_600, "postgres": 400}
 
 
-def fuzzed(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=ENVIRONMENT,
-        cwd=ROOT,
-    )
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, cwd=ROOT)
 
 
 @pytest.mark.slow("in every form")
@@ -31,7 +25,14 @@ def test_nothing_but_errors_of_ours_comes_out_of_any_calls(url):
     """The same calls each time, so that a change is what is tested; `python -m tests.fuzz` makes others each time."""
     kind = "postgres" if url.startswith("postgresql://") else "sqlite"
     given = ["--url", url] if kind == "postgres" else []
-    done = fuzzed("--seed", "7", "--calls", str(CALLS[kind]), *given)
+    done = ran("-m", "tests.fuzz", "--seed", "7", "--calls", str(CALLS[kind]), *given)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_no_reader_fails_hangs_or_fills_the_memory():
+    """The same inputs each time; `python -m tests.fuzz.parsing --seconds 300` looks for others."""
+    done = ran("-m", "tests.fuzz.parsing", "--seed", "7", "--inputs", "20")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 
@@ -71,12 +72,5 @@ def test_the_fence_lets_nothing_be_written_outside_nor_sent_anywhere(tmp_path):
     inside.mkdir()
     outside.mkdir()
     (outside / "there.txt").touch()
-    done = subprocess.run(
-        [sys.executable, "-c", FENCED, str(inside), str(outside)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=ENVIRONMENT,
-        cwd=ROOT,
-    )
+    done = ran("-c", FENCED, str(inside), str(outside))
     assert done.stdout == "['a.txt'] ['there.txt']\n", done.stdout + done.stderr
