@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, TypedDict
 
 import langgraph.checkpoint.base.id as ids
@@ -33,16 +34,8 @@ def one_node(node: Any, memory: AgentMemory, **options: Any) -> Any:
     return line(memory.checkpointer, node, state=State, **options)
 
 
-class Task:
-    """A task that waits for the test.
-
-    Attributes:
-        config: Its config.
-        context: What it runs in.
-    """
-
-    config: Any
-    context: contextvars.Context
+Task = SimpleNamespace
+"""A task that waits for the test: its `config`, and the `context` that it runs in."""
 
 
 @contextmanager
