@@ -77,6 +77,7 @@ class TestCheckpoints:
             ("strategy", lambda strategy: saver.prune(["t"], strategy=strategy), [bytearray(b"x"), [], None, {}]),
             ("checkpointer", saver.import_checkpoints, ["x", 1]),
             ("CheckpointTuple", saver.adopt, ["x"]),
+            ("ends must be", lambda ends: saver.history(config, ends=ends), ["x", day, None]),
         ):
             for given in wrong:
                 with pytest.raises(InvalidInput, match=told):

@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_agentmem.base.argument_checks import ALL, check_whole
+from langchain_agentmem.base.argument_checks import ALL, check_flag, check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import Scopes, config_given, configurable_of, range_of
@@ -204,6 +204,7 @@ def history_work(
     """
     for name, number in (("limit", ALL if limit is None else limit), ("offset", offset)):
         check_whole(name, number, 0)
+    check_flag("ends", ends)
     at, ns, _ = address(config, database.scopes)
     middle = None if around is None else text_of(around, "checkpoint")
     most = ALL if limit is None else min(limit, ALL)
@@ -219,13 +220,12 @@ def history_work(
         subgraphs = yield query.newest_subgraphs(thread=thread.id, limit=SUBGRAPHS)
         return list(rows), counted["found"], first, [row["ns"] for row in subgraphs]
 
-    run = Run(
+    rows, total, newer, subgraphs = yield Run(
         "thread.history",
         look,
         inputs=lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
         outputs=lambda found: {"count": len(found[0]), "total": found[1]},
     )
-    rows, total, newer, subgraphs = yield run
     found = tuple(_summary(row, at, serde) for row in rows)
     return CheckpointHistory(checkpoints=found, total=total, newer=newer, subgraphs=tuple(subgraphs))
 
