@@ -378,20 +378,6 @@ class TestTransfer:
             chat_graph(read).invoke({"messages": ["more"]}, at())
             assert read.get(at())["channel_values"]["messages"][0].text == "secret words"
 
-    def test_a_copy_and_its_original_come_as_two_threads(self, url, tmp_path):
-        with AgentMemory() as memory:
-            fill(memory.checkpointer)
-            memory.checkpointer.copy_thread("chat", "copy")
-            before = everything(memory.checkpointer, "copy")
-            memory.export(tmp_path / "all.jsonl")
-            contents = memory.admin.stats()["contents"]
-        with AgentMemory(url) as memory:
-            memory.import_(tmp_path / "all.jsonl")
-            assert everything(memory.checkpointer, "copy") == everything(memory.checkpointer, "chat") == before
-            assert memory.admin.stats()["contents"] == contents
-            memory.checkpointer.delete_thread("chat")
-            assert everything(memory.checkpointer, "copy") == before
-
     def test_a_damaged_thread_is_not_exported_as_if_it_were_whole(self, memory, raw, tmp_path):
         Line(memory.checkpointer).put({"text": "long " * 200})
         for sql, blob in (("update content set body = :blob", {"blob": b"damaged"}), ("delete from part", {})):

@@ -545,16 +545,6 @@ class TestStaleSavers:
             assert texts_of(graph) == said
         assert memory.admin.verify().problems == ()
 
-    def test_a_reader_that_remembers_much_reads_what_is_there(self, two):
-        reader, writer = two
-        made = Line(writer)
-        for n in range(20):
-            made.put({"messages": [HumanMessage(f"{n} {m}", id=f"m{m}") for m in range(5)], "text": f"{n}" * 999})
-            assert reader.get(at())["channel_values"] == made.values
-            if n % 4 == 3:
-                writer.prune(["t"])
-            assert reader.get(at())["channel_values"] == made.values
-
 
 CHANGES = ("delete_", "insert_", "take_", "lock_", "use_", "clear_", "mark_", "add_", "store_")
 

@@ -111,24 +111,10 @@ class TestChangesInPlace:
                 container[key] = before
                 assert known(shelf, message)
 
-    def test_neither_is_a_new_or_a_missing_element_nor_another_order_of_keys(self, shelf, each):
-        for message in each(DEEP):
-            for container, _ in list(places_in(message.__dict__)):
-                if container is message.__dict__:
-                    continue
-                before = copy.copy(container)
-                for change in (lambda c: c.clear(), add_one, turn_round):
-                    change(container)
-                    if told(container) != told(before):
-                        assert not known(shelf, message), f"{before!r} became {container!r}"
-                    container.clear()
-                    (container.update if type(container) is dict else container.extend)(before)
-            assert known(shelf, message)
-
     def test_equal_is_not_the_same(self, shelf):
         for pair in (
             (True, 1), (False, 0), (1, 1.0), (0.0, -0.0), ("1", 1), ("x", b"x"), (None, False), ([], {}), ("", []),
-            ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ([[]], [[], []]),
+            ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ([[]], [[], []]), ([1, 2], [2, 1]), ([1], [1, None]), ({"a": 1}, {}),
         ):  # fmt: skip
             for (before, after), way in itertools.product((pair, pair[::-1]), WAYS):
                 message = handed_out(shelf, HumanMessage("x", id="m", additional_kwargs={"value": before}), way)
@@ -180,22 +166,6 @@ def others(value):
         for other in (None, "", "other", 0, 1, True, 1.5, [], {}, [value], {"x": value})
         if told(other) != told(value)
     )
-
-
-def add_one(container):
-    if type(container) is dict:
-        container["new"] = None
-    else:
-        container.append(None)
-
-
-def turn_round(container):
-    if type(container) is dict:
-        items = list(container.items())[::-1]
-        container.clear()
-        container.update(items)
-    else:
-        container.reverse()
 
 
 COPIES = {
