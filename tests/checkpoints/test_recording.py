@@ -490,19 +490,6 @@ class TestACopy:
         memory.checkpointer.copy_thread("t", "copy")
         return graph
 
-    @pytest.mark.slow
-    def test_finds_what_it_was_given_once_and_adds_to_it(self, memory, copied):
-        assert said(memory, "copy") == ["apples", "re-apples"]
-        assert found(memory, "apples", conversation_id="copy") == {"apples", "re-apples"}
-        say(copied, "pears", at("copy"))
-        assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
-        hits = memory.search("apples pears", config=at("copy"), limit=10)
-        assert sorted(hit.id for hit in hits) == ["apples", "pears", "re-apples", "re-pears"]
-        assert {hit.conversation_id for hit in hits} == {"copy"}
-        assert found(memory, "apples pears", config=at()) == {"apples", "re-apples"}
-        assert memory.admin.stats()["contents"] == 4
-        assert memory.admin.verify().ok
-
     def test_keeps_it_when_the_original_goes(self, memory, graph):
         for gone in (
             lambda: memory.checkpointer.delete_thread("t"),

@@ -226,16 +226,6 @@ class TestMovingToAnotherShelf:
         assert memory.admin.stats()["contents"] == 31
         assert memory.admin.verify().problems == ()
 
-    def test_parts_of_another_database_get_numbers_here(self, memory, thread, shelve, fetch):
-        shelve(part("a"), part("b"))
-        parts = {7: part("b"), 9: part("c"), LOOSE + 3: part("d", loose=True)}
-
-        for _ in range(2):
-            adopted = memory.database.engine.write(lambda: shelves.adopt(thread.place, parts))
-            assert adopted == {7: 1, 9: 2, LOOSE + 3: LOOSE}
-        assert fetch(pack([LIST, 0, 3])) == {0: "a", 1: "b", 2: "c"}
-        assert memory.admin.verify().problems == ()
-
 
 def keep(memory, versions, recipes):
     """A checkpoint with these values, and nothing else on the thread's line."""
