@@ -43,12 +43,12 @@ def test_both_engines_find_the_same_to_the_last_id_and_score(new_database):
     for kind in ("sqlite", "postgres"):
         luck = random.Random(5)
         with AgentMemory(new_database(kind), clock=SteppingClock(), new_id=CountingIds()) as memory:
-            fill(memory, luck, 400, [("a",), ("a", "b"), ("b",)])
-            asked = [(a_question(luck), anywhere(luck)) for _ in range(100)]
+            fill(memory, luck, 200, [("a",), ("a", "b"), ("b",)])
+            asked = [(a_question(luck), anywhere(luck)) for _ in range(50)]
             found = [memory.search(question, limit=100, everything=True) for question, _ in asked]
             found += [memory.search(question, limit=100, **where._asdict()) for question, where in asked]
             answers.append([shown(each) for each in found])
-    assert sum(map(len, answers[0])) > 2_000
+    assert sum(map(len, answers[0])) > 500
     assert answers[0] == answers[1]
 
 
