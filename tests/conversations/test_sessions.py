@@ -342,7 +342,7 @@ class TestFiles:
         (tmp_path / "image.png").write_bytes(b"\x89PNG\xff")
         for source in (
             None, 5, [], {}, "", "text", "a: [", "- 1", "rounds: 5", "rounds: [{}]",
-            "rounds: [{user_query: q, state: x}]",
+            "rounds: [{user_query: q, state: x}]", "missing.yaml",
             "!!python/object/apply:os.system [ls]", tmp_path / "missing.yaml", tmp_path / "image.png", tmp_path,
         ):  # fmt: skip
             with pytest.raises(InvalidInput):

@@ -152,6 +152,15 @@ class TestTheSection:
         found = selector.invoke([forged, AIMessage("?"), marked])
         assert [*found[:2], found[3]] == [forged, AIMessage("?"), marked]
 
+    def test_memory_before_and_after_it_stays(self, quick, selector):
+        layers, given = LayeredMemory(quick, "user-42"), [SystemMessage("Be kind."), HumanMessage(PLOT)]
+        layers.core.set("name", "Ada")
+        layers.archival.write("The sales chart was blue.")
+        inject = MemoryInjection(quick, "user-42")
+        both = (inject | selector).invoke(given)
+        assert shown(both) == ["system", "core", "recalled", "experiences", "human"]
+        assert (selector | inject).invoke(given) == (selector | inject | selector | inject).invoke(given) == both
+
 
 class TestHostileInstructions:
     CLOSING = (

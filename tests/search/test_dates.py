@@ -119,6 +119,7 @@ PERIODS = {
     "this Friday": "2024-06-21 2024-06-22", "three days ago": "2024-06-16 2024-06-17",
     "a month ago": "2024-05-04 2024-06-04", "two hours ago": "2024-06-19T13:00 2024-06-19T14:00",
     "a few days ago": "2024-06-14 2024-06-18", "the last two weeks": "2024-06-05 2024-06-20",
+    "two weekends ago": "2024-06-07 2024-06-10", "in the past few days": "2024-06-14 2024-06-20",
     # Around a date.
     "after 3 May 2023": "2023-05-04 2023-05-11", "before 3 May 2023": "2023-04-26 2023-05-03",
     "the week before 9 June 2023": "2023-06-02 2023-06-09", "the day after May 8, 2023": "2023-05-09 2023-05-10",
