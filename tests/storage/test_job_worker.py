@@ -11,7 +11,7 @@ from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.jobs import WantedJob
-from tests.storage.working import HOUR, Doing, doing_of, find, held_up, in_thread, put, until, waiting
+from tests.storage.working import HOUR, Doing, doing_of, find, held_up, put, until, waiting
 
 
 class TestInTheBackground:
@@ -184,7 +184,8 @@ class TestSettling:
         doing = held_up(one)
         doing_of(other)
         begun, seen = threading.Event(), []
-        thread = in_thread(lambda: (begun.set(), other.worker.settle(), seen.extend(doing.done)))
+        thread = threading.Thread(target=lambda: (begun.set(), other.worker.settle(), seen.extend(doing.done)))
+        thread.start()
         assert begun.wait(60)
         doing.go_on.set()
         thread.join(60)
@@ -251,6 +252,22 @@ class TestClosing:
         for _ in range(2):
             database.close()
         until(lambda: not set(threading.enumerate()) - before)
+
+    def test_closing_while_a_job_is_about_to_be_taken_is_no_failure_and_gives_it_back(
+        self, database, monkeypatch, caplog
+    ):
+        take = jobs._Leases.take
+
+        def late(leases, *given):
+            database.worker.stop("work")  # meanwhile
+            return take(leases, *given)
+
+        monkeypatch.setattr(jobs._Leases, "take", late)
+        doing = doing_of(database)
+        put(database, "a")
+        database.worker.wake("work")
+        database.worker._lanes["work"]._thread.join(60)
+        assert (doing.done, find(database, "a").owner, caplog.records) == ([], None, [])
 
     def test_a_database_that_nobody_uses_any_more_is_let_go_of(self, url):
         before = set(threading.enumerate())

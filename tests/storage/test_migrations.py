@@ -51,10 +51,6 @@ def schema_of(memory, raw):
     return "\n".join(row["line"] for row in raw(memory, POSTGRES_SCHEMA)) + "\n"
 
 
-def record(memory, raw, name):
-    raw(memory, "insert into agentmem_migration (name, applied_at) values (:name, 0)", name=name)
-
-
 @pytest.fixture
 def later(monkeypatch):
     """Adds migrations, as a later release would."""
@@ -112,7 +108,7 @@ class TestNewerDatabases:
     def test_a_database_of_a_newer_version_is_refused_and_not_modified(self, url, raw, tmp_path):
         with AgentMemory(url) as memory:
             memory.conversation("c").add(role="user", content="kept")
-            record(memory, raw, "0999_time_machine")
+            raw(memory, "insert into agentmem_migration (name, applied_at) values ('0999_time_machine', 0)")
         before = [path.read_bytes() for path in tmp_path.iterdir()]
         with pytest.raises(NewerDatabase, match="0999_time_machine"):
             AgentMemory(url)

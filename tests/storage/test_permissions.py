@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -19,13 +19,11 @@ from langchain_agentmem.storage import engine
 from langchain_agentmem.upkeep.database_copy import restore
 from langchain_agentmem.upkeep.database_report import diagnose
 
-T = TypeVar("T")
 
-
-def without_privileges(function: Callable[[], T]) -> T:
+def without_privileges(function: Callable[[], Any]) -> Any:
     """What a function gives in a thread that permissions hold for, also where root runs the tests."""
 
-    def run() -> T:
+    def run() -> Any:
         if sys.platform == "linux" and os.geteuid() == 0:
             libc = ctypes.CDLL(None, use_errno=True)
             header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3 of the structure, and this thread

@@ -62,9 +62,3 @@ def held_up(database):
     database.worker.wake("work")
     assert doing.began.wait(60)
     return doing
-
-
-def in_thread(function):
-    thread = threading.Thread(target=function)
-    thread.start()
-    return thread

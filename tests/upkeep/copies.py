@@ -32,8 +32,3 @@ def same(one: str, other: str) -> bool:
     return {name: mine[name] for name in mine if name not in moving} == {
         name: theirs[name] for name in theirs if name not in moving
     }
-
-
-def filled(url: str) -> bool:
-    """Whether anything is stored there, as others see it."""
-    return bool(rows(url)["entry"])
