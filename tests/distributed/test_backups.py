@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from langchain_agentmem import AgentMemory
 
 from .servers import Postgres, folder, postgres, program, run, until
@@ -42,7 +40,6 @@ def test_any_moment_is_restored():
             run(program("pg_basebackup"), f"--pgdata={restored.data}", f"--dbname={server.url()}", "--checkpoint=fast")
             say(server.url(), "another apple")
             [(moment,)] = server.run_sql("select clock_timestamp()::text")
-            time.sleep(0.01)
             say(server.url(), "too many apples")
             [(log,)] = server.run_sql("select pg_walfile_name(pg_switch_wal())")
             archived = f"select last_archived_wal >= '{log}' from pg_stat_archiver"
