@@ -122,6 +122,8 @@ class KeepingContract(Contract):
         item = await calls.existing(("a", "b"), "k")
         assert (item.namespace, item.key, item.value) == (("a", "b"), "k", {"n": 1})
         assert isinstance(item.namespace, tuple)
+        await calls.put(("a", "b"), "for a while", {"n": 2}, ttl=60)
+        assert (await calls.existing(("a", "b"), "for a while")).value == {"n": 2}
         assert await calls.get(("a", "b"), "missing") is await calls.get(("b",), "k") is None
 
     async def test_an_update_replaces_the_whole_value_and_keeps_created_at(self, calls, tick):

@@ -84,7 +84,7 @@ class TestStrangeTexts:
 
 class TestWhatIsNoText:
     def test_bytes_are_read_as_utf_8_and_none_is_empty(self, trail):
-        for value in (b"At home.", bytearray(b"At home."), memoryview(b"At home.")):
+        for value in (b"At home.", bytearray(b"At home."), memoryview(b"At home."), AIMessage("At home.").text):
             assert trail.add("Where is Ann?", value).reply == "At home."
             assert trail.add_reference(value, "Ann").reply == "At home."
             assert trail.add_self_reflection(value).reply == "At home."
@@ -93,6 +93,7 @@ class TestWhatIsNoText:
         assert trail.search(None) == trail.search("") == []
         assert trail.add_self_reflection(None).reply == ""
         assert trail.add_reference(None, "Nothing").reply == ""
+        assert trail.add_reference("x" * 300, "Long").reply == "x" * 300  # no file has such a name
         assert trail.add_todo_from_chat(None) == []
 
     def test_anything_else_is_refused(self, trail):
@@ -118,6 +119,9 @@ class TestWhatIsNoText:
         for wrong in (7, ["Ann"]):
             with pytest.raises(InvalidInput, match="A query is text"):
                 trail.search(wrong)
+        for option in ({"secret": True}, {"record": print}, {"redact": 7}, {"most_open": 0}):
+            with pytest.raises(InvalidInput):
+                trail.handler(**option)
         assert trail.head().sequence == 0
 
 

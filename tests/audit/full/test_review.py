@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_store, model_call_capture
+from langchain_agentmem.audit import audit_rows, audit_store, model_call_capture
 from langchain_agentmem.errors import InvalidInput
 from tests.audit.entries import BEGIN, add, call, entry, read, todo
 
@@ -38,6 +38,8 @@ class TestWhatVerifyFinds:
     def test_a_list_of_messages_without_an_end(self, filled, raw):
         raw(filled, f"update audit set messages = '[[1,{FARTHEST}]]' where sequence = 1")
         assert "is not what was stored" in filled.audit.verify().problems[0]
+        with pytest.raises(ValueError, match="-1"):
+            audit_rows.number_at([(5, 9)], -1)
 
 
 class TestWritingADocument:
