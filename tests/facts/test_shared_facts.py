@@ -76,6 +76,14 @@ def test_told_by_two_that_do_not_see_each_other_it_is_one(memory, run, rewind):
     assert facts.as_of() == []
 
 
+def test_what_holds_again_is_told_apart_from_what_held_before(memory, run):
+    facts = memory.facts(namespace=NS)
+    for place in ("Lisbon", "Porto", "Lisbon"):
+        facts.add_fact("user", "Ada", "lives in", place)
+    run("a", lambda facts: facts.add_fact("user", "Ada", "lives in", "Faro"))
+    assert [each.object for each in facts.history("Ada", "lives in")] == ["Lisbon", "Porto", "Lisbon", "Faro"]
+
+
 def test_a_single_value_that_two_tell_apart_neither_ends_nor_contradicts_itself(memory, run):
     def both(facts):
         lisbon(facts, valid_from=MAY)

@@ -59,8 +59,7 @@ class TestAModel:
         assert events == [CompressionFellShort(**told)]
 
     def test_that_fails_is_not_asked_again_and_the_text_is_cut(self, database, events):
-        error = RuntimeError("no quota")
-        model = ScriptedModel(error)
+        model = ScriptedModel(error := RuntimeError("no quota"))
         compressor = Compressor(model, database=database)
         assert compressor.compress(TEXT, 20) == "The quick brown fox…"
         assert len(model.asked) == 1
@@ -123,8 +122,7 @@ class TestA14:
 
 class TestCutting:
     def test_is_done_at_a_word_where_one_is_near(self):
-        assert truncated("alpha beta gamma", 13) == "alpha beta…"
-        assert truncated("alpha beta gamma", 11) == "alpha beta…"
+        assert truncated("alpha beta gamma", 13) == truncated("alpha beta gamma", 11) == "alpha beta…"
 
     def test_never_ends_within_a_character(self):
         flags, family = "\U0001f44d\U0001f3fd", "\U0001f468\u200d\U0001f469\u200d\U0001f467"

@@ -64,8 +64,7 @@ class TestMaking:
     def test_the_documents_defaults(self):
         settings = LayersConfig()
         assert (settings.core_max_chars, settings.recall_max_events, settings.retrieval_k) == (2000, 20, 8)
-        assert settings.section_budgets["archival_snippet"] == 3000
-        assert settings.max_compression_iterations == 3
+        assert (settings.section_budgets["archival_snippet"], settings.max_compression_iterations) == (3000, 3)
 
 
 class TestPrompts:

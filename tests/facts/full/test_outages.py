@@ -72,7 +72,7 @@ class TestAnOutage:
         with AgentMemory(url, clock=clock) as one, AgentMemory(url, clock=clock) as two:
             facts = one.facts("b", model=provider)
             said(facts, *moves(*TOWNS))
-            look(facts, clock, hours=1)
+            look(facts, clock, hours=0.3)
             elsewhere = two.facts("b", model=other)
             said(elsewhere, "Maya | likes | tea", first=len(TOWNS))
             asked = len(provider.calls)

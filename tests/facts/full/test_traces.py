@@ -116,6 +116,20 @@ class TestTheNode:
         assert seen.ours()[0].inputs["message_ids"] == ["m1"]
 
 
+def test_a_fact_a_section_and_files_say_what_was_done(facts, seen, tmp_path):
+    def work():
+        facts.add_fact("user", "Maya", "lives in", "Porto", source="m2")
+        facts.format_for_prompt("Where does Maya live?", 500)
+        facts.save_to_file(tmp_path / "facts.json")
+        facts.load_from_file(tmp_path / "facts.json")
+
+    under(seen, work)
+    assert seen.run("memory.facts.add_fact").outputs["added"][0]["text"] == "Maya lives in Porto"
+    assert seen.run("memory.facts.format_for_prompt").outputs["facts"] == 1
+    assert seen.run("memory.facts.save").outputs == {"records": 1, "facts": 1, "messages": 0}
+    assert seen.run("memory.facts.load").outputs == {"facts": 1, "messages": 0}
+
+
 class TestReading:
     def test_a_search_is_one_retriever_with_facts_as_documents(self, facts, seen):
         tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")

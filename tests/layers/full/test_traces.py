@@ -123,8 +123,8 @@ async def test_content_is_shown_withheld_or_masked_as_one_likes(collector, new_i
             for method, *arguments in (
                 ("core.get", ["status", WORD]), ("core.entries",), ("recall.append", WORD, WORD),
                 ("recall.search", WORD), ("archival.write", f"{WORD} " * 9, [WORD]), ("archival.all", [WORD]),
-                ("archival.search", WORD), ("fork", "try"), ("recall.summarize", WORD, 0), ("format_for_prompt", WORD),
-                ("context", WORD), ("resources.track_usage", WORD, "read", WORD),
+                ("archival.search", WORD), ("fork", "try"), ("recall.summarize", WORD, 0), ("diff", "try"),
+                ("format_for_prompt", WORD), ("context", WORD), ("resources.track_usage", WORD, "read", WORD),
             ):  # fmt: skip
                 call(layers, method, arguments)
             with pytest.raises(InvalidInput, match="'try'"):
@@ -132,6 +132,7 @@ async def test_content_is_shown_withheld_or_masked_as_one_likes(collector, new_i
             memory.inject("main", namespace=("ada",)).invoke([HumanMessage(WORD)])
 
         within(collector, work)
+        await memory.inject("main", namespace=("ada",)).ainvoke([HumanMessage(WORD)], {"callbacks": [collector]})
     ours = collector.ours()
     told = [json.dumps([each.inputs, each.outputs, each.error, each.extra, each.events], default=str) for each in ours]
     assert any(WORD in each for each in told) == (shown is True)
@@ -139,6 +140,6 @@ async def test_content_is_shown_withheld_or_masked_as_one_likes(collector, new_i
     [failed] = [run for run in ours if run.error]
     assert ("'try'" in failed.error) == (shown is not False)
     assert ("ScriptedModel" in {run.name for run in collector.runs}) == (shown is True)
-    [injected] = [run for run in ours if run.name == "memory.injection.inject"]
+    injected, _ = [run for run in ours if run.name == "memory.injection.inject"]
     assert injected.inputs["branch"] == "main"
     assert all(each["id"] for each in injected.outputs["records"])
