@@ -78,8 +78,7 @@ class TestWhereSqlLives:
                 text = node.value if isinstance(node, ast.Constant) and id(node) not in prose else ""
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                if (isinstance(text, str) and SQL.search(text)) or {"sqlite3", "psycopg"} & {
-                    name.partition(".")[0] for name in names
-                }:
+                drivers = {"sqlite3", "psycopg"} & {name.partition(".")[0] for name in names}
+                if drivers or (isinstance(text, str) and SQL.search(text)):
                     found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
         assert found == []
