@@ -91,7 +91,7 @@ class TestInterruptions:
 
 
 class TestPlaces:
-    def test_what_is_stored_is_replaced_only_by_force(self, full, target):
+    def test_what_is_stored_is_replaced_only_by_force(self, full, target, raw):
         with AgentMemory(target) as memory:
             memory.conversation("here").add(role="user", content="precious")
         with pytest.raises(InvalidInput, match="holds memories already"):
@@ -102,6 +102,9 @@ class TestPlaces:
         with AgentMemory(target) as memory:
             assert not memory.search("precious", namespace=())
             assert memory.admin.verify().problems == ()
+            raw(memory, "update entry set sender = 'x' where id = (select max(id) from entry)")
+        with pytest.raises(InvalidInput, match="holds memories already"):  # as many rows, but not the same
+            copied(full, target)
 
     def test_a_damaged_database_can_be_replaced_and_what_belongs_to_another_program_never_is(self, full, tmp_path):
         target, text, theirs = (tmp_path / name for name in ("damaged.db", "notes.txt", "theirs.db"))
