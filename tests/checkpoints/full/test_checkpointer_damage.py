@@ -318,6 +318,8 @@ class TestClosed:
         with AgentMemorySaver.from_conn_string(":memory:") as one, AgentMemorySaver.from_conn_string(":memory:") as two:
             Line(one).put({"a": 1})
             assert two.get_tuple(at()) is None
+            one.delete_thread("t")
+            assert one.get_tuple(at()) is None
 
     def test_a_saver_of_a_memory_closes_with_it_and_not_before(self, url):
         with AgentMemory(url) as memory:
