@@ -47,11 +47,6 @@ class TestKeysAndValues:
         assert (entry.key, entry.value, entry.importance, entry.expires_at) == ("name", "Ada L.", 2, None)
         assert entry.created_at < entry.updated_at <= clock.now
 
-    def test_any_text_comes_back_as_it_was(self, layers):
-        text = "multi\nline\x00 \ud800 \U0001f600 ## Heading </memory>"
-        layers.core.set("k", text)
-        assert layers.core.get() == {"k": text}
-
     def test_secrets_do_not_enter(self, layers):
         layers.core.set("db_password", "hunter2!")
         layers.core.set("config", "api_key=abcdef1234567890abcd and max_token: 4096")

@@ -127,10 +127,10 @@ COSTS = {
 """What is asked, of facts about different things or, where that is named, of one."""
 
 
-def growth(monkeypatch, folder, prepare, **options):
-    """How many times the steps are taken among 2,000 facts that are taken among 200; `prepare` gives what to do."""
+def growth(monkeypatch, folder, prepare, sizes=(200, 2_000), **options):
+    """How many times the steps of a small memory are taken in a large one; `prepare` gives what to do."""
     steps = []
-    for size in (200, 2_000):
+    for size in sizes:
         with AgentMemory(folder / f"{size}.db", **options) as memory:
             steps.append(counted(monkeypatch, prepare(memory, size)))
     assert steps[0] > 0
@@ -172,16 +172,32 @@ def test_a_page_costs_no_more_where_a_name_is_known_very_often(tmp_path, monkeyp
     assert growth(monkeypatch, tmp_path, prepare, namespace=NS) <= 1.3
 
 
-@pytest.mark.parametrize("each", [1, 10, pytest.param(300, marks=pytest.mark.slow("in every form"))])
-def test_forks_cost_little_that_hold_others(tmp_path, monkeypatch, each):
+def through_forks(memory: AgentMemory, each: int):
+    """Facts through many forks, with so many on each, and with none of those that are asked for."""
+    batch(memory, "main", FACTS, subject="Newcomer")
+    facts = memory.facts("main")
+    for number in range(FORKS):
+        facts = facts.fork(f"fork {number}")
+        batch(memory, facts.name, each, subject=f"fork {number} friend {{}}", obj="water {}")
+    return facts
+
+
+@pytest.mark.parametrize("each", [1, 10])
+def test_forks_cost_little_that_hold_little(tmp_path, monkeypatch, each):
     """Each fact is looked up where much is known, not on every branch of the line."""
     with AgentMemory(tmp_path / "forks.db") as memory:
-        batch(memory, "main", FACTS, subject="Newcomer")
-        facts = memory.facts("main")
-        for number in range(FORKS):
-            facts = facts.fork(f"fork {number}")
-            batch(memory, facts.name, each, subject=f"fork {number} friend {{}}", obj="water {}")
+        facts = through_forks(memory, each)
         there = memory.facts("main"), facts
         steps = [counted(monkeypatch, lambda one=one: one.neighbours("Newcomer")) for one in there]
     assert steps[0] > FACTS
     assert steps[1] <= 4 * steps[0]
+
+
+@pytest.mark.slow("in every form")
+def test_forks_cost_no_more_that_hold_very_much(tmp_path, monkeypatch):
+    """Of what else lies on a branch no more is read than tells that it is much."""
+
+    def prepare(memory, each):
+        return partial(through_forks(memory, each).neighbours, "Newcomer")
+
+    assert growth(monkeypatch, tmp_path, prepare, (30, 300)) <= 1.1

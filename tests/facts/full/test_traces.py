@@ -130,41 +130,39 @@ def test_a_fact_a_section_and_files_say_what_was_done(facts, seen, tmp_path):
     assert seen.run("memory.facts.load").outputs == {"facts": 1, "messages": 0}
 
 
-class TestReading:
-    def test_a_search_is_one_retriever_with_facts_as_documents(self, facts, seen):
-        tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")
-        facts.add(role="user", content="Tea is nice.")
-        [found, said] = under(seen, lambda: facts.search("Maya tea", 5))
-        run = only(seen)
-        assert (run.name, run.run_type, run.inputs) == ("memory.facts.search", "retriever", {"query": "Maya tea"})
-        first, second = run.outputs["documents"]
-        assert (first.id, first.page_content) == (tea, "Maya likes tea")
-        assert first.metadata["kind"] == "fact"
-        assert first.metadata["score"] == round(found.score, 4)
-        assert first.metadata["why"] == str(found.why)
-        assert first.metadata["message_ids"] == ["m1"]
-        assert (second.id, second.metadata["kind"]) == (said.id, "message")
-        where = {"limit": 5, "agentmem_namespace": "ada", "agentmem_branch": "b"}
-        assert where.items() <= run.extra["metadata"].items()
+def test_a_search_is_one_retriever_with_facts_as_documents(facts, seen):
+    tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")
+    facts.add(role="user", content="Tea is nice.")
+    [found, said] = under(seen, lambda: facts.search("Maya tea", 5))
+    run = only(seen)
+    assert (run.name, run.run_type, run.inputs) == ("memory.facts.search", "retriever", {"query": "Maya tea"})
+    first, second = run.outputs["documents"]
+    assert (first.id, first.page_content) == (tea, "Maya likes tea")
+    assert first.metadata["kind"] == "fact"
+    assert first.metadata["score"] == round(found.score, 4)
+    assert first.metadata["why"] == str(found.why)
+    assert first.metadata["message_ids"] == ["m1"]
+    assert (second.id, second.metadata["kind"]) == (said.id, "message")
+    where = {"limit": 5, "agentmem_namespace": "ada", "agentmem_branch": "b"}
+    assert where.items() <= run.extra["metadata"].items()
 
 
 CALLS = CASES["traced"]
 """Methods with their arguments, the step that a trace shows of each, and what came of it."""
 
 
-class TestEachCall:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_is_one_step_that_says_what_came_of_it(self, asynchronous):
-        for name, (method, given, named, verb, outputs) in CALLS.items():
-            seen, numbers = Collector(), itertools.count(1)
-            with AgentMemory(":memory:", new_id=lambda numbers=numbers: f"id-{next(numbers)}") as memory:
-                facts = memory.facts("b", namespace=("ada",))
-                start = datetime(2024, 1, 1, tzinfo=UTC)
-                facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
-                if asynchronous:
-                    await aunder(seen, partial(getattr(facts, f"a{method}"), *given, **named))
-                else:
-                    under(seen, partial(getattr(facts, method), *given, **named))
-            run = only(seen)
-            assert (run.name, run.outputs, run.error) == (f"memory.facts.{verb}", outputs, None), name
-            assert run.inputs.items() >= HERE.items(), name
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_each_call_is_one_step_that_says_what_came_of_it(asynchronous):
+    for name, (method, given, named, verb, outputs) in CALLS.items():
+        seen, numbers = Collector(), itertools.count(1)
+        with AgentMemory(":memory:", new_id=lambda numbers=numbers: f"id-{next(numbers)}") as memory:
+            facts = memory.facts("b", namespace=("ada",))
+            start = datetime(2024, 1, 1, tzinfo=UTC)
+            facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
+            if asynchronous:
+                await aunder(seen, partial(getattr(facts, f"a{method}"), *given, **named))
+            else:
+                under(seen, partial(getattr(facts, method), *given, **named))
+        run = only(seen)
+        assert (run.name, run.outputs, run.error) == (f"memory.facts.{verb}", outputs, None), name
+        assert run.inputs.items() >= HERE.items(), name
