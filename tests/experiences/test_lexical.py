@@ -43,6 +43,9 @@ def test_what_applies_is_chosen():
         "there is a merge conflict": [GIT],
         "draw a chart of the refunds where we billed somebody twice": [REFUND, CHART],
         "who wrote Middlemarch?": [],
+        "book two seats on the night train to Vienna": [],
+        "my personal trainer recommends more sleep": [],
+        "translate this letter into Dutch": [],
     }.items():
         assert chosen(query) == expected, query
 

@@ -96,6 +96,19 @@ class TestRecall:
         for cut in benchmarks.recall.CUTS:
             assert vectors.recall(cut) > words.recall(cut), f"of the first {cut}"
 
+    @pytest.mark.slow("in every form")
+    @pytest.mark.parametrize(("language", "least"), [("de", 0.48), ("en", 0.67), ("zh", 0.71)])
+    def test_in_long_replies_a_search_finds_no_less_than_bm25(self, benchmarks, memory, language, least):
+        recall = benchmarks.recall
+        [transcript] = [each for each in recall.read_folder("long_replies") if each.name == f"{language}-long"]
+        recall.feed(memory, [transcript])
+        ours = recall.evaluate(recall.searching(memory), [transcript])
+        assert ours.recall(5) >= least
+        for title, make in recall.BASELINES.items():
+            plain = recall.plainly(make, [transcript])
+            for cut in recall.CUTS:
+                assert ours.recall(cut) >= plain.recall(cut), f"{title}, of the first {cut}"
+
     @pytest.mark.slow
     def test_two_runs_print_the_same(self, benchmarks, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["recall.py", "--only", "alone", "--by-type"])

@@ -2,7 +2,8 @@
 
 from langchain_core.messages import HumanMessage
 
-from langchain_agentmem import AgentMemory
+from langchain_agentmem import AgentMemory, Message
+from langchain_agentmem.messages import message as messages
 from langchain_agentmem.search import analysis, search_index
 
 
@@ -52,4 +53,23 @@ def test_a_database_indexed_by_another_version_is_indexed_anew(url, monkeypatch)
         chat = memory.conversation("c")
         chat.remove_by_id(chat.messages[7].id)
         assert texts(memory, "word7") == []
+        assert memory.admin.verify().problems == ()
+
+
+def test_what_was_called_before_arguments_were_indexed_is_found_by_them(url, monkeypatch):
+    calls = [{"id": f"c{n}", "name": "look", "arguments": {"city": f"Lisbon{n}"}} for n in range(3)]
+    with monkeypatch.context() as before:
+        before.setattr(analysis, "VERSION", analysis.VERSION - 1)
+        before.setattr(messages, "_with_arguments", lambda text, calls: text)
+        with AgentMemory(url) as memory:
+            said = [Message(role="assistant", content=f"word{n}", tool_calls=[calls[n]]) for n in range(3)]
+            memory.conversation("c").add_messages(said)
+            assert texts(memory, "Lisbon1") == []
+    with AgentMemory(url) as memory:
+        chat = memory.conversation("c")
+        [hit] = memory.search("Lisbon1")
+        assert hit.id == chat.messages[1].id
+        chat.remove_by_id(hit.id)
+        assert texts(memory, "Lisbon1") == []
+        assert len(texts(memory, "Lisbon0")) == 1
         assert memory.admin.verify().problems == ()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from langchain_agentmem.experiences.experience import Folder
-from langchain_agentmem.experiences.lexical_choice import THRESHOLD
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, judged
 from langchain_agentmem.experiences.model_choice import selected
 from tests.experiences.test_answers import CASES, IDS
 from tests.experiences.test_files import BAD, GOOD, written
-from tests.experiences.test_lexical import CHART, chosen
+from tests.experiences.test_lexical import ALL, CHART, ERROR, chosen
+from tests.forking import ENVIRONMENT
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "experiences.py"
 
@@ -34,12 +39,60 @@ def test_a_needle_is_found_among_a_thousand():
 
 @pytest.mark.slow
 def test_words_are_as_good_as_measured_and_a_model_that_is_asked_what_they_leave_open_helps(measures):
-    for name, f1, with_model in (("dev_a", 0.78, 0.9), ("dev_b", 0.6, 0.8), ("held_out", 0.57, 0.78)):
+    for name, f1, precision, quiet, with_model in (
+        ("dev_a", 0.78, 0.83, 0.8, 0.9),
+        ("dev_b", 0.6, 0.6, 0.5, 0.8),
+        ("held_out", 0.57, 0.59, 0.57, 0.78),
+        ("related", 0.76, 0.87, 0.6, 0.9),
+    ):
         labels = measures.labelled(name)
-        assert measures.quality(measures.scored(measures.lexical, labels), labels, THRESHOLD).f1 > f1, name
+        scores = measures.scored(measures.lexical, labels)
+        found = measures.quality(scores, labels, THRESHOLD)
+        assert found.f1 > f1, name
+        assert found.precision > precision, name
+        unrelated = [row for row, query in zip(scores, labels.queries, strict=True) if not any(query.expected)]
+        assert sum(max(row) < THRESHOLD for row in unrelated) >= quiet * len(unrelated) > 0, name
+        plain = measures.scored(measures.bm25, labels)
+        assert found.f1 > measures.quality(plain, labels, measures.best_threshold(plain, labels)).f1, name
         share, answered = measures.with_model(labels)
         assert share < 0.7, name
         assert measures.quality(answered, labels, THRESHOLD).f1 > with_model, name
+
+
+def test_the_same_question_gets_the_same_answer_in_every_process():
+    asked = ("file not found error, pod restarting, undo commits, draw a chart, billed twice", ERROR, ALL)
+    program = (
+        "import json, sys; from langchain_agentmem.experiences.lexical_choice import judged\n"
+        "print(json.dumps([[each.score, list(each.terms.items())] for each in judged(*json.loads(sys.argv[1]))]))"
+    )
+    here = [[each.score, [list(term) for term in each.terms.items()]] for each in judged(*asked)]
+    for seed in "12":
+        command = [sys.executable, "-c", program, json.dumps(asked)]
+        found = subprocess.check_output(command, env=ENVIRONMENT | {"PYTHONHASHSEED": seed})
+        assert json.loads(found) == here, seed
+
+
+def test_threads_see_whole_files(shelf):
+    folder, done = Folder(shelf.path), threading.Event()
+    shelf.put("handcrafted_exp_a.yaml", written("a", "Do. " * 100))
+
+    def edit():
+        for number in range(60):
+            temporary = shelf.put("new", written("a", f"Do {number}. " * 50))
+            temporary.replace(shelf.path / "handcrafted_exp_a.yaml")
+        done.set()
+
+    def look():
+        seen, over = [], False
+        while not over:
+            over, found = done.is_set(), folder.look()
+            seen += [(len(each.what.split()), found.problems) for each in found.experiences]
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        looking = [pool.submit(look) for _ in range(3)]
+        pool.submit(edit).result()
+        assert all({*each.result()} == {(100, ())} for each in looking)
 
 
 @pytest.mark.timeout(60)  # what is quadratic takes many minutes

@@ -2,12 +2,13 @@
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.search import search_index
+from langchain_agentmem.search import analysis, search_index
 from langchain_agentmem.storage.part import all_parts
 
 
@@ -87,4 +88,49 @@ class TestCatchingUp:
             memory.database.worker.settle()
             assert self.features(memory, raw) == of_before
             assert self.behind(memory, raw) is None  # as of a new database
+            assert memory.admin.verify().problems == ()
+
+    def test_it_goes_on_where_another_ended(self, url, raw, of_before, monkeypatch):
+        monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
+        real, left = analysis.analysed, iter(range(20))
+
+        def analysed(text, role=None):
+            if next(left, None) is None:
+                raise RuntimeError("the power is out")
+            return real(text, role)
+
+        with monkeypatch.context() as broken, AgentMemory(url) as memory:
+            broken.setattr(analysis, "analysed", analysed)
+            with pytest.raises(RuntimeError, match="power"):
+                memory.database.worker.settle()
+            assert 0 < sum(map(bool, self.features(memory, raw).values())) < len(of_before)
+        with AgentMemory(url) as one, AgentMemory(url) as other:
+            one.database.worker.settle()
+            other.database.worker.settle()
+            assert self.features(one, raw) == of_before
+            assert self.behind(other, raw) is None
+
+    def test_what_is_written_meanwhile_is_kept(self, url, raw, of_before, monkeypatch):
+        monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
+        real, said = search_index._catch_up, []
+
+        def with_somebody_who_writes(engine, worker, job):
+            if not said and engine.write(partial(search_index._caught_up, job)):
+                with AgentMemory(url) as other:
+                    chat = other.conversation("c")
+                    changed = [chat.messages[at].id for at in (3, 40)]  # of the first page, and of one to come
+                    for message_id in changed:
+                        chat.update(message_id, content=f"coffee {message_id}")
+                    said.extend([*changed, chat.add(role="user", content="I prefer coffee")])
+            real(engine, worker, job)
+
+        monkeypatch.setattr(search_index, "_catch_up", with_somebody_who_writes)
+        with AgentMemory(url) as memory:
+            memory.database.worker.settle()
+            found = self.features(memory, raw)
+            assert len(found) == len(of_before) + 1
+            assert found[max(of_before)] == of_before[max(of_before)]
+            assert len(said) == 3
+            assert sorted(ids(memory, "coffee")) == sorted(said)
+            assert len(ids(memory, "tea")) == 48
             assert memory.admin.verify().problems == ()
