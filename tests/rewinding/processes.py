@@ -11,14 +11,16 @@ import contextlib
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests.faults.steps import Statements
+from langchain_agentmem.storage import postgres, sqlite, steps
 
 from .adapters import Real
 from .graphs import Now
@@ -31,6 +33,38 @@ SERVE = "from tests.rewinding.processes import serve; serve()"
 
 APART = 1_000_000
 """How many names a process may give before it gives those of the next one."""
+
+
+class Statements:
+    """Counts the statements and commits of this process, in all its threads, and ends it before a certain one.
+
+    Args:
+        last: How many to let pass. Default: all.
+
+    Attributes:
+        count: How many there were.
+    """
+
+    def __init__(self, last: int | None = None) -> None:
+        self.count, self._last = 0, last
+        self._lock = threading.Lock()
+        for engine in (sqlite, postgres):
+            engine.drive = self._drive  # type: ignore[attr-defined]
+
+    def _pass_one(self) -> None:
+        with self._lock:
+            if self.count == self._last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.count += 1
+
+    def _drive(self, operation: Any, execute: Any) -> Any:
+        def counted(statement: Any) -> Any:
+            self._pass_one()
+            return execute(statement)
+
+        value = steps.drive(operation, counted)
+        self._pass_one()  # before the commit
+        return value
 
 
 def act(url: str, known: dict[str, Any], action: dict[str, Any], last: int | None, beside: int) -> dict[str, Any]:
