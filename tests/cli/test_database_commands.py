@@ -175,6 +175,9 @@ class TestErasing:
         assert b"grey heron" not in Path(database).read_bytes()
         assert len(messages(database, ("ben", "private"))) == 30
         assert fine(agentmem("erase", database, "--thread", "nobody", "--yes")) == "There was nothing to erase.\n"
+        fine(agentmem("erase", database, "--namespace", "/", "--yes"))
+        with AgentMemory(database) as memory:
+            assert memory.admin.stats()["messages"] == memory.admin.stats()["checkpoints"] == 0
 
     def test_who_names_what_holds_nothing_is_told_where_there_is_something(self, agentmem, database, tmp_path):
         there = "Elsewhere there is something: ada/private"
@@ -216,6 +219,20 @@ class TestPruning:
         with AgentMemory(database) as memory:
             assert memory.admin.verify().problems == ()
             assert len(list(memory.checkpointer.list(at("t")))) == 2
+
+    def test_by_age_and_only_within_a_namespace(self, agentmem, database):
+        with AgentMemory(database, clock=lambda: datetime.now(UTC) - timedelta(days=3)) as memory:
+            for label in ("ada", "ben"):
+                memory.conversation("old", (label,)).add_user_message("the day before yesterday")
+        for days, place, pruned in (
+            ("4", "/", "0 messages of 0 conversations"),
+            ("2", "ada", "1 message of 1 conversation"),
+            ("2", "/", "1 message of 1 conversation"),
+        ):
+            said = fine(agentmem("prune", database, "--max-age", days, "--namespace", place))
+            assert said.startswith(f"0 checkpoints of 0 threads and {pruned} removed"), (days, place)
+        fine(agentmem("prune", database, "--namespace", "ada", "--keep-messages", "1"))
+        assert [len(messages(database, (label, "private"))) for label in ("ada", "ben")] == [1, 30]
 
     def test_something_has_to_be_said(self, agentmem, database):
         assert "Say what to prune" in refused(agentmem("prune", database))

@@ -218,3 +218,15 @@ Database.__init__ = interrupted
         [line] = run.stderr.splitlines()
         assert line.startswith("Interrupted.")
         assert name not in CHANGING or len(line) > len("Interrupted.")
+
+
+def test_a_shell_completes_commands_and_options(forks):
+    program = "import sys; sys.argv = ['agentmem']; from langchain_agentmem.cli import main; main()"
+    for typed, offered in (
+        ("agentmem sea", "search"),
+        ("agentmem facts --neigh", "--neighbours"),
+        ("agentmem audit tod", "todos"),
+    ):
+        asked = {"_AGENTMEM_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+        run = forks.run(program, **asked)
+        assert run.stdout.split() == [offered], (typed, run.stderr)

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.studio import server
 from langchain_agentmem.studio.application import application, back, changing
+from langchain_agentmem.studio.guard import Guard
 
 HOST = "127.0.0.1:8642"
 HERE = {"Origin": f"http://{HOST}"}
@@ -46,7 +47,9 @@ class TestTheToken:
         assert "secret" not in cookie
         assert client.get("/").status_code == 200
 
-    def test_who_looks_ahead_does_not_spend_it(self, studio):
+    def test_who_has_a_wrong_one_or_looks_ahead_does_not_spend_it(self, studio):
+        for wrong in ("", "secre", "secrets", "%00", "\u00e9"):
+            assert client_of(studio).get("/", params={"token": wrong}).status_code == 403, wrong
         assert client_of(studio).head("/?token=secret").status_code == 403
         assert client_of(studio).get("/?token=secret").status_code == 303
 
@@ -81,6 +84,15 @@ class TestTheToken:
         cookie = client.get("/?token=secret").headers["set-cookie"].split(";")[0]
         client.cookies.clear()
         assert client.get("/", headers={"Cookie": f'theirs={{"a": "b, c"}}; {cookie}'}).status_code == 200
+
+    def test_two_studios_of_one_machine_keep_their_sessions_apart(self, memory, studio):
+        first = client_of(studio)
+        second = client_of(application(memory, user="ada", token="other", hosts={HOST}))
+        first.get("/?token=secret")
+        second.cookies.jar = first.cookies.jar  # as a browser has one for all ports of a host
+        assert second.get("/").status_code == 403
+        assert second.get("/?token=other").status_code == 303
+        assert [each.get("/").status_code for each in (first, second)] == [200, 200]
 
 
 class TestTheHost:
@@ -188,6 +200,12 @@ class TestMounted:
         assert "Path=/memory" in answer.headers["set-cookie"]
         assert client.get("/memory/static/style.css").status_code == 200
 
+    def test_the_path_may_have_any_characters(self, memory):
+        client = client_of(Starlette(routes=[Mount("/{who}", memory.studio(user="ada"))]))
+        answer = client.get("/%C3%A4%20b%3Fc/")
+        assert 'href="/%C3%A4%20b%3Fc/threads"' in answer.text
+        assert "Path=/%C3%A4%20b%3Fc;" in answer.headers["set-cookie"]
+
     def test_it_knows_who_somebody_elses_authentication_let_in(self, memory):
         studio = memory.studio(user=lambda scope: scope["user_name"])
 
@@ -195,6 +213,16 @@ class TestMounted:
             await studio({**scope, "user_name": "<Ada>"}, receive, send)
 
         assert "&lt;Ada&gt;" in client_of(known).get("/").text
+
+    def test_what_is_no_request_is_passed_on(self):
+        seen = []
+
+        async def app(scope, receive, send):
+            seen.append(scope["type"])
+
+        for kind in ("lifespan", "websocket"):
+            asyncio.run(Guard(app)({"type": kind}, None, None))
+        assert seen == ["lifespan", "websocket"]
 
 
 def test_a_page_that_is_not_there_says_so(memory):
