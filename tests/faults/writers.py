@@ -7,13 +7,14 @@ awaits. With the same database, clock and ids it writes the same, whenever and w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.store.base import GetOp, PutOp
 
 from langchain_agentmem import AgentMemory, Attachment, Retention
@@ -21,7 +22,6 @@ from langchain_agentmem.base.files import is_database
 from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.experiences.experience import Experience
 from langchain_agentmem.upkeep.database_copy import restore
-from tests.facts.scripted import Scripted
 
 NS = ("users", "ada")
 LONG_AGO = datetime(2025, 1, 1, tzinfo=UTC)
@@ -220,10 +220,22 @@ def facts(at: Place) -> Calls:
     yield call(ours.fork, "facts' child")
 
 
+def told(messages: Sequence[BaseMessage]) -> str:
+    """The facts that messages of a prompt tell, as a model answers."""
+    facts = [
+        dict(zip(("subject", "predicate", "object"), fact, strict=True), message=int(number))
+        for number, text in re.findall(
+            r'<message number="(\d+)".*?\n(.*?)\n</message>', str(messages[-1].content), re.DOTALL
+        )
+        for fact in re.findall(r"^(\w+) (lives in|likes) (\w+)$", text, re.MULTILINE)
+    ]
+    return json.dumps({"facts": facts})
+
+
 @kind(in_parts=("extract_and_update_from_text", "drain"))
 def extraction(at: Place) -> Calls:
     """A model extracts facts, of a text and of what waits."""
-    ours = at.memory.facts("killed", NS, Scripted())
+    ours = at.memory.facts("killed", NS, told)
     yield call(ours.extract_and_update_from_text, "Tom lives in Oslo\nTom likes rain")
     for number, said in enumerate(("Ana lives in Lisbon", "Ana lives in Porto", "Ana likes tea")):
         yield call(ours.add, {"role": "user", "content": said, "message_id": f"m{number}"})

@@ -9,13 +9,11 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.steps import Statement
-from tests.emptying import direct
 
 KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
     "where datname = current_database() and pid <> pg_backend_pid()"
 )
-LOCKED = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 AT = message_log.Address("", "c")
 
 
@@ -41,13 +39,6 @@ def echo(given):
 def kill_all(engine):
     with psycopg.connect(engine._url, autocommit=True) as connection:
         connection.execute(KILL)
-
-
-def wait_for_lock(engine, call):
-    """Wait until somebody waits for a lock of the server, or a call in a thread has ended."""
-    with psycopg.connect(direct(engine._url), autocommit=True) as connection:
-        while not call.done() and connection.execute(LOCKED).fetchone() == (0,):
-            pass
 
 
 class Trips:

@@ -46,8 +46,8 @@ from tests.storage.sessions import (
     pool_of,
     said,
     say,
-    wait_for_lock,
 )
+from tests.support.locks import ANYBODY, await_waiter
 
 
 class TestTravellingTogether:
@@ -385,7 +385,8 @@ def one_after_the_other(memory, first, second):
         writing = threads.submit(engine.write, held)
         assert held.inside.wait(120)
         waiting = threads.submit(engine.write, second)
-        wait_for_lock(engine, waiting)
+        with psycopg.connect(direct(engine._url), autocommit=True) as watching:
+            await_waiter(watching, waiting, ANYBODY)
         held.go_on.set()
     writing.result()
     waiting.result()

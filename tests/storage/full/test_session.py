@@ -20,7 +20,8 @@ from langchain_agentmem.storage.postgres_session import Connection, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
 from langchain_agentmem.storage.steps import Statement
 from tests.emptying import direct
-from tests.storage.sessions import adding, echo, kill_all, numbers, wait_for_lock
+from tests.storage.sessions import adding, echo, kill_all, numbers
+from tests.support.locks import ANYBODY, await_waiter
 
 
 class TestTravellingTogether:
@@ -103,7 +104,8 @@ class TestFailing:
                 lost.execute(_GIVE_RECEIPT, lost.receipt)
                 lost.settle()
                 asked = threads.submit(engine._was_committed, lost)
-                wait_for_lock(engine, asked)
+                with psycopg.connect(direct(engine._url), autocommit=True) as watching:
+                    await_waiter(watching, asked, ANYBODY)
                 end()
                 assert asked.result() is committed
 
