@@ -29,14 +29,25 @@ COMMAND = Path(os.environ.get("AGENTMEM_CITUS") or ROOT.parent / "shared" / "cit
 NODES = 3
 SETTINGS = {"autovacuum": "off", "synchronous_commit": "off", "jit": "off"}
 """What each node is given; see the fixture `postgres_server`, and `docs/postgresql.md` for the last."""
-ON_IT = ["--every-engine", "-k", "postgres and not ReadingLittle"]  # which looks at plans
-SAVER = ("conformance", "same_as_in_memory", "checkpointer_sync", "checkpointer_threads", "checkpointer_forks")
-STORES = ("stores/full/test_thread_items_contract.py", "stores/full/test_blobs.py", "stores/test_retriever.py")
+ON_IT = ["--every-engine", "-k", "postgres and not one_by_one"]  # which looks at plans
+SAVER = (
+    "tests/checkpoints/test_conformance.py",
+    "tests/checkpoints/full/test_same_as_in_memory.py",
+    "tests/checkpoints/test_checkpointer_sync.py",
+    "tests/checkpoints/test_checkpointer_threads.py",
+    "tests/checkpoints/test_checkpointer_forks.py",
+)
+STORES = (
+    "tests/stores/full/test_thread_items_contract.py",
+    "tests/stores/full/test_blobs.py",
+    "tests/stores/test_blobs.py",
+    "tests/stores/test_retriever.py",
+)
 REWINDING = ("-m", "", "-k", "postgres and after")  # one run after the other
 SUITES = {
-    "every test begins with nothing": ["tests/storage/full/test_emptying.py"],
-    "stores": ["tests/contracts", *(f"tests/{name}" for name in STORES), *ON_IT],
-    "checkpointer": [*(f"tests/checkpoints/test_{name}.py" for name in SAVER), *ON_IT],
+    "every test begins with nothing": ["tests/storage/full/test_emptying.py", "-m", "slow"],
+    "stores": ["tests/contracts", *STORES, *ON_IT],
+    "checkpointer": [*SAVER, *ON_IT],
     "rewinding": ["tests/rewinding/full/test_any_run_at_length.py", *REWINDING, "-o", "timeout=0"],
     "searching": ["tests/search/full/test_search.py", "-k", "both_engines"],
 }
