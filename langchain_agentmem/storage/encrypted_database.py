@@ -27,6 +27,7 @@ from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import made_private
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import (
+    AgentMemoryError,
     DatabaseBusy,
     DatabaseUnreadable,
     ForeignDatabase,
@@ -193,10 +194,8 @@ def rewrite(
                 _dropped(made)
             for each, size in zip(remains, sizes, strict=True):
                 _overwrite(each.fileno(), max(size, os.fstat(each.fileno()).st_size))
-    except driver.Error as error:
-        raise _told(error, name, keyed=key is not None) from error
-    except OSError as error:
-        raise InvalidInput(f"{name} cannot be rewritten: {error}. It is as it was.") from error
+    except (OSError, driver.Error) as error:
+        raise file_error(error, name, "rewritten", keyed=key is not None) from error
     return RekeyReport(str(path), new is not None, rows, sum(sizes))
 
 
@@ -297,10 +296,19 @@ def _overwrite(handle: int, size: int) -> None:
     os.fsync(handle)
 
 
-def _told(error: Exception, name: str, *, keyed: bool) -> StorageError:
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_NOTADB:
-        return StorageError(f"{name} cannot be rewritten: {error}. It is as it was.")
-    return DatabaseUnreadable(no_database(name, keyed=keyed))
+def file_error(error: Exception, name: str, done: str, *, keyed: bool) -> AgentMemoryError:
+    """Return our error for a failure to rewrite or copy a file.
+
+    Args:
+        error: The failure, of the operating system or of the driver.
+        name: The file, as errors show it.
+        done: The participle of what failed.
+        keyed: Whether a key was given.
+    """
+    if "file is not a database" in str(error):  # SQLCipher's driver gives no code when a backup fails
+        return DatabaseUnreadable(no_database(name, keyed=keyed))
+    kind = InvalidInput if isinstance(error, OSError) else StorageError
+    return kind(f"{name} cannot be {done}: {error}. It is as it was.")
 
 
 def no_database(name: str, *, keyed: bool) -> str:

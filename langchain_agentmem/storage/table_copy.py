@@ -22,7 +22,7 @@ from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.files import looks_encrypted, made_private, path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseBusy, ForeignDatabase, InvalidInput
-from langchain_agentmem.storage.encrypted_database import connected, errors_of
+from langchain_agentmem.storage.encrypted_database import connected, errors_of, file_error
 from langchain_agentmem.storage.engine import Engine, Opening
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine, has_log
 
@@ -286,6 +286,8 @@ def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> No
 
     Raises:
         InvalidInput: It cannot be read, or not written there.
+        DatabaseUnreadable: The key does not fit.
+        StorageError: The driver failed otherwise.
     """
     try:
         made_private(place)
@@ -295,7 +297,7 @@ def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> No
         with contextlib.closing(connected(file, key)) as source, contextlib.closing(connected(place, key)) as made:
             source.backup(made)
     except (OSError, errors_of(key)) as error:
-        raise InvalidInput(f"{safe_repr(str(file))} cannot be copied to {safe_repr(str(place))}: {error}.") from error
+        raise file_error(error, safe_repr(str(file)), f"copied to {safe_repr(str(place))}", keyed=bool(key)) from error
 
 
 class SqlitePlace:

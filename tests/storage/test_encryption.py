@@ -14,10 +14,16 @@ import pytest
 import langchain_agentmem
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase, InvalidInput, MissingExtra
-from langchain_agentmem.storage import encrypted_database
+from langchain_agentmem.errors import (
+    DatabaseReadOnly,
+    DatabaseUnreadable,
+    ForeignDatabase,
+    InvalidInput,
+    MissingExtra,
+    NewerDatabase,
+)
+from langchain_agentmem.storage import encrypted_database, engine
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
-from langchain_agentmem.storage.engine import migrations
 from langchain_agentmem.upkeep.admin import Admin
 from langchain_agentmem.upkeep.database_report import diagnose
 from tests.conftest import KEY
@@ -122,7 +128,7 @@ class TestTheKey:
         with closing(sqlcipher().connect(str(tmp_path / "memory.db"))) as connection:
             connection.set_key(SECRET)
             [[applied]] = connection.execute("select count(*) from agentmem_migration").fetchall()
-        assert applied == len(migrations("sqlite"))
+        assert applied == len(engine.migrations("sqlite"))
 
     def test_is_shown_nowhere(self, tmp_path, quick, caplog, capfd):
         caplog.set_level(0)
@@ -232,7 +238,7 @@ class TestCopies:
             assert not memory.admin.copy(tmp_path / "target.db").was_complete
             assert memory.admin.copy(tmp_path / "target.db").was_complete
         for name, key in (("backup.db", KEY), ("taken.db", KEY), ("other.db", other), ("export", KEY)):
-            with pytest.raises((DatabaseUnreadable, InvalidInput), match=r"The key does not fit|is not a database"):
+            with pytest.raises((DatabaseUnreadable, InvalidInput), match="The key does not fit"):
                 Admin.restore(tmp_path / name, tmp_path / "not.db", key=b"x" * 32)
             Admin.restore(tmp_path / name, tmp_path / f"restored {name}", key=key)
             with AgentMemory(tmp_path / f"restored {name}", key=key) as memory:
@@ -244,6 +250,27 @@ class TestCopies:
                     memory.import_(tmp_path / "export", key=key)
             assert memory.admin.stats()["messages"] == 0
             assert memory.import_(tmp_path / "export", key=KEY).entries == 1
+
+
+class TestVersions:
+    def test_an_encrypted_file_of_an_older_version_is_brought_up_to_date_and_a_newer_one_refused(
+        self, tmp_path, monkeypatch
+    ):
+        path, every = tmp_path / "memory.db", engine.migrations
+        AgentMemory(path, key=KEY).close()
+        later = engine.Migration("0999_later", "create table later (id integer);")
+        with monkeypatch.context() as patched:
+            patched.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
+            with pytest.raises(DatabaseReadOnly, match="older version"):
+                AgentMemory(path, key=KEY, migrate=False)
+            with AgentMemory(path, key=KEY) as memory:
+                memory.conversation("c").add_user_message("a heron")
+                assert memory.admin.verify().ok
+        held = path.read_bytes()
+        with pytest.raises(NewerDatabase, match="0999_later"):
+            AgentMemory(path, key=KEY)
+        assert path.read_bytes() == held
+        assert readable(tmp_path) == []
 
 
 class TestTogether:

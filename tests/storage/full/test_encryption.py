@@ -8,6 +8,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import vectors
 from tests.conftest import KEY
+from tests.everything import fill
 from tests.storage.test_encryption import memory_with_vectors, readable
 
 
@@ -58,3 +59,19 @@ class TestTheKey:
         for url in (":memory:", plain):
             with AgentMemory(url) as memory:
                 memory.conversation("c").add_user_message("a heron")
+
+
+@pytest.mark.slow
+def test_it_moves_to_postgresql_and_back(tmp_path, new_database):
+    server = new_database("postgres")
+    with memory_with_vectors(tmp_path / "memory.db", KEY) as memory:
+        fill(memory)
+        memory.settle()
+        memory.admin.copy(server)
+    with AgentMemory(server) as memory:
+        back = memory.admin.copy(tmp_path / "back.db", key=KEY)
+    with AgentMemory(tmp_path / "back.db", key=KEY) as memory:
+        assert memory.admin.verify().ok
+        again = memory.admin.copy(server)
+    assert (again.rows, again.digest, again.was_complete) == (back.rows, back.digest, True)
+    assert readable(tmp_path) == []
