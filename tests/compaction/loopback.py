@@ -1,4 +1,4 @@
-"""A server on this machine that acts as the APIs of OpenAI and Anthropic, for their real clients.
+"""A server on this machine that acts as the APIs of OpenAI, Anthropic and Google, for their real clients.
 
     with loopback(limit_tokens=4_000, script=lambda request: {"content": "Hello."}) as server:
         model = ChatOpenAI(base_url=server.url, api_key="x", model="gpt-test")

@@ -1,4 +1,4 @@
-"""What three provider APIs look like on the wire: how a request is read, answered, streamed and refused.
+"""What four provider APIs look like on the wire: how a request is read, answered, streamed and refused.
 
 A script sees each request in one form, that of OpenAI's chat completions, and answers in it; see `loopback`.
 """
@@ -222,12 +222,81 @@ class Messages(ChatCompletions):
         usage = {"input_tokens": size, "output_tokens": length}
         return {**base, "content": content, "stop_reason": ended, "stop_sequence": None, "usage": usage}
 
+    def stream(self, request: dict[str, Any], answer: dict[str, Any]) -> Iterator[Mapping[str, Any] | str]:
+        yield {"type": "message_start", "message": {**answer, "content": [], "stop_reason": None}}
+        for n, block in enumerate(answer["content"]):
+            empty = {"text": ""} if block["type"] == "text" else {"input": {}}
+            deltas = [{"type": "text_delta", "text": word} for word in words(block.get("text"))]
+            if block["type"] == "tool_use":
+                deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+            yield {"type": "content_block_start", "index": n, "content_block": {**block, **empty}}
+            yield from ({"type": "content_block_delta", "index": n, "delta": delta} for delta in deltas)
+            yield {"type": "content_block_stop", "index": n}
+        ended = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
+        yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": answer["usage"]["output_tokens"]}}
+        yield {"type": "message_stop"}
 
-APIS = (ChatCompletions(), Responses(), Messages())
+
+class GenerateContent(ChatCompletions):
+    """Gemini's generateContent."""
+
+    path = re.compile(r":generateContent$")
+
+    def heard(self, request: dict[str, Any]) -> dict[str, Any]:
+        system = (request.get("systemInstruction") or {}).get("parts")
+        messages: list[dict[str, Any]] = [{"role": "system", "content": _parts_text(system)}] if system else []
+        for n, turn in enumerate(request["contents"]):
+            calls = [
+                _call(f"{n}-{k}", part["functionCall"]["name"], json.dumps(part["functionCall"].get("args") or {}))
+                for k, part in enumerate(turn["parts"])
+                if "functionCall" in part
+            ]
+            messages += [
+                {"role": "tool", "tool_call_id": f"{n}-{k}", "content": _output(part["functionResponse"]["response"])}
+                for k, part in enumerate(turn["parts"])
+                if "functionResponse" in part
+            ]
+            said = _parts_text(turn["parts"])
+            if calls or said:
+                made = {"tool_calls": calls} if calls else {}
+                role = "assistant" if turn.get("role") == "model" else "user"
+                messages.append({"role": role, "content": said or None, **made})
+        declared = [each for tool in request.get("tools") or () for each in tool.get("functionDeclarations") or ()]
+        return {**request, "messages": messages, "tools": [{"function": each} for each in declared]}
+
+    def problems(self, request: dict[str, Any]) -> list[str]:
+        sent = [(turn.get("role", "user"), [*map(_kind, turn["parts"])]) for turn in request["contents"]]
+        return _told(validators.gemini(sent))
+
+    def invalid(self, message: str) -> Refusal:
+        return Refusal(400, message, {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}})
+
+    def overflow(self, limit: int, size: int, in_messages: int) -> Refusal:
+        message = f"The input token count ({size}) exceeds the maximum number of tokens allowed ({limit})."
+        return self.invalid(message)._replace(code="input token count")
+
+    def answer(self, said: Said, size: int, length: int) -> dict[str, Any]:
+        parts: list[dict[str, Any]] = [{"text": said["content"]}] if said.get("content") else []
+        for call in said.get("tool_calls") or ():
+            function = call["function"]
+            parts.append({"functionCall": {"name": function["name"], "args": json.loads(function["arguments"])}})
+        usage = {"promptTokenCount": size, "candidatesTokenCount": length, "totalTokenCount": size + length}
+        candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+        return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-test"}
+
+
+APIS = (ChatCompletions(), Responses(), Messages(), GenerateContent())
 
 
 def _told(problems: Iterable[validators.Problem]) -> list[str]:
     return [problem for _, problem in problems]
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """What a part of Gemini's is, as its judge calls it."""
+    if "functionCall" in part or "functionResponse" in part:
+        return "call" if "functionCall" in part else "response"
+    return "empty" if part.get("text") == "" else "other"
 
 
 def words(text: str | None) -> list[str]:
@@ -242,6 +311,15 @@ def text_in(content: Any) -> str:
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _parts_text(parts: Iterable[Mapping[str, Any]]) -> str:
+    return "\n".join(part["text"] for part in parts if "text" in part)
+
+
+def _output(response: Any) -> str:
+    told = response.get("output", response) if isinstance(response, Mapping) else response
+    return told if isinstance(told, str) else json.dumps(told)
 
 
 def _call(key: str, name: str, arguments: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""LangChain's real clients of three APIs, each pointed at a loopback server."""
+"""LangChain's real clients of four APIs, each pointed at a loopback server."""
 
 from __future__ import annotations
 
 from langchain_anthropic import ChatAnthropic
+from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 
 
@@ -20,4 +21,8 @@ def anthropic_client(server):
     return ChatAnthropic(base_url=server.origin, api_key="x", model="claude-test", max_retries=0, max_tokens=1_000)
 
 
-CLIENTS = [chat_client, responses_client, anthropic_client]
+def gemini_client(server):
+    return ChatGoogleGenerativeAI(base_url=server.origin, api_key="x", model="gemini-test", max_retries=1)
+
+
+CLIENTS = [chat_client, responses_client, anthropic_client, gemini_client]

@@ -318,6 +318,19 @@ class TestLifecycle:
         quiet(started(session, new_model()))
         assert not any(thread.name == "agentmem-rounds" for thread in threading.enumerate())
 
+    def test_closing_the_memory_while_the_model_is_asked_breaks_nothing(self, url, started):
+        model = new_model(free=False)
+        with AgentMemory(url) as memory:
+            converse(memory.session("s"), *range(4))
+            compactor = started(memory.session("s"), model)
+            assert model.began.acquire(timeout=LIMIT)
+        model.free.set()
+        quiet(compactor)
+        with AgentMemory(url) as memory:
+            assert memory.admin.verify().ok
+            quiet(started(memory.session("s"), new_model()))
+            assert seen(memory.session("s"))[1].end_index == 3
+
     def test_a_restart_goes_on(self, url, started):
         with AgentMemory(url) as memory:
             session = memory.session("s")

@@ -1,6 +1,8 @@
 """`CompactionNode`: in graphs, in chains, over restarts, forks and other people's schemas."""
 
 import asyncio
+import contextlib
+from collections import Counter
 from dataclasses import replace
 from typing import Annotated, TypedDict
 
@@ -15,6 +17,7 @@ from langgraph.graph.message import _messages_delta_reducer
 from langchain_agentmem import AgentMemory, CompactionNode
 from langchain_agentmem.base.events import MessagesStored, StepStarted
 from langchain_agentmem.compaction import (
+    CompactionState,
     ManagedMemoryConfig,
     ToolTruncationConfig,
     summary_in,
@@ -23,7 +26,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import COUNTER, Summarizer, budget, build, question, talk, with_a_call
-from tests.support.graphs import at
+from tests.support.graphs import at, line
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -56,6 +59,32 @@ class TestInAGraph:
             assert {(each.id, each.conversation_id) for each in found} == {("q-3", "t"), ("a-3", "t")}
         stored = [key for each in events if isinstance(each, MessagesStored) for key in each.message_ids]
         assert len(stored) == len(set(stored)) == 60
+
+    @pytest.mark.parametrize("ended", [KeyboardInterrupt, RuntimeError])
+    def test_a_model_that_is_killed_or_fails_is_asked_at_most_once_more_and_nothing_is_lost(self, url, ended):
+        shown, turn, model = [], 0, Summarizer(usual=lambda messages: model.summary())
+        model.replies.extend([ended(), lambda messages: model.summary(), ended()])
+
+        def answer(state):
+            shown.append(state["llm_input_messages"])
+            return {"messages": [AIMessage("this many are in it " * 4)]}
+
+        while turn < 30:
+            with AgentMemory(url) as memory:  # another one goes on after each kill
+                graph = line(memory.checkpointer, memory.compaction(model, SMALL), answer, state=CompactionState)
+                with contextlib.suppress(KeyboardInterrupt):
+                    if graph.get_state(at()).next:
+                        graph.invoke(None, at(), durability="sync")
+                    while turn < 30:
+                        turn += 1
+                        graph.invoke({"messages": [question(turn - 1)]}, at(), durability="sync")
+                said = graph.get_state(at()).values["messages"]
+        assert (len(said), model.replies) == (60, [])
+        asked = Counter(model.texts)
+        assert sum(asked.values()) <= len(asked) + 2
+        assert max(asked.values()) <= 2
+        everything = model.everything + "".join(message.text for message in shown[-1])
+        assert [turn for turn in range(30) if f"question-{turn:03}" not in everything] == []
 
     def test_a_state_without_the_key_or_messages_is_refused(self, memory):
         graph, _ = build(memory, memory.compaction(Summarizer(), SMALL), schema=MessagesState)

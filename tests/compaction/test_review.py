@@ -1,6 +1,8 @@
 """What several objects, hostile marks and deleted conversations must not do to a context."""
 
 import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -10,6 +12,7 @@ from langchain_agentmem.compaction import (
     Summary,
     ToolOffloadConfig,
     ToolTruncationConfig,
+    graph_compactor,
     summary_in,
 )
 from langchain_agentmem.errors import InvalidInput
@@ -17,6 +20,7 @@ from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.messages.message_marks import KeptImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget, talk
+from tests.support.graphs import at
 from tests.support.models import calling
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -77,6 +81,31 @@ class TestSeveralObjectsOnOneConversation:
                 assert len(view) < 20
                 assert [message.id for message in one.conversation("t").messages] == [each.id for each in talk(count)]
                 other.erase(conversation_id="t")
+
+    def test_threads_that_share_a_node_lose_nothing(self, memory, monkeypatch):
+        monkeypatch.setattr(graph_compactor, "REMEMBERED", 2)  # of chains without a thread
+        model = Summarizer()
+        node = memory.compaction(model, SMALL)
+
+        def run(name):
+            for turns in range(1, 15):
+                view = node.invoke(talk(turns, prefix=name), at(name) if name > "c" else None)
+            return view
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(6) as pool:
+                views = dict(zip("abcdef", pool.map(run, "abcdef"), strict=True))
+        finally:
+            sys.setswitchinterval(interval)
+        for name, view in views.items():
+            assert_valid_for_providers(view)
+            assert len(view) < 28, name
+            shown = model.everything + str(view)
+            assert [turn for turn in range(14) if f"{name}question-{turn:03}" not in shown] == [], name
+            recorded = [message.id for message in memory.conversation(name).messages]
+            assert recorded == ([each.id for each in talk(14, prefix=name)] if name > "c" else []), name
 
 
 class TestShrinking:

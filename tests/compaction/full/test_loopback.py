@@ -21,7 +21,7 @@ async def awaited(model, text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("client", "ask"), [*((client, awaited) for client in CLIENTS), *((client, streamed) for client in CLIENTS[:2])]
+    ("client", "ask"), [*((client, awaited) for client in CLIENTS), *((client, streamed) for client in CLIENTS[:3])]
 )
 async def test_each_api_answers_and_refuses_what_is_too_large_as_its_client_expects(client, ask):
     with loopback(limit_tokens=200) as server:

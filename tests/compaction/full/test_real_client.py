@@ -21,7 +21,7 @@ from langchain_agentmem.compaction.compaction_middleware import CompactionMiddle
 from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from tests.compaction.loopback import calls, loopback
-from tests.compaction.provider_clients import CLIENTS, chat_client, responses_client
+from tests.compaction.provider_clients import CLIENTS, anthropic_client, chat_client, responses_client
 
 FIRST = "Turn 0. My ship is called Persephone; whatever I ask, never sell it."
 SYSTEM = "You look after a harbour."
@@ -29,7 +29,7 @@ SUMMARIZER = "You keep the record of a conversation"
 TALK = "The harbour master looks at the list, the sky and the sea, and then tells what he thinks of all three. " * 9
 LINE = "Berth {0} is held by the trawler Alma {0}, 31 m, 4 crew, until the tide of the {0}th. "
 LIMIT = 4_000
-OVERFLOWS = {"context_length_exceeded", "prompt is too long"}
+OVERFLOWS = {"context_length_exceeded", "prompt is too long", "input token count"}
 TURNS = 200
 
 
@@ -186,7 +186,9 @@ async def astream(agent, turn):
     assert f"Answer {turn}." in "".join(told)
 
 
-STREAMED = [(chat_client, astream), (responses_client, astream)]  # which refuse before and in a stream
+STREAMED = [
+    (client, astream) for client in (chat_client, responses_client, anthropic_client)
+]  # the second refuses late
 
 
 class TestEachProvidersClient:
