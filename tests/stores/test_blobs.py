@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.stores import BaseStore
 from langchain_tests.integration_tests import BaseStoreAsyncTests, BaseStoreSyncTests
 
+from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.stores.byte_store import HEAD_BYTES, KEYS_AT_ONCE
 
@@ -192,6 +193,16 @@ def test_cached_embeddings_of_langchain_ask_the_model_once(memory):
 
 
 class TestCare:
+    def test_nothing_that_was_erased_is_left_in_the_file(self, tmp_path):
+        with AgentMemory(tmp_path / "memory.db") as memory:
+            memory.byte_store(("a",)).mset([(f"quandaryjib{n}" + LONG, b"zyxquorvex" * 1_000) for n in range(20)])
+            memory.byte_store(("b",)).mset([("kept", b"wubblefrond"), ("deleted", b"snarkfennel" * 1_000)])
+            memory.byte_store(("b",)).mdelete(["deleted"])
+            memory.erase(namespace=("a",))
+            stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+        words = (b"wubblefrond", b"zyxquorvex", b"quandaryjib", b"snarkfennel")
+        assert [word in stored for word in words] == [True, False, False, False]
+
     def test_an_import_keeps_what_is_there(self, memory, new_database, tmp_path):
         memory.byte_store().mset([("a", b"exported"), ("b", b"exported")])
         memory.export(tmp_path / "all.jsonl")

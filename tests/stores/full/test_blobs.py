@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -52,6 +53,24 @@ class TestAnyKeys:
         assert store.mget(sorted(keys)) == [ascii(key).encode() for key in sorted(keys)]
         store.mdelete(list(store.yield_keys()))
         assert list(store.yield_keys()) == []
+
+    def test_what_stays_is_listed_while_others_write(self, url):
+        with AgentMemory(url) as memory, AgentMemory(url) as other:
+            keys = [f"{number:05}" for number in range(KEYS_AT_ONCE * 2)]
+            memory.byte_store().mset([(key, b"") for key in keys[::2]])
+
+            def write():
+                for key in keys[1::50]:
+                    other.byte_store().mset([(key, b"x")])
+                    other.byte_store().mdelete([key])
+
+            with ThreadPoolExecutor(1) as pool:
+                writing, found = pool.submit(write), []
+                while not writing.done() or not found:
+                    found = list(memory.byte_store().yield_keys())
+                    assert [key for key in found if int(key) % 2 == 0] == keys[::2]
+                    assert found == sorted(set(found))
+                writing.result()
 
     def test_writers_of_the_same_keys_leave_the_values_of_one(self, url):
         with AgentMemory(url) as memory:
