@@ -136,6 +136,18 @@ class TestTheThreadOfAHook:
 
         assert heard == ["unset", "mine"]
 
+    def test_a_hook_may_cause_events_to_itself(self, heard):
+        def echo(event):
+            heard.append(event)
+            if event == STORED:
+                hooks.emit(UPDATED)
+                heard.append("and now?")
+
+        hooks = Hooks([echo])
+        hooks.emit(STORED)
+        until(lambda: len(heard) == 3)
+        assert heard == [STORED, "and now?", UPDATED]
+
     def test_a_hook_may_use_the_memory(self, url, heard):
         def copy(event):
             if isinstance(event, MessagesStored) and event.conversation_id == "chat":

@@ -2,6 +2,9 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import query
@@ -56,3 +59,20 @@ class TestWriters:
         everything = sorted(f"{name} {number}" for name in "abcd" for number in range(25))
         assert (sorted(texts), sorted(stored)) == (everything, everything)
         assert [text for text in texts if text.startswith("a")] == [f"a {number}" for number in range(25)]
+
+    def test_those_who_clear_a_conversation_and_those_who_write_to_it_do_not_disturb_each_other(self, url):
+        said = [HumanMessage("one"), HumanMessage("two"), HumanMessage("three")]
+
+        def work(number):
+            chat = memory.conversation("c", ("tenant",))
+            do = (chat.clear, chat.reset_memory, *2 * [partial(chat.add_messages, said)])[number]
+            started.wait()
+            for _ in range(10):
+                do()
+
+        with AgentMemory(url) as memory, ThreadPoolExecutor(4) as threads:
+            started = threading.Barrier(4)
+            list(threads.map(work, range(4)))
+            left = [message.content for message in memory.conversation("c", ("tenant",)).messages]
+            assert left == ["one", "two", "three"] * (len(left) // 3)
+            assert memory.admin.verify().ok
