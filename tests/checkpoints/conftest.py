@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +12,14 @@ import pytest
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from tests.forking import Forks
 
-from . import graphs
 
-
-@pytest.fixture(scope="session", autouse=True)
-def _interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(scope="session")
+def run_script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Runs a script in a fork of a process that has opened nothing, where `graphs.py` is the module `graphs`."""
     modules = ("checkpoints.checkpoint_saver", "storage.postgres", "storage.sqlite")
     names = ("langgraph.graph", "langgraph.types", *(f"langchain_agentmem.{name}" for name in modules))
     with Forks(tmp_path_factory.mktemp("scripts"), *names, home=Path(__file__).parent) as forks:
-        graphs.INTERPRETERS[:] = [forks]
-        yield
+        yield lambda script, *arguments: forks.run(textwrap.dedent(script), *map(str, arguments))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.checkpoint.base.id import uuid6
@@ -134,10 +134,6 @@ def asking_graph(saver):
     return logging_graph(saver, "a", "ask", "z", nodes={"ask": lambda _: {"log": [interrupt("What?")]}})
 
 
-INTERPRETERS: list[Any] = []
-"""The `Forks` that have loaded what scripts need, see `conftest.py`."""
-
-
 def started(script, *arguments, environment: dict[str, str] | None = None):
     """A process that runs a script, where this file is the module `graphs`."""
     return subprocess.Popen(
@@ -148,8 +144,3 @@ def started(script, *arguments, environment: dict[str, str] | None = None):
         stdout=subprocess.PIPE,
         text=True,
     )
-
-
-def run_script(script, *arguments):
-    """Run a script in a fork of a process that has opened nothing, where this file is the module `graphs`."""
-    return INTERPRETERS[0].run(textwrap.dedent(script), *map(str, arguments))

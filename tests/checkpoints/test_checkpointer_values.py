@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from datetime import UTC, datetime
 from typing import Any, TypedDict
+from unittest.mock import patch
 
 import pytest
 from langchain_core.messages import (
@@ -25,7 +27,7 @@ from langgraph.types import Overwrite
 from langchain_agentmem import AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput
 
-from .graphs import Chat, Line, at, chat_graph, logging_graph, run_script
+from .graphs import Chat, Line, at, chat_graph, logging_graph
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -44,34 +46,22 @@ class Thing:
 class Said(HumanMessage):
     pass
 """)
-        script = f"""
-            import sys
-            sys.path.insert(0, {str(tmp_path)!r})
-            from {name} import Said, Thing
-            from langchain_agentmem import AgentMemorySaver
-            from graphs import Line
-
-            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
-                config = Line(saver).put({{"a": Thing(), "messages": [Said("hello"), Thing()]}}, source="loop")
-                saver.put_writes(config, [("a", Said("hello"))], "task")
-        """
-        done = run_script(script, url)
-        assert done.returncode == 0, done.stderr
-        assert imports.read_text() == "x"
         monkeypatch.syspath_prepend(tmp_path)
-        with AgentMemorySaver.from_conn_string(url, strict=True) as saver:
+        with AgentMemorySaver.from_conn_string(url) as saver, patch.dict(sys.modules):  # and then not imported any more
+            theirs = importlib.import_module(name)
+            channels = {"a": theirs.Thing(), "messages": [theirs.Said("hello"), theirs.Thing()]}
+            saver.put_writes(Line(saver).put(channels, source="loop"), [("a", theirs.Said("hello"))], "task")
+        with AgentMemorySaver.from_conn_string(url, strict=True) as saver, patch.dict(sys.modules):
             found = saver.get_tuple(at())
             assert found.checkpoint["channel_values"].keys() == {"a", "messages"}
             assert len(list(saver.list(at()))) == 1
             assert name not in sys.modules
             assert imports.read_text() == "x"
-            try:
-                allowed = saver.with_allowlist([(name, "Thing"), (name, "Said")]).get_tuple(at())
-                values = allowed.checkpoint["channel_values"]
-                things = [values["a"], *values["messages"], allowed.pending_writes[0][2]]
-                assert [type(thing).__name__ for thing in things] == ["Thing", "Said", "Thing", "Said"]
-            finally:
-                sys.modules.pop(name, None)
+            allowed = saver.with_allowlist([(name, "Thing"), (name, "Said")]).get_tuple(at())
+            values = allowed.checkpoint["channel_values"]
+            things = [values["a"], *values["messages"], allowed.pending_writes[0][2]]
+            assert [type(thing).__name__ for thing in things] == ["Thing", "Said", "Thing", "Said"]
+            assert imports.read_text() == "xx"
 
 
 CALL = {"name": "look", "args": {"deep": {"n": [1, None]}}, "id": "call", "type": "tool_call"}
