@@ -13,6 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from langchain_agentmem import AgentMemory, Message
+from tests.support.graphs import line
 
 from . import commands
 from .commands import fine
@@ -254,6 +255,19 @@ class TestShow:
         shown = lines("show", "trip", "--limit", "2")
         assert shown[1] == "… 3 before these: --limit 5"
         assert [each["id"] for each in told("show", "trip", "--limit", "2")["messages"]] == ["m5", "a5"]
+
+    def test_what_memory_brought_for_a_prompt_is_shown_if_that_is_wanted(self, tmp_path, lines, told):
+        path = str(tmp_path / "memory.db")
+        with AgentMemory(path) as memory:
+            memory.layers("ada", WHOSE).core.set("name", "Ada")
+            bring = line(
+                memory.checkpointer, lambda state: {"messages": memory.inject("ada").invoke(state["messages"])}
+            )
+            bring.invoke({"messages": [HumanMessage("Who am I?", id="m1")]}, config())
+        without, with_it = lines("show", "trip", at=path), lines("show", "trip", "--with-memory", at=path)
+        assert "(memory put in 1 message of its own: --with-memory)" in without
+        assert ["name**: Ada" in "".join(each) for each in (without, with_it)] == [False, True]
+        assert [told("show", "trip", *more, at=path)["total"] for more in ([], ["--with-memory"])] == [1, 2]
 
     def test_a_conversation_by_its_end_or_around_a_message(self, lines, told):
         shown = lines("show", "talk", "--limit", "2")

@@ -11,6 +11,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage import postgres_health
 from langchain_agentmem.upkeep.database_report import diagnose
+from tests.cli.commands import told
 from tests.cli.test_doctor_command import found, problem
 from tests.emptying import direct
 
@@ -78,10 +79,14 @@ class TestServers:
         monkeypatch.setattr(postgres_health, "CROWDED", 0.0)
         assert "connections are in use" in problem(new_database("postgres"), "connections").text
 
-    def test_another_schema(self, new_database):
+    def test_another_schema(self, new_database, agentmem):
         url = new_database("postgres")
         with executed(url, "create schema other", "drop schema other cascade"):
-            AgentMemory(url, schema="other").close()
+            with AgentMemory(url, schema="other") as memory:
+                memory.conversation("one").add(role="user", content="a heron")
+            for given, variables in ((["--schema", "other"], {}), ([], {"AGENTMEM_SCHEMA": "other"})):
+                assert told(agentmem("stats", url, *given, "--json", **variables))["messages"] == 1
+            assert told(agentmem("stats", url, "--json"))["messages"] == 0
             findings = {each.name: each for each in diagnose(url, schema="other")}
         assert (findings["schema"].level, findings["verify"].level) == ("ok", "ok")
         with pytest.raises(InvalidInput, match="schema must be"):
