@@ -6,11 +6,12 @@ import threading
 import pytest
 
 from langchain_agentmem.base import events
+from tests.support.waiting import Awaited
 
 
 @pytest.fixture
 def heard():
-    return []
+    return Awaited()
 
 
 @pytest.fixture

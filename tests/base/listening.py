@@ -1,7 +1,5 @@
-"""Events, and the means to wait for what listeners do with them."""
+"""Events, and what is logged of those who listen."""
 
-import asyncio
-import time
 from datetime import UTC, datetime
 
 from langchain_agentmem.base.events import MemoryResetEvent, MessagesStored, MessageUpdated
@@ -13,14 +11,3 @@ RESET = MemoryResetEvent(agent_name="Researcher", timestamp=datetime(2026, 1, 2,
 
 def warnings_in(caplog):
     return [record for record in caplog.records if record.name == "langchain_agentmem.base.events"]
-
-
-def until(condition):
-    """Wait for what another thread will do."""
-    while not condition():
-        time.sleep(0.001)
-
-
-async def auntil(condition):
-    while not condition():  # noqa: ASYNC110 - of another thread
-        await asyncio.sleep(0.001)

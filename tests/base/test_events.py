@@ -13,7 +13,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import EventContext, Hooks, MessagesStored
 from langchain_agentmem.errors import InvalidInput
 
-from .listening import RESET, STORED, UPDATED, auntil, until, warnings_in
+from .listening import RESET, STORED, UPDATED, warnings_in
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -118,7 +118,7 @@ class TestAHookThatHangs:
         gc.collect()
         hung.set()
 
-        until(lambda: len(heard) == 6)
+        heard.wait(6)
         assert heard == [STORED, UPDATED] * 3
 
 
@@ -168,7 +168,7 @@ class TestTheThreadOfAHook:
         memory = AgentMemory(":memory:", hooks=[closes])
         await memory.conversation("chat").aadd_messages([HumanMessage("Call Ada on Monday.")])
         await memory.aclose()
-        await auntil(lambda: bool(heard))
+        await asyncio.to_thread(heard.wait, 1)
 
 
 class Bus(list):

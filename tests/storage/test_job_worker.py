@@ -11,7 +11,8 @@ from langchain_agentmem.errors import MemoryClosed, StorageError
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.jobs import WantedJob
-from tests.storage.working import HOUR, Doing, doing_of, find, held_up, put, until, waiting
+from tests.storage.working import HOUR, Doing, doing_of, find, held_up, put, waiting
+from tests.support.waiting import Awaited
 
 
 class TestInTheBackground:
@@ -20,19 +21,20 @@ class TestInTheBackground:
         doing = doing_of(database)
         database.worker.wake("work")
         put(opened(), "a")
-        until(lambda: doing.done == ["a"])
+        doing.done.wait(1)
+        assert doing.done == ["a"]
 
     def test_one_kind_does_not_wait_for_another_and_no_news_is_lost_while_it_works(self, database):
         slow, quick = held_up(database), Doing()
         database.worker.register("play", quick)
         put(database, "b", kind="play")
         database.worker.wake("play")
-        until(lambda: quick.done == ["b"])
+        quick.done.wait(1)
         assert slow.done == []
         put(database, "a", "c", "d")
         database.worker.wake("work")
         slow.go_on.set()
-        until(lambda: not waiting(database))
+        slow.done.wait(4)
         assert slow.done in (["a", "a", "c", "d"], ["a", "c", "d", "a"])
 
     def test_a_kind_that_nobody_here_knows_is_left_for_others(self, database):
@@ -48,12 +50,12 @@ class TestInTheBackground:
         monkeypatch.setattr(jobs, "LOOK", 0.01)
         database.worker.register("work", Doing())
         put(database, "later", not_before=jobs.now() + HOUR)
-        reads, writes = [], []
+        reads, writes = Awaited(), []
         read, write = database.engine.read, database.engine.write
         monkeypatch.setattr(database.engine, "read", lambda make: (reads.append(make), read(make))[1])
         monkeypatch.setattr(database.engine, "write", lambda make: (writes.append(make), write(make))[1])
         database.worker.wake("work")
-        until(lambda: len(reads) > 20)
+        reads.wait(21)
         assert writes == []
 
     def test_what_ought_to_be_in_the_queue_is_found_and_done(self, database):
@@ -76,21 +78,24 @@ class TestFailing:
         doing = doing_of(database, "bad")
         put(database, "bad", "good")
         database.worker.wake("work")
-        until(lambda: find(database, "bad").attempts >= 2)
+        doing.tried.wait(4)  # when it begins for the third time, the second is in the queue
+        assert find(database, "bad").attempts >= 2
         assert doing.done == ["good"]
         assert find(database, "bad").error == "ValueError: not bad"
         assert "not bad" in caplog.text
         doing.refused.clear()
-        until(lambda: not waiting(database))
+        doing.done.wait(2)
+        database.worker.settle()
         assert doing.done == ["good", "bad"]
 
     def test_a_database_that_fails_for_a_while_does_not_end_the_work(self, database, monkeypatch, caplog):
         monkeypatch.setattr(jobs, "LOOK", 0.02)
-        doing, real, broken = Doing(), database.engine.read, threading.Event()
+        doing, real, broken, reads = Doing(), database.engine.read, threading.Event(), Awaited()
         broken.set()
 
         def read(make):
             if broken.is_set():
+                reads.append(make)
                 raise StorageError("busy")
             return real(make)
 
@@ -98,12 +103,13 @@ class TestFailing:
         database.worker.register("work", doing)
         put(database, "a")
         database.worker.wake("work")
-        until(lambda: "cannot be looked at" in caplog.text)
+        reads.wait(2)
         broken.clear()
-        until(lambda: doing.done == ["a"])
+        doing.done.wait(1)
+        assert "cannot be looked at" in caplog.text
 
     def test_nothing_that_a_handler_raises_ends_the_thread(self, database):
-        done, errors = [], {"a": SystemExit, "b": KeyboardInterrupt, "c": asyncio.CancelledError}
+        done, errors = Awaited(), {"a": SystemExit, "b": KeyboardInterrupt, "c": asyncio.CancelledError}
 
         def handler(job):
             if job.key in errors:
@@ -113,7 +119,7 @@ class TestFailing:
         database.worker.register("work", handler)
         put(database, *errors, "good")
         database.worker.wake("work")
-        until(lambda: done == ["good"])
+        done.wait(1)
         assert {find(database, key).attempts for key in errors} == {1}
 
     def test_who_is_interrupted_gives_the_job_back(self, database):
@@ -162,7 +168,7 @@ class TestSettling:
         assert doing.done == ["b", "d", "a", "c"]
 
     def test_a_handler_that_settles_does_not_wait_for_itself(self, database):
-        play, seen = Doing(), []
+        play, seen = Doing(), Awaited()
         database.worker.register("play", play)
 
         def handler(job):
@@ -174,7 +180,7 @@ class TestSettling:
         database.worker.register("work", handler)
         put(database, "a")
         database.worker.wake("work")
-        until(lambda: seen == [["a"]])
+        seen.wait(1)
         put(database, "b")
         database.worker.settle()
         assert seen == [["a"], ["a", "b"]]
@@ -201,9 +207,12 @@ class TestHurrying:
         database.worker.hurry("work", 0.01)
         database.worker.hurry("work", 3_600.0)
         doing.go_on.set()
-        until(lambda: not waiting(database))
+        lane = database.worker._lanes["work"]
+        with lane._news:
+            assert lane._news.wait_for(lambda: not lane._behind, 60)
         put(database, "b")
-        until(lambda: (database.worker.hurry("work", 60.0), "b" in doing.done)[1])
+        database.worker.hurry("work", 60.0)
+        assert doing.done == ["a", "b"]
 
 
 class TestLeases:
@@ -211,21 +220,23 @@ class TestLeases:
         self, database, monkeypatch, caplog
     ):
         monkeypatch.setattr(jobs, "RENEW", 0.01)
-        real, failures = jobs.renew, [StorageError("busy")]
+        real, failures, renewals = jobs.renew, [StorageError("busy")], Awaited()
 
         def renew(job, **options):
+            renewals.append(job)
             if failures:
                 raise failures.pop()
             return (yield from real(job, **options))
 
         monkeypatch.setattr(jobs, "renew", renew)
         doing = held_up(database)
-        first = until(lambda: find(database, "a").lease_until)
-        until(lambda: find(database, "a").lease_until > first)
+        first = find(database, "a").lease_until
+        renewals.wait(len(renewals) + 3)  # one may fail, and the last has only begun
+        assert find(database, "a").lease_until > first
         assert "not renewed" in caplog.text
         doing.go_on.set()
-        until(lambda: not waiting(database))
-        assert doing.done == ["a"]
+        database.worker.settle()
+        assert (doing.done, waiting(database)) == (["a"], 0)
 
 
 class TestClosing:
@@ -238,20 +249,22 @@ class TestClosing:
         other.worker.settle()
         assert doing.done == ["a"]
         hung.go_on.set()
-        until(lambda: hung.done == ["a"])
+        hung.done.wait(1)
         assert waiting(other) == 0
 
     def test_nothing_runs_on_after_the_end(self, database):
         before = set(threading.enumerate())
-        doing_of(database)
+        doing = doing_of(database)
         put(database, "a")
         database.worker.wake("work")
-        until(lambda: not waiting(database))
-        names = {thread.name for thread in set(threading.enumerate()) - before}
-        assert names >= {"agentmem-work", "agentmem-lease"}
+        doing.done.wait(1)
+        threads = set(threading.enumerate()) - before
+        assert {thread.name for thread in threads} >= {"agentmem-work", "agentmem-lease"}
         for _ in range(2):
             database.close()
-        until(lambda: not set(threading.enumerate()) - before)
+        for thread in threads:
+            thread.join(60)
+        assert not set(threading.enumerate()) - before
 
     def test_closing_while_a_job_is_about_to_be_taken_is_no_failure_and_gives_it_back(
         self, database, monkeypatch, caplog
@@ -271,15 +284,19 @@ class TestClosing:
 
     def test_a_database_that_nobody_uses_any_more_is_let_go_of(self, url):
         before = set(threading.enumerate())
-        database, doing = Database(url), Doing()
-        gone = weakref.ref(database)
+        database, doing, gone = Database(url), Doing(), threading.Event()
+        weakref.finalize(database, gone.set)
         database.worker.register("work", doing)
         put(database, "a")
         database.worker.wake("work")
-        until(lambda: doing.done == ["a"])
+        doing.done.wait(1)
+        threads = set(threading.enumerate()) - before
         del database
-        until(lambda: (gc.collect(), gone() is None)[1])
-        until(lambda: not set(threading.enumerate()) - before)
+        gc.collect()
+        assert gone.wait(60)
+        for thread in threads:
+            thread.join(60)
+        assert not set(threading.enumerate()) - before
 
     def test_one_kind_can_be_stopped_and_is_then_done_only_when_asked(self, database, monkeypatch):
         monkeypatch.setattr(jobs, "LOOK", 0.01)

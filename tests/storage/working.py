@@ -1,10 +1,10 @@
 """Handlers of jobs that remember what they did, and how to wait for them."""
 
 import threading
-import time
 
 from langchain_agentmem.storage import jobs
 from langchain_agentmem.storage.jobs import WantedJob
+from tests.support.waiting import Awaited
 
 HOUR = 3_600_000_000
 
@@ -22,26 +22,18 @@ def find(database, key, kind="work"):
     return database.engine.read(lambda: jobs.find("", kind, key))
 
 
-def until(condition):
-    """Wait for what happens in the background."""
-    deadline = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-    return found
-
-
 class Doing:
     """A handler that remembers what it did; it can be held up, and can fail."""
 
     def __init__(self, *refused):
-        self.done, self.refused = [], set(refused)
+        self.tried, self.done, self.refused = Awaited(), Awaited(), set(refused)
         self.began, self.go_on = threading.Event(), threading.Event()
         self.go_on.set()
 
     def __call__(self, job):
         self.began.set()
         assert self.go_on.wait(60)
+        self.tried.append(job.key)
         if job.key in self.refused:
             raise ValueError(f"not {job.key}")
         self.done.append(job.key)

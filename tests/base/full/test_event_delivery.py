@@ -17,7 +17,7 @@ import pytest
 
 from langchain_agentmem.base import events
 from langchain_agentmem.base.events import Hooks
-from tests.base.listening import RESET, STORED, UPDATED, auntil, until, warnings_in
+from tests.base.listening import RESET, STORED, UPDATED, warnings_in
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -34,14 +34,14 @@ class TestAHookThatHangs:
         for _ in range(25):
             hooks.emit(STORED)
         hung.set()
-        until(lambda: len(heard) == 11)  # those that stood in line, and the one that it was at
+        heard.wait(11)  # those that stood in line, and the one that it was at
         assert ["does not answer" in each.getMessage() for each in warnings_in(caplog)] == [True, False]
         assert "10 events behind" in warnings_in(caplog)[1].getMessage()
 
         # It has caught up, and hears what happens from now on.
         hooks.emit(UPDATED)
-        until(lambda: len(heard) == 12)
-        assert heard[-1] == UPDATED
+        heard.wait(12)
+        assert heard == [*[STORED] * 11, UPDATED]
 
     async def test_what_it_gives_at_last_is_awaited_on_the_callers_loop(self, hung, heard):
         async def tell(event):
@@ -55,18 +55,19 @@ class TestAHookThatHangs:
         hooks.emit(STORED)
         hooks.emit(UPDATED)
         hung.set()
-        await auntil(lambda: len(heard) == 2)
+        await asyncio.to_thread(heard.wait, 2)
 
         here = asyncio.get_running_loop()
         assert heard == [(STORED, here), (UPDATED, here)]
 
-    def test_what_it_gives_when_the_loop_is_closed_is_dropped(self, hung, caplog):
+    def test_what_it_gives_when_the_loop_is_closed_is_dropped(self, hung, heard, caplog):
         async def tell(event):
             raise AssertionError
 
         def hangs(event):
             hung.wait()
-            return tell(event)
+            heard.append(event)
+            return tell(event) if event is STORED else None
 
         async def program():
             hooks.emit(STORED)
@@ -74,7 +75,8 @@ class TestAHookThatHangs:
         hooks = Hooks([hangs])
         asyncio.run(program())
         hung.set()
-        until(hooks._deliveries[0][1]._line.empty)
+        hooks.emit(UPDATED)
+        heard.wait(2)  # when it hears of another, it is done with the first
         assert len(warnings_in(caplog)) == 1
 
     async def test_settling_does_not_wait_for_ever(self, caplog, monkeypatch):
@@ -91,23 +93,27 @@ class TestAHookThatHangs:
         (record,) = warnings_in(caplog)
         assert "does not answer" in record.getMessage()
 
-    async def test_tasks_that_never_end_are_bounded(self, caplog, monkeypatch):
+    async def test_tasks_that_never_end_are_bounded(self, heard, caplog, monkeypatch):
         begun = []
 
-        async def hangs(event):
+        async def never_ends(event):
             begun.append(event)
             await asyncio.Event().wait()
+
+        def hangs(event):
+            heard.append(event)
+            return never_ends(event)
 
         monkeypatch.setattr(events, "MOST", 10)
         monkeypatch.setattr(events, "PATIENCE", 0.05)
         hooks = Hooks([hangs])
         hooks.emit(STORED)
         await hooks.settle()
-        for _ in range(25):
+        for number in range(25):
             hooks.emit(STORED)
-            await auntil(hooks._deliveries[0][1]._line.empty)
+            await asyncio.to_thread(heard.wait, number + 2)
 
-        await auntil(lambda: len(warnings_in(caplog)) == 2)
+        assert len(warnings_in(caplog)) == 2
         assert len(begun) == 10
         assert "10 events behind" in warnings_in(caplog)[1].getMessage()
 
@@ -123,18 +129,26 @@ class TestTheThreadOfAHook:
             list(threads.map(Hooks([lambda number: heard.update([number])]).emit, range(500)))
         assert heard == Counter(range(500))
 
-    def test_it_does_not_keep_the_hook_in_being(self):
+    def test_it_does_not_keep_the_hook_in_being(self, monkeypatch):
         class Hook:
             def __call__(self, event):
                 pass
 
-        hook = Hook()
+        class Other(Hook):
+            serve = Hook.__call__
+
+        monkeypatch.setattr(events, "IDLE", 60)
+        hook, other, let_go = Hook(), Other(), threading.Event()
         hooks = Hooks([hook])
         hooks.emit(STORED)
         alive = weakref.ref(hook)
+        weakref.finalize(other, let_go.set)
+        hooks._deliveries[0][1]._line.put((other, None))
+        del other
+        assert let_go.wait(30)  # and of the call before it, too
         del hooks, hook
-
-        until(lambda: gc.collect() is not None and alive() is None)
+        gc.collect()
+        assert alive() is None
 
     def test_where_no_thread_can_be_made_the_hook_is_called_all_the_same(self, heard, monkeypatch):
         def cannot(self):
