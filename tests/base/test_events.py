@@ -145,7 +145,7 @@ class TestTheThreadOfAHook:
 
         hooks = Hooks([echo])
         hooks.emit(STORED)
-        until(lambda: len(heard) == 3)
+        heard.wait(3)
         assert heard == [STORED, "and now?", UPDATED]
 
     def test_a_hook_may_use_the_memory(self, url, heard):
