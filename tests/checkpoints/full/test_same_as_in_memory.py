@@ -80,7 +80,7 @@ ACTIONS = st.fixed_dictionaries(
         "durability": st.sampled_from(["sync", "async", "exit"]),
     }
 )
-SCRIPTS = st.lists(ACTIONS, min_size=2, max_size=7).map(lambda actions: [{**actions[0], "do": "invoke"}, *actions[1:]])
+SCRIPTS = st.lists(ACTIONS, min_size=5, max_size=9).map(lambda actions: [{**actions[0], "do": "invoke"}, *actions[1:]])
 
 # The graph.
 
@@ -166,11 +166,17 @@ def spoil(value: Any) -> None:
         for each in value.values():
             spoil(each)
         value["spoiled"] = True
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for each in value:
             spoil(each)
-        if not value or not isinstance(value[0], BaseMessage):
+        if isinstance(value, list) and (not value or not isinstance(value[0], BaseMessage)):
             value.append("spoiled")
+
+
+def told_and_spoiled(value: Any) -> Any:
+    found = told(value)
+    spoil(value)
+    return found
 
 
 def step_of(state: dict[str, Any]) -> Any:
@@ -216,7 +222,7 @@ def shown(value: Any, name: str = "") -> Any:
         return value and {k: v for k, v in value["configurable"].items() if k.startswith(("thread_id", "checkpoint"))}
     if name.startswith("channel_versions"):
         return {key: int(str(each).split(".")[0]) for key, each in value.items()}
-    if name in CHANNELS:
+    if name in CHANNELS and value is not None:
         value = {"updated_channels": None, **value} if name == "checkpoint" else value
         inner = {"versions_seen": "channel_versions"}.get(name)
         return {key: shown(value[key], inner or (key if name == "checkpoint" else "")) for key in sorted(value)}
@@ -254,12 +260,17 @@ class Side:
         """Do an action and give what is to be compared: what it returned or raised, and the state that it left."""
         Now.side = self
         found = self.attempt(self.do, action)
-        return [found, self.attempt(self.looked, scripted_graph(self.saver))]
+        return [found, self.looked(scripted_graph(self.saver))]
 
     def looked(self, graph: Any) -> Any:
-        state = graph.get_state(at(self.threads[0]), subgraphs=True)
+        """The state; what was handed out with it is then changed in place."""
+        state = self.attempt(partial(graph.get_state, subgraphs=True), at(self.threads[0]))
+        if isinstance(state, str):
+            return state
         found = shown(state)
         spoil((state.values, state.metadata))
+        if kept := self.saver.get_tuple(at(self.threads[0])):
+            spoil((kept.checkpoint["channel_values"], kept.metadata, kept.pending_writes))
         return found
 
     def do(self, action: dict[str, Any]) -> Any:  # noqa: C901
@@ -270,12 +281,12 @@ class Side:
         match action["do"]:
             case "invoke":
                 given = {**follow({}, action["ops"]), "plan": copy.deepcopy(action["plan"]), "step": 0}
-                return told(graph.invoke(given, here, **durable))
+                return told_and_spoiled(graph.invoke(given, here, **durable))
             case "go":
-                return told(graph.invoke(None, here, **durable))
+                return told_and_spoiled(graph.invoke(None, here, **durable))
             case "resume":
                 answers = {each.id: ["answer", number] for number, each in enumerate(state.interrupts)}
-                return told(graph.invoke(Command(resume=answers), here, **durable))
+                return told_and_spoiled(graph.invoke(Command(resume=answers), here, **durable))
             case "update":
                 given = None if action["node"] in ("__copy__", "__end__") else follow(state.values, action["ops"])
                 return shown(graph.update_state(here, given, as_node=action["node"]), "config")
