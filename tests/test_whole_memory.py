@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import MessagesState
 
@@ -125,6 +125,16 @@ class WholeMemory(RuleBasedStateMachine):
     def word(self, user: str) -> str:
         self.spoken[user].append(next(words))
         return self.spoken[user][-1]
+
+    @initialize(back=st.integers(0, 1))
+    def begin(self, back: int) -> None:
+        """Both have something of everything, and a thread that may have forked, before anything else is done."""
+        for user in self.scopes:
+            self.talk(user=user, name="c", count=2)
+            self.put(user=user, key="name", kept=True)
+            self.tell(user=user, removed=False)
+            self.remember(user=user, what=("core", "city", True))
+            self.run(user=user, name="monday", turns=[(0, ("core", "name", True)), (back, ("record", "name", True))])
 
     # -- conversations, items, facts ---------------------------------------------------------------------------
 
@@ -356,7 +366,7 @@ FEW = 10
 
 def test_some_sequences(url, tmp_path):
     """The same each time."""
-    run(url, tmp_path, 3, 12)
+    run(url, tmp_path, 6, 12)
 
 
 @pytest.mark.deep
