@@ -84,13 +84,18 @@ class TestItems:
         store.delete(NS, "k")
         assert memory.admin.verify().ok
 
+    def test_a_key_that_is_a_number_is_its_text_as_in_langgraph(self, store):
+        for each in (store, InMemoryStore()):
+            each.put(NS, 5, {"a": 1})
+            assert each.get(NS, "5").value == each.get(NS, 5).value == {"a": 1}
+
 
 class TestBatches:
     def test_when_anything_is_wrong_nothing_is_written(self, store):
         store.put(NS, "k", {"v": 1})
         for wrong in (
             PutOp(NS, "x", {"bad": object()}), PutOp(("a.b",), "x", {}), PutOp(NS, "", {}), PutOp(NS, "x", {}, ttl=-1),
-            SearchOp(NS, filter={"x": {"$no": 1}}), GetOp(NS, None), "no operation",
+            SearchOp(NS, filter={"x": {"$no": 1}}), GetOp(NS, None), GetOp(NS, 5), PutOp(NS, 5, {}), "no operation",
         ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 store.batch([PutOp(NS, "k", {"v": 2}), PutOp(NS, "y", {}), wrong])

@@ -501,6 +501,16 @@ class TestBackup:
             assert copy.admin.verify().problems == ()
             go_on(copy.checkpointer)
 
+    def test_threads_of_a_database_in_memory_can_be_kept(self, tmp_path):
+        with AgentMemory() as memory:
+            fill(memory.checkpointer)
+            before = seen(memory.checkpointer)
+            path = memory.admin.backup(tmp_path / "copy.db")
+        with AgentMemory(path) as copy:
+            assert seen(copy.checkpointer) == before
+            assert copy.admin.verify().problems == ()
+            go_on(copy.checkpointer)
+
     def test_a_copy_made_while_a_graph_runs_is_whole(self, tmp_path, url):
         with AgentMemory(url) as memory:
             saver, paths = memory.checkpointer, []

@@ -223,14 +223,17 @@ class TestWhatGoes:
 
 @pytest.mark.sqlite_suffices
 class TestSubgraphs:
-    def test_lines_of_calls_that_ended_go_with_those_within_them(self, keeping, rows):
+    @pytest.mark.parametrize("called", [False, True])
+    def test_lines_of_calls_that_ended_go_with_those_within_them(self, keeping, rows, called):
         memory = keeping(keep_last=1)
         middle = line(None, ("down", line(None, ("deep", adding("deep")), state=Log)), ("up", adding("up")), state=Log)
-        graph = logging_graph(memory.checkpointer, "middle", "end", nodes={"middle": middle})
+        node = (lambda _: middle.invoke({"log": []})) if called else middle
+        graph = logging_graph(memory.checkpointer, "middle", "end", nodes={"middle": node})
         for turn in range(6):
-            graph.invoke({"log": [f"{turn}"]}, at())
+            graph.invoke({"log": [f"{turn}"]}, at(), durability="sync")
+            assert len(lengths(memory.checkpointer)) <= 3
         assert rows(memory)["checkpoint_line"] == 1
-        assert log_of(graph)[-1] == "end"
+        assert log_of(graph)[-3:] == ["deep", "up", "end"]
         assert memory.admin.verify().problems == ()
 
     def test_those_that_remember_by_themselves_stay(self, keeping):

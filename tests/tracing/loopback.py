@@ -5,7 +5,7 @@
         client = langsmith.Client(api_url=server.url, api_key="x")
 
 It keeps every run that it is sent, put together of its parts as LangSmith does: the beginning of a run is posted, its
-end is a patch. It can be told to be ill: to refuse everything, or to answer nothing.
+end is a patch. It can be told to be ill: to refuse everything, to answer nothing, or to hang up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langsmith import Client
 
 from .trees import Shape
 
-Illness = Literal["refuses", "hangs"]
+Illness = Literal["refuses", "hangs", "hangs up"]
 
 
 class LangSmith(ThreadingHTTPServer):
@@ -110,6 +110,9 @@ class _Ingestion(BaseHTTPRequestHandler):
         form = self._form()
         if self.server.ill == "hangs":
             self.server.hang()
+        if self.server.ill == "hangs up":
+            self.close_connection = True
+            return
         if self.server.ill == "refuses":
             self._answer(b"{}", 500)
             return

@@ -93,7 +93,7 @@ class TestAgent:
             thread.join()
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("illness", ["refuses", "hangs"])
+    @pytest.mark.parametrize("illness", ["refuses", "hangs", "hangs up"])
     def test_an_ingestion_server_that_is_ill(self, usual, tmp_path, server, client, monkeypatch, illness):
         """The server that hangs answers nothing until the agent is done, which therefore never waits for it."""
         monkeypatch.setenv("LANGSMITH_TRACING", "true")
