@@ -47,7 +47,7 @@ REWINDING = ("-m", "", "-k", "postgres and after")  # one run after the other
 SUITES = {
     "every test begins with nothing": ["tests/storage/full/test_emptying.py", "-m", "slow"],
     "stores": ["tests/contracts", *STORES, *ON_IT],
-    "checkpointer": [*SAVER, *ON_IT],
+    "checkpointer": [*SAVER, *ON_IT, "-m", "not deep and (slow or not slow)", "-o", "timeout=0"],
     "rewinding": ["tests/rewinding/full/test_any_run_at_length.py", *REWINDING, "-o", "timeout=0"],
     "searching": ["tests/search/full/test_search.py", "-k", "both_engines"],
 }
