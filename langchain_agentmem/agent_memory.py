@@ -167,8 +167,7 @@ class AgentMemory(Maintenance, Closing):
     ) -> None:
         key = EncryptionKey.of(key)  # which no traceback shows
         self.retention = checked_retention(retention)
-        check_flag("strict", strict)
-        self.strict = strict
+        self.strict = check_flag("strict", strict)
         self.record = channels_given(record)
         self.weights = checked_weights(weights)
         scopes = scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
@@ -645,7 +644,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if source not in SOURCES:
+        if not isinstance(source, str) or source not in SOURCES:
             raise InvalidInput(f"source must be one of {', '.join(SOURCES)}, not {safe_repr(source)}.")
         return written_by(source, None if actor is None else name_given(actor, "an actor"))
 
@@ -806,7 +805,7 @@ class AgentMemory(Maintenance, Closing):
         from langchain_agentmem.importers.moving import moving  # noqa: PLC0415 - who needs it pays
 
         options: dict[str, Any] = {"namespace": namespace, "only": only, "owners": owners, "experiences": experiences}
-        options |= {"dry_run": dry_run, "allow": allow, "progress": progress}
+        options |= {"dry_run": check_flag("dry_run", dry_run), "allow": allow, "progress": progress}
         return (yield from moving(self, kind, source, **options))
 
     import_from, aimport_from = both(_import_from_work)
@@ -827,7 +826,7 @@ class AgentMemory(Maintenance, Closing):
         """The branch or thread that is meant: without a word the run's, else main."""
         from langchain_agentmem.rewinding.thread_memory import standpoint_of  # noqa: PLC0415 - who needs it pays
 
-        if scope not in ("shared", "thread"):
+        if not isinstance(scope, str) or scope not in ("shared", "thread"):
             raise InvalidInput(f'scope is "shared" or "thread", not {safe_repr(scope)}.')
         return standpoint_of(self.database, given, namespace, alone=scope == "thread")
 

@@ -108,13 +108,19 @@ class TestOthers:
                 attempt()
         assert [each.name for each in tmp_path.iterdir() if not each.name.startswith("memory")] == []
 
-    def test_what_is_of_another_type_is_refused_by_name(self, memory):
+    def test_what_is_of_another_type_is_refused_by_name(self, memory, tmp_path):
         session, compact = memory.session("s"), memory.compaction().invoke
         for told, attempt in (
             *(("message", partial(compact, given)) for given in ([1], ["a", None], [object()])),
             *(("no messages in this", partial(compact, given)) for given in ("a", b"b")),
             ("function", lambda: session.watch_rounds("x")),
             ("archive_before", lambda: memory.admin.prune(archive_before="yesterday")),
+            ("dry_run", lambda: memory.admin.prune(keep_checkpoints=1, dry_run=Uncomparable())),
+            ("dry_run", lambda: memory.erase(namespace=("a",), dry_run=1)),
+            ("force", lambda: memory.admin.copy(tmp_path / "copy.db", force=Uncomparable())),
+            ("tuple of strings", lambda: memory.search("hello", namespace=Uncomparable(), everything=True)),
+            ("tuple of strings", lambda: memory.layers(THREAD, namespace=0)),
+            ("order", lambda: memory.search("hello", order=Uncomparable())),
             ("tools", lambda: memory.conversation("c").count_tokens(tools=Path())),
             (None, lambda: memory.conversation("c").count_tokens(Uncomparable())),
             ("must be a text", lambda: session.messages_for(Uncomparable())),

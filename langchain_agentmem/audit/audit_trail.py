@@ -321,8 +321,7 @@ class AuditTrail(Performer):
             InvalidInput: An argument is wrong.
         """
         check_whole("n", n)
-        check_flag("messages", messages)
-        wanted = _wanted(conversation_id, kinds, include_junk) | {"messages": messages}
+        wanted = _wanted(conversation_id, kinds, include_junk) | {"messages": check_flag("messages", messages)}
         behind = None if before is None else id_of(before, "trail entry")
         make = partial(audit_store.last, self._path(), min(n, _MOST), before=behind, **wanted)
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds, before=behind)
@@ -706,7 +705,7 @@ def _told(draft: EntryDraft) -> tuple[Thunk, Outputs]:
 
 def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> dict[str, Any]:
     """Which entries somebody wants, as the statements take it."""
-    if not isinstance(include_junk, bool | int) and include_junk != audit_store.ONLY_JUNK:
+    if not isinstance(include_junk, int | str) or include_junk not in (False, True, audit_store.ONLY_JUNK):
         raise InvalidInput(f'include_junk is True, False or "only", not {safe_repr(include_junk)}.')
     return {
         "conversation": None if conversation_id is None else id_of(conversation_id, "conversation"),

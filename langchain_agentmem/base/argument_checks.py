@@ -129,14 +129,15 @@ def check_timeout(value: Any, *, zero: bool = True) -> None:
         raise InvalidInput(f"timeout must be a number of seconds {span}, or None for ever, not {safe_repr(value)}.")
 
 
-def check_flag(name: str, value: Any) -> None:
-    """Check an option that is on or off.
+def check_flag(name: str, value: Any) -> bool:
+    """Check an option that is on or off, and return it.
 
     Raises:
         InvalidInput: It is neither True nor False.
     """
     if not isinstance(value, bool):
         raise InvalidInput(f"{name} must be True or False, not {safe_repr(value)}.")
+    return value
 
 
 def whole_field(config: Any, name: str, *, least: int, optional: bool = False) -> None:

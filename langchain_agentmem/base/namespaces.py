@@ -426,7 +426,7 @@ def scopes_given(template: Any, *, bare_threads: Any = False, on_thread_delete: 
             if len(_KEY.findall(label)) > 1:  # "a-b" and "c" would lead where "a" and "b-c" do
                 raise InvalidInput(f"The label {safe_repr(label)} has several keys: give each a label of its own.")
     check_flag("bare_threads", bare_threads)
-    if on_thread_delete not in ("keep", "forget"):
+    if not isinstance(on_thread_delete, str) or on_thread_delete not in ("keep", "forget"):
         raise InvalidInput(f'on_thread_delete is "keep" or "forget", not {safe_repr(on_thread_delete)}.')
     return Scopes(None if template is None else tuple(template), bare_threads, on_thread_delete == "keep")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Literal, TypeAlias, cast
 
+from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -33,8 +34,8 @@ def trusted_given(trust: Any) -> frozenset[str] | None:
     """
     if trust is None:
         return None
-    levels = [trust] if isinstance(trust, str) else trust
-    if not isinstance(levels, Collection) or not set(map(str, levels)) <= set(RANKING) or not levels:
+    levels = texts_given(trust, "Levels of trust")
+    if not levels or not set(levels) <= set(RANKING):
         raise InvalidInput(f"trust must be one of {', '.join(RANKING)}, or some of them, not {safe_repr(trust)}.")
     if isinstance(trust, str):
         return frozenset(RANKING[: RANKING.index(cast("TrustLevel", trust)) + 1])

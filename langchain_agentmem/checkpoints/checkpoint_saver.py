@@ -71,7 +71,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_agentmem.base.argument_checks import channels_given
+from langchain_agentmem.base.argument_checks import channels_given, check_flag
 from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -494,7 +494,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
         adoption = Adoption(self._coding, self.serde, found)
         known = self._read(adoption.is_known, adoption.at, adoption.name)
-        if dry_run:
+        if check_flag("dry_run", dry_run):
             return not known
         if not adoption.prepare(known=known):
             return False

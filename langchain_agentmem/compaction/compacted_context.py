@@ -344,8 +344,7 @@ class ConversationOption(NamedTuple):
         name = None if self.conversation_id is None else id_of(self.conversation_id, "conversation")
         if self.namespace is not None:
             path_of(self.namespace)
-        check_flag("share_conversation", self.shared)
-        if self.shared and name is not None:
+        if check_flag("share_conversation", self.shared) and name is not None:
             raise InvalidInput("Give conversation_id or share_conversation=True, not both.")
         return self._replace(conversation_id=name)
 

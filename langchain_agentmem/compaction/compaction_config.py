@@ -164,7 +164,7 @@ class ActiveContextPolicyConfig:
 
     def __post_init__(self) -> None:
         flag_fields(self)
-        if self.mode not in ("compaction", "sliding_window"):
+        if not isinstance(self.mode, str) or self.mode not in ("compaction", "sliding_window"):
             raise InvalidInput(f"mode must be 'compaction' or 'sliding_window', not {safe_repr(self.mode)}.")
         object.__setattr__(self, "processor_order", listed_field("processor_order", self.processor_order))
         object.__setattr__(self, "excluded_processors", listed_field("excluded_processors", self.excluded_processors))

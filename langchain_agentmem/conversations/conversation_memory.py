@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -629,7 +630,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> Work[list[dict[str, Any]]]:  # noqa: FBT001
         """What an operation finds, as dictionaries for a provider."""
-        return (yield from self._shown(find, partial(log_entries.dict_of, include_ids=include_ids), **asked))
+        show = partial(log_entries.dict_of, include_ids=check_flag("include_ids", include_ids))
+        return (yield from self._shown(find, show, **asked))
 
     def _shown(self, find: _Find, show: Callable[[message_log.Stored, ImageFiles], T], **asked: Any) -> Work[list[T]]:
         """What an operation finds, in another form: image files are read where it runs, and not on an event loop."""

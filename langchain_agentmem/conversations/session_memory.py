@@ -38,6 +38,7 @@ from uuid import UUID
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base import encoding
+from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
@@ -237,7 +238,8 @@ class SessionMemory(LogMemory):
             role: The role.
             include_failure_rounds: Whether failed rounds are given too. Default: no.
         """
-        return role_rounds((yield from self._rounds(role=role)), role, include_failures=include_failure_rounds)
+        failures = check_flag("include_failure_rounds", include_failure_rounds)
+        return role_rounds((yield from self._rounds(role=role)), role, include_failures=failures)
 
     get_role_rounds, aget_role_rounds = both(_get_role_rounds_work)
 
@@ -262,7 +264,8 @@ class SessionMemory(LogMemory):
         """
         _check_role(role)
 
-        see = partial(seen_by, self._at, role, include_failures=include_failure_rounds, log=self._log)
+        failures = check_flag("include_failure_rounds", include_failure_rounds)
+        see = partial(seen_by, self._at, role, include_failures=failures, log=self._log)
         seen = yield from self._run("read", see, trace_inputs(role=role), _seen)
         return seen.rest, seen.compacted
 

@@ -243,8 +243,7 @@ class Folder:
             raise InvalidInput(
                 f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
             )
-        check_flag("subfolders", subfolders)
-        self._subfolders = subfolders
+        self._subfolders = check_flag("subfolders", subfolders)
         self._read: dict[str, _Read] = {}
         self._below: dict[str, Folder] = {}
 

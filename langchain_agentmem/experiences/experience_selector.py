@@ -211,7 +211,6 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
         if max_selected is not None:
             check_whole("max_selected", max_selected, 1)
-        check_flag("enabled", enabled)
         check_timeout(timeout)
         if session is not None and not isinstance(session, SessionMemory) and not callable(session):
             raise InvalidInput(f"session must be a SessionMemory, or a function, not {type(session).__name__}.")
@@ -220,10 +219,10 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         if not isinstance(template, SelectionTemplate):
             template = DEFAULT if template is None else SelectionTemplate(template)
         self.role = (role or "").strip() or None
-        self.enabled = enabled
+        self.enabled = check_flag("enabled", enabled)
         self._model: Any = usable_model(model)
-        self.strategy: Strategy = strategy or ("lexical" if model is None else "model")
-        if self.strategy not in STRATEGIES:
+        self.strategy: Strategy = ("lexical" if model is None else "model") if strategy is None else strategy
+        if not isinstance(self.strategy, str) or self.strategy not in STRATEGIES:
             raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {safe_repr(strategy)}.")
         if self.strategy != "lexical" and model is None:
             raise InvalidInput(f"To select by the strategy {safe_repr(strategy)} a model is needed: give model=.")
@@ -260,7 +259,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: A value is wrong, the template cannot be used, or no model has the alias.
         """
-        if not isinstance(config, Mapping) or not isinstance(models or {}, Mapping):
+        if not isinstance(config, Mapping) or not isinstance(models, Mapping | None):
             raise InvalidInput("A configuration is a mapping of keys to values, and models= one of aliases to models.")
         if not isinstance(role := options.get("role"), str) or not role.strip():
             raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')

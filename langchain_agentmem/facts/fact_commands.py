@@ -353,14 +353,14 @@ def role_given(role: Any) -> str:
     return role
 
 
-def _sources(source: Any) -> list[tuple[str, str | None]]:
+def _sources(source: Any, *, listed: bool = False) -> list[tuple[str, str | None]]:
     """The messages that somebody names as sources, each with its conversation, if they know it."""
     if source is None:
         return []
     if isinstance(source, tuple) and len(source) == 2 and all(isinstance(each, str) for each in source):  # noqa: PLR2004
         return [(id_of(source[0], "message", MessageError), id_of(source[1], "conversation"))]
-    if isinstance(source, list | set | frozenset | tuple):
-        return [pair for each in source for pair in _sources(each)]
+    if isinstance(source, list | set | frozenset | tuple) and not listed:
+        return [pair for each in source for pair in _sources(each, listed=True)]
     key = source.id if isinstance(source, BaseMessage) else getattr(source, "message_id", source)
     if not isinstance(key, str):
         raise InvalidInput(

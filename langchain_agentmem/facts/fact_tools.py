@@ -267,8 +267,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         self._database = database_of(memory)
         self._branch = branch
         self._namespace = namespace
-        check_flag("share_conversation", share_conversation)
-        self._shared = share_conversation
+        self._shared = check_flag("share_conversation", share_conversation)
         self._roles = frozenset(texts_given(roles, "Roles"))
         self._settings = settings or FactsConfig()
 

@@ -49,7 +49,7 @@ from datetime import datetime
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
-from langchain_agentmem.base.argument_checks import check_whole, limit_given, text_given
+from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.base.lifetime import Attendant, Looked
@@ -571,6 +571,7 @@ class KGMemory(EventSource):
     def _retrieved(
         self, verb: str, work: Work[list[_Item]], include_ids: Any, **asked: Any
     ) -> Work[list[dict[str, Any]]]:
+        check_flag("include_ids", include_ids)
         there = yield from as_step(
             self._ground,
             f"facts.retrieve_{verb}",

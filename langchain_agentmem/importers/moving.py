@@ -236,11 +236,10 @@ def _home(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
     Raises:
         InvalidInput: It is no namespace, may not have keys, or is one in which no thread of a user is looked for.
     """
-    if not namespace:
+    if namespace is None or not path_of(namespace):
         home = scopes.resolve(namespace, bare=True)
         each = namespace is None and not home and kind in OWNED and scopes.keys
         return (scopes.template or ()) if each else home
-    path_of(namespace)
     if keys := Scopes(template=tuple(namespace)).keys:
         if kind not in OWNED:
             raise InvalidInput(

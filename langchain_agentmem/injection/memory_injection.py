@@ -108,7 +108,7 @@ class MemoryInjection(Runnable[Any, Any]):
         role: Role = "user",
         trust: Trust | None = None,
     ) -> None:
-        if role not in ("user", "system"):
+        if not isinstance(role, str) or role not in ("user", "system"):
             raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
         self._bringing = Bringing(
             memory=memory,

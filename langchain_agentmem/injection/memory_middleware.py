@@ -90,7 +90,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         cache_control: bool = False,
     ) -> None:
         super().__init__()
-        if role not in ("user", "system"):
+        if not isinstance(role, str) or role not in ("user", "system"):
             raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
         self._bringing = Bringing(
             memory=memory,

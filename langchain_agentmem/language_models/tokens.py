@@ -250,7 +250,7 @@ def _text_counter(counter: Callable[[Any], int]) -> Callable[[str], int]:
 def _declared_form(counter: Callable[[Any], int]) -> str | None:
     try:
         [first, *_] = inspect.signature(counter).parameters.values()
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - an object of the caller may raise anything when it is inspected
         return None
     told = (inspect.formatannotation(first.annotation), first.name)
     return next((form for each in told for form, pattern in _FORMS if pattern.search(each)), None)
@@ -656,7 +656,7 @@ class Budget:
             if value is None and name != "archival_snippet":
                 continue
             check_whole(f"The budget {safe_repr(name)}", value)
-        if self.unit not in ("characters", "tokens"):
+        if not isinstance(self.unit, str) or self.unit not in ("characters", "tokens"):
             raise InvalidInput(f'A budget counts "characters" or "tokens", not {safe_repr(self.unit)}.')
 
     @classmethod

@@ -33,9 +33,10 @@ SPELLINGS: Mapping[str, str] = {
 
 
 def _text(value: Any) -> Any:
-    if isinstance(value, bool | int | float | list | dict):
-        return json.dumps(value, ensure_ascii=False)
-    return value
+    try:
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | int | float | list | dict) else value
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"This is not JSON: {error}") from error
 
 
 def _texts(value: Any) -> Any:

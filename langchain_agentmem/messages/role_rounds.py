@@ -286,13 +286,13 @@ class SharedMemoryEntry(Identified):
     content: str
 
     def _settle(self) -> None:
-        if self.scope not in ("round", "conversation"):
+        if not isinstance(self.scope, str) or self.scope not in ("round", "conversation"):
             raise InvalidInput(f"A shared entry's scope is 'round' or 'conversation', not {safe_repr(self.scope)}.")
 
     @classmethod
     def create(cls, type: str, scope: Scope, content: str, id: str | None = None) -> Self:  # noqa: A002
         """Make an entry, with a new id unless one is given."""
-        return cls(type=type, scope=scope, content=content, id=id or "")
+        return cls(type=type, scope=scope, content=content, id="" if id is None else id)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -339,7 +339,7 @@ class Attachment(Identified):
         id: str | None = None,  # noqa: A002
     ) -> Self:
         """Make an attachment, with a new id unless one is given."""
-        return cls(type=_kind(type), content=content, extra=extra, id=id or "")
+        return cls(type=_kind(type), content=content, extra=extra, id="" if id is None else id)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self | None:  # type: ignore[override]  # None for old types
@@ -399,8 +399,8 @@ class Post(Identified):
         id: str | None = None,  # noqa: A002
     ) -> Self:
         """Make a post, with a new id unless one is given. A message of None becomes empty."""
-        given: Any = attachment_list  # they are settled as a tuple
-        return cls(message=message or "", send_from=send_from, send_to=send_to, attachment_list=given, id=id or "")
+        given: Any = {"message": "" if message is None else message, "attachment_list": attachment_list}
+        return cls(send_from=send_from, send_to=send_to, id="" if id is None else id, **given)
 
     def get_attachment(self, type: AttachmentType) -> tuple[Attachment, ...]:  # noqa: A002
         """Give the attachments of one type, in their order."""
@@ -432,7 +432,7 @@ class Round(Identified):
     post_list: tuple[Post, ...] = ()
 
     def _settle(self) -> None:
-        if self.state not in ("created", "finished", "failed"):
+        if not isinstance(self.state, str) or self.state not in ("created", "finished", "failed"):
             raise InvalidInput(f"A round's state is 'created', 'finished' or 'failed', not {safe_repr(self.state)}.")
 
     @classmethod
@@ -445,7 +445,7 @@ class Round(Identified):
     ) -> Self:
         """Begin a round, with a new id unless one is given."""
         posts: Any = post_list  # they are settled as a tuple
-        return cls(user_query=user_query, state=state, post_list=posts, id=id or "")
+        return cls(user_query=user_query, state=state, post_list=posts, id="" if id is None else id)
 
     def with_post(self, *posts: Post) -> Self:
         """Give a copy, under the same id, with these posts at its end."""
@@ -476,7 +476,7 @@ class Conversation(Identified):
     def create(cls, rounds: Iterable[Round] = (), id: str | None = None) -> Self:  # noqa: A002
         """Make a conversation, with a new id unless one is given."""
         given: Any = rounds  # as above
-        return cls(rounds=given, id=id or "")
+        return cls(rounds=given, id="" if id is None else id)
 
     @property
     def roles(self) -> set[str]:

@@ -229,7 +229,7 @@ def reach_of(
     given = config if config is not None else running_config() if scopes.leads_here() else None
     outside = Outlook(scopes=scopes, turn=running_turn(database, given))
     if everything:
-        if namespace:
+        if namespace is not None and path_of(namespace):
             raise InvalidInput("Give a namespace or everything=True, not both.")
         return Walls(*range_of(scopes.within or ())), outside
     path = path_of(scopes.resolve(namespace, config))

@@ -225,7 +225,7 @@ def standpoint_of(
         if scopes.shared(path):
             return BranchAt(path, MAIN, scopes)
     thread = thread_point(database, given, alone=alone)
-    path = path_of(scopes.resolve(namespace)) if namespace else thread.path
+    path = path_of(scopes.resolve(namespace)) if namespace is not None and path_of(namespace) else thread.path
     if path != thread.path or (scopes.within is not None and not thread.follows):
         return BranchAt(path, MAIN, scopes)
     return thread

@@ -108,7 +108,7 @@ class Opening(NamedTuple):
         Raises:
             InvalidInput: Something of it cannot be.
         """
-        if self.synchronous not in ("NORMAL", "FULL"):
+        if not isinstance(self.synchronous, str) or self.synchronous not in ("NORMAL", "FULL"):
             raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {safe_repr(self.synchronous)}.")
         for name in ("busy_timeout", "timeout"):
             seconds = getattr(self, name)

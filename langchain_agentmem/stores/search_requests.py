@@ -71,11 +71,9 @@ def sought(
         raise InvalidInput(f"limit must be a whole number from 0 to {MOST_HITS}, not {safe_repr(limit)}.")
     if unknown := [kind for kind in _texts_given("kinds", kinds) or () if kind not in all_parts().kinds]:
         raise InvalidInput(f"There is no kind {safe_repr(unknown[0])}; there are {', '.join(all_parts().kinds)}.")
-    if order not in ORDERS:
+    if not isinstance(order, str) or order not in ORDERS:
         raise InvalidInput(f'order must be "score" or "time", not {safe_repr(order)}.')
-    check_flag("everything", everything)
-    check_flag("abandoned", abandoned)
-    walls, outlook = reach_of(database, namespace, config, everything=everything)
+    walls, outlook = reach_of(database, namespace, config, everything=check_flag("everything", everything))
     if conversation_id is not None:
         walls = walls._replace(conversations=(id_of(conversation_id, "conversation"),))
         outlook = outlook._replace(conversations=walls.conversations or ())
@@ -86,7 +84,7 @@ def sought(
         after=_micros("after", after),
         trusted=trusted_given(trust),
     )
-    outlook = outlook._replace(abandoned=abandoned)
+    outlook = outlook._replace(abandoned=check_flag("abandoned", abandoned))
     return Search(inquiry(query, database.now()), walls, limit, checked_weights(weights), outlook, order=order)
 
 

@@ -328,8 +328,7 @@ class Admin(Upkeep):
         key = EncryptionKey.of(key)
         self._check_whole("backup")
         target, told = path_of_file(path), listener_given(progress, "progress")
-        check_flag("force", force)
-        yield Do(partial(check_free, target, force=force))
+        yield Do(partial(check_free, target, force=check_flag("force", force)))
 
         def work() -> Work[dict[str, Any]]:
             if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target, told, key))):
@@ -442,7 +441,7 @@ class Admin(Upkeep):
             keep_checkpoints=keep_checkpoints,
             retention=checked_retention(retention),
             archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
-            dry_run=dry_run,
+            dry_run=check_flag("dry_run", dry_run),
             progress=listener_given(progress, "progress"),
         )
         done: PruneReport = yield Shown("care.prune", work, None, asdict)

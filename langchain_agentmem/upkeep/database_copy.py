@@ -31,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import is_database, path_of_file
@@ -141,7 +142,7 @@ def copy(
     if place.is_of(source):
         raise InvalidInput(f"{safe_repr(place.name)} is the database itself. Copy it to another place.")
     try:
-        place.check(force=force)
+        place.check(force=check_flag("force", force))
     except Occupied:
         with contextlib.closing(open_engine(target, opening)) as held:
             complete = _compared(source, place, held, progress)
@@ -417,7 +418,7 @@ def restore(
             "agentmem key DATABASE encrypt."
         )
     place = place_of(name, None if is_postgres(name) else key)
-    place.check(force=force)
+    place.check(force=check_flag("force", force))
     if is_postgres(name):
         with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
             made = Path(folder) / "restored.db"

@@ -290,7 +290,6 @@ def list_threads(
     """
     low, high = range_of(namespace)
     said, role = (None if each is None else text_given(each, what) for each, what in ((said, "query"), (role, "role")))
-    check_flag("sizes", sizes)
     rows = yield query.known_threads(
         low=low,
         high=high,
@@ -301,7 +300,7 @@ def list_threads(
         role=plain(role),
         since=-ALL if since is None else time_given(since, "since"),
         until=ALL if until is None else time_given(until, "until"),
-        sizes=int(sizes),
+        sizes=int(check_flag("sizes", sizes)),
         limit=ALL if limit is None else count_given("limit", limit),
         offset=count_given("offset", offset),
     )

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import (
@@ -59,7 +60,7 @@ class Upkeep(Performer):
 
     def _below(self, given: Sequence[str] | None) -> Namespace:
         """The namespace that was named, else that below which everything lies that this memory reaches."""
-        return self.database.scopes.resolve(given or None, bare=True)
+        return self.database.scopes.resolve(given, bare=True)
 
     def _check_whole(self, what: str) -> None:
         if self.database.scopes.within is not None:
@@ -201,7 +202,7 @@ class Maintenance(Upkeep):
             InvalidInput: Nothing was named.
             StorageError: The rows are gone, but the storage could not be rewritten: erase again.
         """
-        if namespace or self.database.scopes.within is not None:
+        if (namespace is not None and path_of(namespace)) or self.database.scopes.within is not None:
             namespace = self._below(namespace)
         elif namespace is None and (thread_id is not None or conversation_id is not None):
             # An id is the running config's, so that no run reaches out of its own.
@@ -230,7 +231,7 @@ class Maintenance(Upkeep):
             _tell(told, "rewriting the storage", 2, 2)
             return (yield from self._with_elsewhere(report, **given))
 
-        inputs, outputs = partial(given_only, given), None if dry_run else asdict
+        inputs, outputs = partial(given_only, given), None if check_flag("dry_run", dry_run) else asdict
         done: EraseReport = yield Shown("care.erase", work(), inputs, outputs)
         return done
 
