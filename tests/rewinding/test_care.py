@@ -209,8 +209,7 @@ class TestErasing:
         assert {each.content for each in layers.archival.all()} == {"Somebody said in the copy"}
         kinds = ["event", "record", "item"]
         assert memory.search("somebody said one two three fork", kinds=kinds, limit=50) != []
-        for each in memory.search("one two three fork forget", kinds=kinds, limit=50):
-            assert "in the copy" in each.text
+        assert memory.search("one two three fork forget", kinds=kinds, limit=50) == []
         assert memory.admin.verify().problems == ()
         memory.erase(thread_id="copy")
         memory.erase(thread_id="asking")

@@ -204,8 +204,12 @@ class TestWhatIsNoDate:
         ]:  # fmt: skip
             assert not spans(text, NOW), text
 
-    @given(st.text(), st.integers(-(2**63), 2**63))
-    def test_no_text_and_no_time_raises(self, text, now):
+    @given(
+        st.lists(st.sampled_from(["yesterday", "in May 2023", "on 3 May", "last week", "2023-05-01"]) | st.text()),
+        st.integers(-(2**63), 2**63) | st.just(NOW),
+    )
+    def test_no_text_and_no_time_raises(self, words, now):
+        text = " ".join(words)
         for span in spans(text, now):
             assert span.start < span.end
             assert span.words in unicodedata.normalize("NFKC", text)

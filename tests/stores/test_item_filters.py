@@ -160,6 +160,7 @@ class TestSortingOutBeforehand:
             assert needle(wanted) == expected, wanted
 
     @given(values, anything)
-    def test_it_is_in_every_value_that_fits(self, value, wanted):
-        if meets(wanted, value) and (bytes_ := needle(wanted)) is not None:
-            assert bytes_ in written(value)
+    def test_it_is_in_every_value_that_fits(self, value, other):
+        for wanted in (value, other, *({key: each} for key, each in value.items())):
+            if meets(wanted, value) and (bytes_ := needle(wanted)) is not None:
+                assert bytes_ in written(value)
