@@ -77,6 +77,7 @@ class TestCheckpoints:
             ("strategy", lambda strategy: saver.prune(["t"], strategy=strategy), [bytearray(b"x"), [], None, {}]),
             ("checkpointer", saver.import_checkpoints, ["x", 1]),
             ("CheckpointTuple", saver.adopt, ["x"]),
+            ("dry_run", lambda dry_run: saver.adopt(saver.get_tuple(config), dry_run=dry_run), [1, "x", None]),
             ("ends must be", lambda ends: saver.history(config, ends=ends), ["x", day, None]),
         ):
             for given in wrong:
@@ -110,10 +111,12 @@ class TestOthers:
 
     def test_what_is_of_another_type_is_refused_by_name(self, memory, tmp_path):
         session, compact = memory.session("s"), memory.compaction().invoke
+        begun = session.create_round("hello").id
         for told, attempt in (
             *(("message", partial(compact, given)) for given in ([1], ["a", None], [object()])),
             *(("no messages in this", partial(compact, given)) for given in ("a", b"b")),
             ("function", lambda: session.watch_rounds("x")),
+            ("message", lambda: session.add_post(begun, send_from="User", send_to="Planner", message=0)),
             ("archive_before", lambda: memory.admin.prune(archive_before="yesterday")),
             ("dry_run", lambda: memory.admin.prune(keep_checkpoints=1, dry_run=Uncomparable())),
             ("dry_run", lambda: memory.erase(namespace=("a",), dry_run=1)),

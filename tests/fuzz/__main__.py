@@ -9,7 +9,8 @@
 Methods are found by looking, arguments are ordinary and hostile, calls are made and awaited on a living database.
 Nothing but our own errors may come out, those that the method's docstring names, and Python's own where a call does not
 fit the signature. No call may take longer than `PATIENCE`. After each sequence the database verifies, and its export
-can be imported. A failure is told once for each place, with the number of its call.
+can be imported and is the same then. In a sweep of a SQLite file, a call that is refused leaves every row as it was. A
+failure is told once for each place, with the number of its call.
 
 What reads what others wrote has a fuzzer of its own: `parsing.py`.
 
@@ -26,13 +27,14 @@ import inspect
 import itertools
 import os
 import secrets
+import sqlite3
 import sys
 import tempfile
 import threading
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -40,8 +42,9 @@ from typing import Any
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import LONGEST, AgentMemoryError
+from langchain_agentmem.storage.sqlite import SqliteEngine
 from tests.fuzz.fence import OutsideError, raise_fence
-from tests.fuzz.surface import Method, is_expected, is_part, methods_of, parts_of
+from tests.fuzz.surface import Method, is_expected, is_part, learns, methods_of, parts_of
 from tests.fuzz.values import HOSTILE, Values
 
 PATIENCE = 60
@@ -82,26 +85,45 @@ class Fuzzer:
     def sweep(self) -> None:
         """Give each argument of each method each hostile value, beside ordinary ones."""
         for number in itertools.count():
-            with self._database(number) as values:
+            with self._database(number) as (values, memory):
                 if number == len(values.parts):
                     break
-                for method in methods_of(values.parts[number]):
-                    for name, (at, make) in itertools.product(method.signature.parameters, enumerate(HOSTILE)):
-                        values.wrong = {name: make}
-                        self._guarded(
-                            f"{name}=HOSTILE[{at}] of {_name(method)}", partial(self._call, method, values), method
-                        )
+                self.sweep_part(values.parts[number], values, memory)
         self.runner.close()
 
+    def sweep_part(
+        self, part: Any, values: Values, memory: AgentMemory, hostile: Sequence[Any] = HOSTILE, *, awaited: bool = True
+    ) -> None:
+        """Give each argument of each method of a part each hostile value. A call that is refused writes nothing."""
+        stored = self._stored(memory)
+        for method in methods_of(part):
+            if not awaited and (method.name.endswith(".ainvoke") or hasattr(type(part), method.name.partition("a")[2])):
+                continue
+            for name, (at, make) in itertools.product(method.signature.parameters, enumerate(hostile)):
+                values.wrong = {name: make}
+                what = f"{name}=HOSTILE[{at}] of {_name(method)}"
+                came = self._guarded(what, partial(self._call, method, values), method)
+                before, stored = stored, self._stored(memory)
+                if not came and not learns(part) and stored != before and _rows(before) != _rows(stored):
+                    self.failures.setdefault(f"written {what}", f"{what}: it was refused, and something was written")
+
+    def _stored(self, memory: AgentMemory) -> bytes:
+        """Every byte of a SQLite database."""
+        engine = memory.database.engine
+        if not isinstance(engine, SqliteEngine):
+            return b""
+        with engine._writing:
+            return engine._writer.serialize()
+
     def _sequence(self, number: int, first: int, count: int) -> None:
-        with self._database(number) as values:
+        with self._database(number) as (values, _):
             for call in range(first, first + count):
                 # Its own state, so that a call can be made again without those before it having given the same.
                 method = self.random.choice(list(methods_of(self.random.choice(values.parts))))
                 self._guarded(f"call {call} of {_name(method)}", partial(self._call, method, values), method)
 
     @contextlib.contextmanager
-    def _database(self, number: int) -> Iterator[Values]:
+    def _database(self, number: int) -> Iterator[tuple[Values, AgentMemory]]:
         folder = self.folder / f"s{number}"
         (folder / "experiences").mkdir(parents=True)
         os.chdir(folder)
@@ -110,7 +132,7 @@ class Fuzzer:
             if self.url is not None:
                 memory.erase(namespace=())
             values.parts = parts_of(memory, folder)
-            yield values
+            yield values, memory
             self._guarded(f"the checks of database {number}", lambda: self._check(memory, folder), None)
 
     def _call(self, method: Method, values: Values) -> None:
@@ -166,14 +188,15 @@ class Fuzzer:
             named["no_such_argument"] = 1
         return arguments, named
 
-    def _guarded(self, what: str, do: Any, method: Method | None) -> None:
-        """Do something, and gather what goes wrong."""
+    def _guarded(self, what: str, do: Any, method: Method | None) -> bool:
+        """Do something, and gather what goes wrong; tell whether nothing was raised."""
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         sys.stderr.write("")
-        threads = threading.active_count()
+        threads, came = threading.active_count(), False
         try:
             do()
             self.came["a value"] += 1
+            came = True
         except OutsideError:
             raise
         except Exception as error:  # noqa: BLE001 - it is what is looked for
@@ -184,8 +207,9 @@ class Fuzzer:
                 self._check_text(what, error)
         finally:
             faulthandler.cancel_dump_traceback_later()
-        if threading.active_count() > threads + 200:
-            self.failures.setdefault("threads", f"{what}: {threading.active_count()} threads")
+            if threading.active_count() > threads + 200:
+                self.failures.setdefault("threads", f"{what}: {threading.active_count()} threads")
+        return came
 
     def _check_text(self, what: str, error: Exception) -> None:
         try:
@@ -210,17 +234,28 @@ class Fuzzer:
             self.failures[key] = f"{what}: {type(error).__name__}: {text!a}\n    {told}"
 
     def _check(self, memory: AgentMemory, folder: Path) -> None:
-        """The database is whole, and its export can be imported and is the same."""
+        """The database is whole, and so is what is imported from its export, which exports the same."""
         report = memory.admin.verify()
         assert report.ok, f"verify(): {report.problems[:3]}"
-        memory.export(folder / "whole.export")
-        with AgentMemory(folder / "other.db") as other:
-            other.import_(folder / "whole.export")
-            report = other.admin.verify()
-            assert report.ok, f"verify() of the import: {report.problems[:3]}"
-            here, there = memory.admin.stats(), other.admin.stats()
+        memory.export(folder / "0.export")
+        for number in (1, 2):  # rows have other numbers in another database: the second is compared with the third
+            with AgentMemory(":memory:") as other:
+                other.import_(folder / f"{number - 1}.export")
+                report = other.admin.verify()
+                assert report.ok, f"verify() of the import: {report.problems[:3]}"
+                other.export(folder / f"{number}.export")
+                here, there = memory.admin.stats(), other.admin.stats()
             for name in ("messages", "items", "blobs", "facts", "core", "events", "records", "audit", "checkpoints"):
                 assert here[name] == there[name], f"{name}: {here[name]} were exported, and {there[name]} came"
+        one, two = ((folder / f"{number}.export").read_bytes().splitlines()[1:] for number in (1, 2))
+        assert one == two, "the export of an import is another one"
+
+
+def _rows(stored: bytes) -> list[str]:
+    """The rows of a SQLite database, but for counts of tokens, which are remembered whatever comes of a call."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(stored[:18] + b"\1\1" + stored[20:])  # a database in memory has no write-ahead log
+        return [row for row in connection.iterdump() if not row.startswith('INSERT INTO "token_count"')]
 
 
 def _name(method: Method) -> str:

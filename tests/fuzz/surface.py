@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from langchain_core.tools import BaseTool
 
 from langchain_agentmem import AgentMemory, errors
+from langchain_agentmem.facts.kg_memory import KGMemory
 
 from . import values
 
@@ -89,6 +90,11 @@ def is_part(value: Any) -> bool:
     )
 
 
+def learns(part: Any) -> bool:
+    """Whether a part writes in the background: facts that a model extracts."""
+    return isinstance(part, KGMemory) and part._model is not None
+
+
 @cache
 def _functions(kind: type) -> tuple[tuple[str, Any], ...]:
     found = []
@@ -128,4 +134,4 @@ def is_expected(error: BaseException, raises: frozenset[str]) -> bool:
     return bool(named & raises)
 
 
-__all__ = ["Method", "is_expected", "is_part", "methods_of", "parts_of"]
+__all__ = ["Method", "is_expected", "is_part", "learns", "methods_of", "parts_of"]

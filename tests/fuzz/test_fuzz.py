@@ -30,6 +30,13 @@ def test_nothing_but_errors_of_ours_comes_out_of_any_calls(url):
 
 
 @pytest.mark.slow
+def test_nothing_but_errors_of_ours_comes_of_any_argument_and_refused_calls_write_nothing():
+    """`tests/test_wrong_arguments.py` gives a few of these values in the quick ring."""
+    done = ran("-m", "tests.fuzz", "--seed", "7", "--sweep")
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+@pytest.mark.slow
 def test_no_reader_fails_hangs_or_fills_the_memory():
     """The same inputs each time; `python -m tests.fuzz.parsing --seconds 300` looks for others."""
     done = ran("-m", "tests.fuzz.parsing", "--seed", "7", "--inputs", "20")

@@ -64,14 +64,14 @@ class HostileDict(dict[str, Any]):
     items = keys = values = __iter__
 
 
-def _deep(kind: type) -> Any:
+def deep(kind: type) -> Any:
     value: Any = "bottom"
     for _ in range(3000):
         value = [value] if kind is list else {"x": value}
     return value
 
 
-def _endless() -> Any:
+def endless() -> Any:
     value: list[Any] = []
     value.append(value)
     return value
@@ -90,7 +90,7 @@ HOSTILE: list[Callable[[], Any]] = [
     lambda: "http://[::1", lambda: b"bytes", lambda: b"", lambda: bytearray(b"x"), lambda: None, lambda: True,
     lambda: False, lambda: ..., lambda: NotImplemented, lambda: 0, lambda: -1, lambda: 1, lambda: 2**31,
     lambda: 2**63, lambda: -(2**63) - 1, lambda: 10**400, lambda: 1.5, lambda: math.nan, lambda: math.inf,
-    lambda: -math.inf, lambda: 1e308, lambda: 5e-324, lambda: 1j, lambda: _deep(list), lambda: _deep(dict), _endless,
+    lambda: -math.inf, lambda: 1e308, lambda: 5e-324, lambda: 1j, lambda: deep(list), lambda: deep(dict), endless,
     _endless_dict, Hostile, lambda: HostileText("hostile"), HostileDict, list, dict, lambda: (), set, lambda: [None],
     lambda: [[]], lambda: {None: None}, lambda: {1: 2}, lambda: {"a": Hostile()}, lambda: ["a", 1, None],
     lambda: iter(["a"]), lambda: (each for each in "ab"), object, lambda: Exception, lambda: len,
