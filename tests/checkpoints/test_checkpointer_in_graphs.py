@@ -11,9 +11,10 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, Send, StateUpdate, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from tests.support.graphs import line
@@ -145,6 +146,21 @@ class TestSubgraphs:
         await graph.aupdate_state(within.config, {"log": ["put in"]})
         await graph.ainvoke(Command(resume="yes"), at())
         assert graph.get_state(at()).values["log"] == [*["before"] * 3, "x", "put in", "yes", "after"]
+
+    def test_jumps_bulk_updates_and_a_subgraph_that_keeps_its_state_are_as_in_memory(self, saver):
+        def history(saver):
+            kept = line(True, ("x", lambda state: {"log": [f"x{len(state['log'])}"]}), state=Log)
+            graph = logging_graph(saver, "a", "kept", "z", nodes={"kept": kept})
+            graph.invoke({"log": ["in"]}, at())
+            graph.invoke(Command(goto="kept", update={"log": ["jump"]}), at())
+            graph.bulk_update_state(at(), [[StateUpdate({"log": [name]}, name)] for name in ("a", "kept", "a")])
+            graph.invoke(None, at())
+            graph.invoke({"log": ["again"]}, at())
+            return [(each.values, each.next, each.metadata) for each in graph.get_state_history(at())]
+
+        found = history(saver)
+        assert found == history(InMemorySaver())
+        assert any("jump" in values["log"] for values, _, _ in found)
 
 
 class TestSend:
