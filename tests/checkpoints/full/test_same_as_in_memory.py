@@ -38,7 +38,7 @@ from tests.support.graphs import at, line
 from tests.threads.full.test_values import MESSAGES, ODD, PLAIN, nested
 from tests.threads.own_shelf import strict, told
 
-EXAMPLES = {"sqlite": 60, "postgres": 15}
+IN_RELEASE = pytest.mark.slow("in every form")
 names = itertools.count()
 
 # Scripts.
@@ -368,12 +368,14 @@ def follow_scripts(examples: int, opened: Any, phases: Any = tuple(Phase)) -> No
     run()
 
 
-@pytest.mark.slow("in every form")
-@pytest.mark.parametrize("kind", EXAMPLES)
-def test_states_and_histories_are_those_of_the_saver_in_memory(kind, new_database):
+@pytest.mark.parametrize(
+    ("kind", "examples"),
+    [("sqlite", 10), pytest.param("sqlite", 60, marks=IN_RELEASE), pytest.param("postgres", 15, marks=IN_RELEASE)],
+)
+def test_states_and_histories_are_those_of_the_saver_in_memory(kind, examples, new_database):
     url = new_database(kind)
     opened = partial(AgentMemorySaver.from_conn_string, url, strict=True)
-    follow_scripts(int(os.environ.get("AGENTMEM_EXAMPLES", "0")) or EXAMPLES[kind], lambda: opened)
+    follow_scripts(int(os.environ.get("AGENTMEM_EXAMPLES", "0")) or examples, lambda: opened)
 
 
 # Savers that are wrong, each in its own way, to show that the scripts would tell.
@@ -419,7 +421,7 @@ class PutsAfterTheNewest(Memory):
         return super().put(config, checkpoint, metadata, new_versions)
 
 
-@pytest.mark.slow("in every form")
+@IN_RELEASE
 @pytest.mark.parametrize("kind", Memory.__subclasses__())
 def test_a_saver_that_is_wrong_is_found_out(kind):
     with pytest.raises(AssertionError):
