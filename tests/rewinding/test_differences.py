@@ -62,6 +62,8 @@ def test_any_two_checkpoints_differ_as_their_memories_do(diary, monkeypatch, see
         graph.invoke({"messages": [("user", f"question {turn}")]}, config(thread, **at))
         if chance.random() < 0.3:
             memory.layers(namespace=WHOSE).core.set("key1", f"main {turn}")
+    now = memory.database.clock()
+    monkeypatch.setattr(memory.database, "clock", lambda: now)  # nothing ends between the one way and the other
     for thread in THREADS:
         points = [None, *(each.checkpoint_id for each in saver.history(config(thread)).checkpoints[::2])]
         views = [memory.layers(config(thread, **({"checkpoint_id": each} if each else {}))) for each in points]
