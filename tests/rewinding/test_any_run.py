@@ -26,7 +26,7 @@ COMBINED = ("wide", "state", "few checkpoints")
 
 
 def test_memory_is_what_state_says_at_every_checkpoint_and_in_every_node(url):
-    outcomes = follow_all("one after the other", range(20), url)
+    outcomes = follow_all("one after the other", range(6 if url.startswith("postgres") else 20), url)
     assert outcomes["interrupted"] > 0
     assert outcomes["Broken"] > 0
 
