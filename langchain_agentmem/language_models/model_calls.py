@@ -361,7 +361,8 @@ async def _awaited_answer(wish: Ask) -> Any:
             return _read(wish, await wish.model.ainvoke(_question(wish), config=_config(wish)))
         # A function that only waits must not hold up the loop. With asyncio.to_thread one that raises StopIteration,
         # as next() does, would be waited for without end.
-        reply = await run_in_executor(None, wish.model, _question(wish))
+        ask, question = wish.model, _question(wish)
+        reply = ask(question) if inspect.iscoroutinefunction(ask) else await run_in_executor(None, ask, question)
         return _read(wish, await reply if inspect.isawaitable(reply) else reply)
 
 
@@ -420,9 +421,8 @@ def _step(wish: Ask | Shown, database: Database | None) -> Step:
 
 
 def _asks(wish: Ask) -> dict[str, Any]:
-    others = {} if wish.inputs is None else wish.inputs()
     size = sum(len(str(each.text)) for each in wish.messages)
-    return {"messages": len(wish.messages), "characters": size, **others}
+    return {"messages": len(wish.messages), "characters": size, **({} if wish.inputs is None else wish.inputs())}
 
 
 def _answered(answer: Any) -> dict[str, Any]:
