@@ -20,13 +20,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cached_property, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
 from langchain_agentmem.base.argument_checks import channels_given, check_flag, name_given
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
-from langchain_agentmem.base.concurrency import aside
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
@@ -37,12 +36,12 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both, written_by
+from langchain_agentmem.language_models.model_calls import ModelLike, written_by
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.stores.search_requests import SearchRequest, checked_weights, sought
-from langchain_agentmem.tracing import Content, Step, documents, given_only
+from langchain_agentmem.tracing import Content, documents, given_only
 from langchain_agentmem.upkeep.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -703,40 +702,15 @@ class AgentMemory(Maintenance, Closing):
         asked = SearchRequest(
             query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )
-        with self._searching(asked, config) as step:
-            given = sought(self.database, asked, config, self.weights if weights is None else weights)
-            found = given.find(self.database)
+        configurable_of(config)  # a step takes it for a config
+        inputs = partial(given_only, asked._asdict())
+        with self.database.step("retrieval.search", inputs, "retriever", config_given(config)) as step:
+            search = sought(self.database, asked, config, self.weights if weights is None else weights)
+            found = search._replace(name=None).find(self.database)
             step.finish(lambda: documents(found))
         return found
 
-    async def asearch(
-        self,
-        query: str,
-        *,
-        namespace: Sequence[str] | None = None,
-        limit: int = 10,
-        kinds: Sequence[MemoryKind] | None = None,
-        conversation_id: str | None = None,
-        roles: Sequence[str] | None = None,
-        before: datetime | None = None,
-        after: datetime | None = None,
-        everything: bool = False,
-        abandoned: bool = False,
-        order: Order = "score",
-        trust: Trust | None = None,
-        config: RunnableConfig | None = None,
-        weights: Weights | None = None,
-    ) -> list[Recollection]:
-        """`search`, awaited."""
-        asked = SearchRequest(
-            query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
-        )
-        async with self._searching(asked, config) as step:
-            weighed = self.weights if weights is None else weights
-            given = await aside(sought, self.database, asked, config, weighed)
-            found = await given.afind(self.database)
-            step.finish(lambda: documents(found))
-        return found
+    asearch = awaited(search)
 
     def retriever(self, **search_arguments: Unpack[SearchOptions]) -> AgentMemoryRetriever:
         """The search as a LangChain retriever, for chains: `memory.retriever(namespace=("alice",), limit=4) | …`.
@@ -754,7 +728,7 @@ class AgentMemory(Maintenance, Closing):
 
     # -- moving in ---------------------------------------------------------------------------------------------
 
-    def _import_from_work(
+    def import_from(
         self,
         kind: SourceKind,
         source: str | os.PathLike[str] | BaseCheckpointSaver[Any] | BaseStore,
@@ -766,7 +740,7 @@ class AgentMemory(Maintenance, Closing):
         dry_run: bool = False,
         allow: Sequence[str] = (),
         progress: Watch | None = None,
-    ) -> Work[MovingReport]:
+    ) -> MovingReport:
         """Bring what another program remembers. The source is opened to be read only, and stays as it is.
 
         Ids, times, roles and tool calls are kept, as far as the source has them. Each conversation, page of items or
@@ -801,26 +775,15 @@ class AgentMemory(Maintenance, Closing):
             InvalidInput: An argument is wrong, or the source is missing, unreadable, or of another kind.
             MissingExtra: What reads the source is not installed.
         """
-        yield Do(partial(import_module, "langchain_agentmem.importers.moving"))  # too slow for a loop
         from langchain_agentmem.importers.moving import moving  # noqa: PLC0415 - who needs it pays
 
         options: dict[str, Any] = {"namespace": namespace, "only": only, "owners": owners, "experiences": experiences}
         options |= {"dry_run": check_flag("dry_run", dry_run), "allow": allow, "progress": progress}
-        return (yield from moving(self, kind, source, **options))
+        return moving(self, kind, source, **options)
 
-    import_from, aimport_from = both(_import_from_work)
+    aimport_from = awaited(import_from, writes=True)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
-
-    def _searching(self, asked: SearchRequest, config: RunnableConfig | None) -> Step:
-        """The step of a search."""
-        configurable_of(config)  # a step takes it for a config
-
-        def inputs() -> dict[str, Any]:
-            return given_only(asked._asdict())
-
-        name = "memory.retrieval.search"
-        return self.database.tracing.step(name, run_type="retriever", inputs=inputs, config=config_given(config))
 
     def _standpoint(self, given: Any, namespace: Sequence[str] | None, scope: str) -> Standpoint:
         """The branch or thread that is meant: without a word the run's, else main."""

@@ -26,6 +26,7 @@ from langchain_agentmem.storage.queries import for_libpq
 
 from .emptying import PostgresDatabases, SqliteDatabases, direct, quick_in_memory, started
 from .forking import Forks
+from .tracing.trees import Collector
 
 ENGINES = ("sqlite", "postgres")
 IN_MEMORY = Path("/dev/shm")
@@ -290,13 +291,11 @@ def memory(
 ) -> Iterator[AgentMemory]:
     """An open memory on an empty database, on both engines, with a counting clock and counting ids."""
     opened = partial(AgentMemory, url, clock=clock, new_id=new_id)
-    if not url.startswith("postgresql://"):
-        with opened() as memory:
-            yield memory
-    else:
-        databases: PostgresDatabases = request.getfixturevalue("postgres_databases")
-        with databases.opened(url, opened) as memory:
-            yield memory
+    on_postgres = url.startswith("postgresql://")
+    with request.getfixturevalue("postgres_databases").opened(url, opened) if on_postgres else opened() as memory:
+        yield memory
+        if request.node.get_closest_marker("verified"):
+            assert memory.admin.verify().problems == ()
 
 
 def run_raw(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[str, object]]:
@@ -311,6 +310,29 @@ def run_raw(memory: AgentMemory, sql: str, **parameters: object) -> list[dict[st
         text, names = for_libpq(sql)
         cursor = psycopg.RawCursor(connection).execute(text, [parameters[name] for name in names])
         return cursor.fetchall() if cursor.description else []
+
+
+TWINS = {"messages": "aget_messages", "get_messages": "aget_message_dicts"}
+"""Awaited twins whose name is not that of the method after an "a"."""
+
+
+@pytest.fixture(params=("sync", "async"))
+def do(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Call a method, or read a property, by its synchronous name: as it is, or through its twin."""
+
+    async def call(target: Any, name: str, /, *arguments: Any, **options: Any) -> Any:
+        if request.param == "async":
+            return await getattr(target, TWINS.get(name, f"a{name}"))(*arguments, **options)
+        value = getattr(target, name)
+        return value(*arguments, **options) if callable(value) else value
+
+    return call
+
+
+@pytest.fixture
+def collector() -> Collector:
+    """A tracer, for what a test runs with it."""
+    return Collector()
 
 
 @pytest.fixture

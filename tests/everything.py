@@ -42,7 +42,7 @@ def fill(memory: AgentMemory) -> None:
     for number in range(140):  # some are settled, the others are not
         entry = AuditEntry(id=f"a{number}", kind="call", prompt="what was asked", reply=f"answer {number}",
                            created_at=WHEN, conversation_id="c", messages=(asked,))  # fmt: skip
-        memory.database.write("audit", lambda entry=entry: audit.add("", [EntryDraft(entry, "what was asked")]))
+        memory.database.write("audit", lambda tx, entry=entry: audit.add(tx, "", [EntryDraft(entry, "what was asked")]))
     config = ManagedMemoryConfig(threshold_tokens=400, token_counter="estimate")
     managed = memory.managed_conversation("managed", config=config)
     for number in range(60):
@@ -50,7 +50,7 @@ def fill(memory: AgentMemory) -> None:
     asked_now = [HumanMessage("Herons?", id="q")]
     memory.inject("user-42", namespace=("a",)).invoke(asked_now, {"configurable": {"thread_id": "c"}})
     wanted = jobs.WantedJob("", "tidy", "what \0 ever", b"\xff")
-    memory.database.write("job", lambda: jobs.enqueue(wanted, now=1))
+    memory.database.write("job", lambda tx: jobs.enqueue(tx, wanted, now=1))
 
 
 def with_vectors(url: str) -> AgentMemory:

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
 from langchain_agentmem.errors import MemoryClosed
 from langchain_agentmem.storage.database import InUse
+from tests.support.graphs import line
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -93,10 +94,7 @@ class TestNamespaceOfTheRun:
             await memory.conversation("chat").aadd_messages(state["messages"])
             return {}
 
-        graph = StateGraph(MessagesState)
-        graph.add_node("remember", remember)
-        graph.add_edge(START, "remember")
-        app = graph.compile()
+        app = line(None, remember)
         spaces = [("ada",), ("bob",), ("ada", "work")]
         await asyncio.gather(
             *(

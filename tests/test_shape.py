@@ -15,7 +15,7 @@ import langchain_agentmem
 from langchain_agentmem import AgentMemory
 
 LIMITS = {
-    "lines of code": 44_838,
+    "lines of code": 44_740,
     "files": 224,
     "lines of SQL": 4_852,
     "tables": 44,
@@ -152,6 +152,100 @@ def test_files_that_pages_and_docstrings_name_are_there():
         if not any(each.endswith(f"/{name}") for each in there)
     ]
     assert missing == []
+
+
+ITERATES = {
+    "storage/postgres.py PostgresEngine._watched": "psycopg's protocol for waiting on a connection",
+    "storage/postgres_session.py Session._reading": "the same",
+    "storage/postgres_session.py Session._flushing": "the same",
+    "base/lifetime.py SweepingEnd.__await__": "Python's protocol of awaitables",
+    "base/lifetime.py AwaitableNumber.__await__": "the same",
+    "base/lifetime.py Ready.__await__": "the same",
+    "checkpoints/checkpoint_saver.py AgentMemorySaver.list": "the interface of LangGraph's savers",
+    "checkpoints/checkpoint_saver.py AgentMemorySaver.alist": "the same",
+    "checkpoints/saver_import.py _Source.list": "the same",
+}
+"""Public methods that are generators, and generators to which values are sent, with the interface that asks for it."""
+
+
+INTERFACES = {"list", "alist", "yield_keys", "ayield_keys", "stream", "astream", "transform", "atransform"}
+"""The methods of LangChain's and LangGraph's classes that return iterators."""
+
+
+def generators() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, list[ast.AST]]]:
+    """Yield the generators of the package that are no context managers, with their own nodes."""
+    for path in FILES:
+        waiting: list[tuple[str, ast.AST]] = [(f"{path.relative_to(PACKAGE).as_posix()} ", tree_of(path))]
+        while waiting:
+            name, node = waiting.pop()
+            own: list[ast.AST] = []
+            left = list(ast.iter_child_nodes(node))
+            while left:
+                each = left.pop()
+                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    waiting.append((f"{name.rstrip('.')}{'' if name.endswith(' ') else '.'}{each.name}", each))
+                else:
+                    own.append(each)
+                    left += [] if isinstance(each, ast.Lambda) else ast.iter_child_nodes(each)
+            if (
+                isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and any(isinstance(each, ast.Yield | ast.YieldFrom) for each in own)
+                and not any("contextmanager" in ast.unparse(each) for each in node.decorator_list)
+            ):
+                yield name, node, own
+
+
+def test_generators_are_only_iterators():
+    """No function waits to be sent something, and an interface that returns an iterator is listed."""
+    found = set()
+    for name, node, own in generators():
+        statements = {id(each.value) for each in own if isinstance(each, ast.Expr)}
+        sent_to = any(isinstance(each, ast.Yield | ast.YieldFrom) and id(each) not in statements for each in own)
+        iterates = re.match(
+            r"(Async)?(Iterator|Iterable|Generator)\b", ast.unparse(node.returns) if node.returns else ""
+        )
+        public = "." in name.split(" ")[1] and not re.search(r"[. ]_(?!Source)", name) and node.name in INTERFACES
+        if sent_to or not iterates or public or node.name == "__await__":
+            found.add(name)
+    assert found == set(ITERATES)
+
+
+HANDLES = {
+    "rewinding/memory_part.py take": "it handles errors of records alone, and raises InvalidInput",
+}
+"""Operations that may handle exceptions around a call that is given the transaction, with the reason."""
+
+
+def guarded(node: ast.AST) -> list[ast.stmt]:
+    """Return the statements whose exceptions a statement handles."""
+    if isinstance(node, ast.Try) and node.handlers:
+        return node.body
+    if isinstance(node, ast.With) and any("suppress(" in ast.unparse(each) for each in node.items):
+        return node.body
+    return []
+
+
+def uses_transaction(node: ast.AST) -> bool:
+    """Return whether a node calls something with `tx`, or a method of it."""
+    return any(
+        isinstance(each, ast.Name) and each.id == "tx"
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+        for part in (*call.args, *(each.value for each in call.keywords), getattr(call.func, "value", call.func))
+        for each in [part.value if isinstance(part, ast.Starred) else part]
+    )
+
+
+def test_no_operation_handles_an_error_of_a_query():
+    """A transaction in which a query failed is aborted: whatever follows in it fails too, or is lost."""
+    found = set()
+    for path in FILES:
+        for operation in ast.walk(tree_of(path)):
+            if not isinstance(operation, ast.FunctionDef) or "tx" not in {each.arg for each in operation.args.args}:
+                continue
+            if any(uses_transaction(each) for node in ast.walk(operation) for each in guarded(node)):
+                found.add(f"{path.relative_to(PACKAGE).as_posix()} {operation.name}")
+    assert found == set(HANDLES)
 
 
 class TestLayers:

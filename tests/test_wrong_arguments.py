@@ -1,7 +1,5 @@
 """No argument of any method lets out another error than ours, and a call that is refused writes nothing."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

@@ -1,7 +1,5 @@
 """What is of the wrong type is refused with an error of ours, whichever part it is given to; nothing is written."""
 
-from __future__ import annotations
-
 import math
 import threading
 from datetime import UTC, datetime

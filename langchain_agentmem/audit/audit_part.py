@@ -24,35 +24,37 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.memory_search import Hit, Recollection
-from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
-from langchain_agentmem.storage.steps import Row, values_of
+from langchain_agentmem.storage.transaction import Row, values_of
 from langchain_agentmem.threads.value_recipe import Range, covered, without
 
 
-def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """The texts by which entries are found, by their numbers.
 
     Args:
+        tx: The transaction.
         owners: Their numbers in the chain.
     """
-    found = yield query.audit_rows(sequences=json.dumps(list(owners)))
-    said = yield from audit_rows.texts(found)
+    found = query.audit_rows(tx, sequences=json.dumps(list(owners)))
+    said = audit_rows.texts(tx, found)
     return {number: (text,) for number, text in said.items()}
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mapping[int, Recollection]]:
+def recollections(tx: Transaction, hits: Sequence[Hit], now: int, outlook: object) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:
+        tx: The transaction.
         hits: Entries that a search found. What was hidden or erased meanwhile is left out.
         now: When. Entries do not expire.
         outlook: From where it looks. They are seen from everywhere.
     """
     del now, outlook
-    found = yield query.audit_rows(sequences=json.dumps([hit.owner for hit in hits]))
+    found = query.audit_rows(tx, sequences=json.dumps([hit.owner for hit in hits]))
     shown = [row for row in found if row["hidden"] == audit_rows.SHOWN]
-    read = yield from audit_rows.entries(shown)
+    read = audit_rows.entries(tx, shown)
     there = {row["sequence"]: entry for row, entry in zip(shown, read, strict=True)}
     return {
         hit.document: Recollection(
@@ -83,32 +85,33 @@ _ERASED = (
 )  # fmt: skip
 
 
-def verify(since: Head | None = None) -> Steps[ChainReport]:
+def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
     """Walk along the whole chain, and see that every entry is what was stored, and where.
 
     Args:
+        tx: The transaction.
         since: A head that was kept elsewhere. With it, it is proved that nothing up to there was changed, even by
             somebody who computed the chain anew, but for what was erased.
     """
-    noted = yield query.audit_head()
+    noted = query.audit_head(tx)
     walk = _Walk(since, int(noted[0]["indexed"]) if noted else 0)
     after = 0
-    while found := (yield query.audit_chain(after=after, limit=PAGE)):
+    while found := query.audit_chain(tx, after=after, limit=PAGE):
         if found[-1]["sequence"] <= after:  # an index that is damaged leads back
             walk.wrong(f"the audit trail cannot be followed beyond its number {after}")
             break
-        walk.along(found, (yield from _said(found)))
+        walk.along(found, _said(tx, found))
         after = found[-1]["sequence"]
-    for problem in (yield from _messages()):
+    for problem in _messages(tx):
         walk.wrong(problem)
     return walk.end(Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None)
 
 
-def problems() -> Steps[list[str]]:
+def problems(tx: Transaction) -> list[str]:
     """What is wrong with the audit trail, in sentences."""
-    report = yield from verify()
+    report = verify(tx)
     found = list(report.problems)
-    unfound = yield query.audit_wrong_documents()
+    unfound = query.audit_wrong_documents(tx)
     found += [
         f"number {row['sequence']} of the audit trail is "
         + ("not in the search index" if row["hidden"] == audit_rows.SHOWN else "hidden, but in the search index")
@@ -265,7 +268,7 @@ def _amiss(row: Row, indexed: int) -> list[str]:
     return [name for name, sound in is_sound.items() if not sound]
 
 
-def _said(found: Sequence[Row]) -> Steps[dict[int, dict[int, tuple[bytes, str]]]]:
+def _said(tx: Transaction, found: Sequence[Row]) -> dict[int, dict[int, tuple[bytes, str]]]:
     """The digests and ids of the messages that some rows name, by shelf and number."""
     lists: dict[int, list[list[Range]]] = {}
     for row in found:
@@ -276,19 +279,19 @@ def _said(found: Sequence[Row]) -> Steps[dict[int, dict[int, tuple[bytes, str]]]
                 continue  # its digest will tell
     said = {}
     for number, each in lists.items():
-        said[number] = yield from audit_rows.identities(number, each)
+        said[number] = audit_rows.identities(tx, number, each)
     return said
 
 
-def _messages() -> Steps[list[str]]:
+def _messages(tx: Transaction) -> list[str]:
     """What is wrong with the messages of model calls."""
     found: list[str] = []
-    shelves = yield query.audit_shelves()
+    shelves = query.audit_shelves(tx)
     for each in shelves:
         if each["last"] >= each["next"]:
             found.append(f"the messages of {safe_repr(each['name'])} in the audit trail count fewer than there are")
         after = 0
-        while page := (yield query.audit_shelf_bodies(shelf=each["id"], after=after, limit=MESSAGES)):
+        while page := query.audit_shelf_bodies(tx, shelf=each["id"], after=after, limit=MESSAGES):
             found += [
                 f"message {row['number']} of {safe_repr(each['name'])} in the audit trail is not what was stored"
                 for row in page
@@ -306,10 +309,11 @@ HOLDS = {AUDIT: {ENTRY, MESSAGE}}
 """What the records of an export hold."""
 
 
-def dump(low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> Steps[int]:
+def dump(tx: Transaction, low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> int:
     """Write the entries of the namespaces in a range of paths as records that JSON can hold.
 
     Args:
+        tx: The transaction.
         low: The first path of the namespaces.
         high: The path behind the last.
         write: Is given each record.
@@ -322,13 +326,13 @@ def dump(low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> S
     """
     sent: dict[int, list[Range]] = {}
     written = after = 0
-    while found := (yield query.audit_within(low=low, high=high, after=after, limit=PAGE)):
+    while found := query.audit_within(tx, low=low, high=high, after=after, limit=PAGE):
         for path, group in groupby(found, lambda row: row["path"]):
             write({"record": AUDIT, "namespace": namespace_of(path)})
             for row in group:
                 told = _told(row)
                 if row["messages"] is not None:
-                    yield from _dump_messages(row, sent, write)
+                    _dump_messages(tx, row, sent, write)
                 write(told)
         written += len(found)
         after = found[-1]["sequence"]
@@ -342,10 +346,11 @@ class Arriving:
         self._messages: dict[tuple[str, int], dict[int, audit_rows.CallMessage]] = {}
         self._hashes: set[bytes] = set()
 
-    def take(self, path: str, given: Sequence[Record]) -> Steps[int]:
+    def take(self, tx: Transaction, path: str, given: Sequence[Record]) -> int:
         """Write records into a namespace, but for the entries that it holds.
 
         Args:
+            tx: The transaction.
             path: The path of the namespace.
             given: What one `dump` wrote, in its order.
 
@@ -369,12 +374,12 @@ class Arriving:
                     f"The record of the audit trail's {safe_repr(record.get('id'))} is damaged."
                 ) from error
         self._hashes.update(bodies)
-        yield from queries.store(bodies)
-        return (yield from audit_store.add_new(path, drafts))
+        queries.store(tx, bodies)
+        return audit_store.add_new(tx, path, drafts)
 
-    def finish(self) -> Steps[None]:
+    def finish(self, tx: Transaction) -> None:
         """Let go of the messages that no entry needed."""
-        yield from queries.collect(self._hashes)
+        queries.collect(tx, self._hashes)
 
     def _keep(self, path: str, record: Record) -> bytes:
         number, owner, name, body = record["number"], record["shelf"], record["id"], write_plain(record["body"])
@@ -425,14 +430,16 @@ class Arriving:
         return EntryDraft(entry, mark, record["replaced"] is True, written, parts)
 
 
-def _dump_messages(row: Row, sent: dict[int, list[Range]], write: Callable[[Mapping[str, Any]], object]) -> Steps[None]:
+def _dump_messages(
+    tx: Transaction, row: Row, sent: dict[int, list[Range]], write: Callable[[Mapping[str, Any]], object]
+) -> None:
     """Write the messages that an entry names and none before it did."""
     ranges, before = audit_rows.read(row["messages"]), sent.get(row["shelf_id"], [])
     new = list(without(covered(ranges), before))
     if not new:
         return
     sent[row["shelf_id"]] = covered([*before, *ranges])
-    found = yield query.audit_messages_in(shelf=row["shelf_id"], ranges=audit_rows.written(new))
+    found = query.audit_messages_in(tx, shelf=row["shelf_id"], ranges=audit_rows.written(new))
     for each in found:
         body = bytes(each["body"])
         decode_body(body, each["key"])  # what is damaged could not come back
@@ -472,12 +479,12 @@ def _told(row: Row) -> dict[str, Any]:
     }
 
 
-def _erase(erasure: Erasure) -> Steps[None]:
-    erasure.removed["audit"] += yield from audit_store.erase(erasure.low, erasure.high, erasure.name)
+def _erase(tx: Transaction, erasure: Erasure) -> None:
+    erasure.removed["audit"] += audit_store.erase(tx, erasure.low, erasure.high, erasure.name)
 
 
-def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
-    return {"audit": (yield from dump(low, high, write))}
+def _dump(tx: Transaction, write: WriteRecord, low: str, high: str) -> Mapping[str, int]:
+    return {"audit": dump(tx, low, high, write)}
 
 
 def _arriving(into: Import) -> Arriving:
@@ -485,13 +492,13 @@ def _arriving(into: Import) -> Arriving:
     return Arriving()
 
 
-def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
     arriving = into.kept(_arriving)
-    into.added["audit"] += yield from arriving.take(path_of(head.get("namespace")), records)
+    into.added["audit"] += arriving.take(tx, path_of(head.get("namespace")), records)
 
 
-def _finish(into: Import) -> Steps[None]:
-    yield from into.kept(_arriving).finish()
+def _finish(tx: Transaction, into: Import) -> None:
+    into.kept(_arriving).finish(tx)
 
 
 PART = Part(

@@ -32,20 +32,20 @@ from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import counted, one_line, size_of
 from langchain_agentmem.search.analysis import STOP_WORDS, terms
-from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.transaction import Row
 
 MOST_READ = 20_000
 """So many entries are read, the newest; all of them are counted."""
 PAGE = 100
 
 
-def _read(low: str, high: str, take: Callable[[AuditEntry], object]) -> Steps[int]:
+def _read(tx: Transaction, low: str, high: str, take: Callable[[AuditEntry], object]) -> int:
     """Give the newest entries of the namespaces in a range of paths, the oldest first, and say how many there were."""
-    before = yield query.audit_newest_within(low=low, high=high, skip=MOST_READ)
+    before = query.audit_newest_within(tx, low=low, high=high, skip=MOST_READ)
     after, count = (before[0]["sequence"] if before else 0), 0
-    while found := (yield query.audit_within(low=low, high=high, after=after, limit=PAGE)):
-        for entry in (yield from audit_rows.entries(found, messages=False)):
+    while found := query.audit_within(tx, low=low, high=high, after=after, limit=PAGE):
+        for entry in audit_rows.entries(tx, found, messages=False):
             take(entry)
         after, count = found[-1]["sequence"], count + len(found)
     return count
@@ -264,11 +264,12 @@ def _section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
 
 
 def examine(
-    low: str, high: str, *, now: datetime, rules: Sequence[JunkRule] = RULES, large: int = LARGE
-) -> Steps[Health]:
+    tx: Transaction, low: str, high: str, *, now: datetime, rules: Sequence[JunkRule] = RULES, large: int = LARGE
+) -> Health:
     """Look how the audit trail of the namespaces in a range of paths fares.
 
     Args:
+        tx: The transaction.
         low: The first path of the namespaces.
         high: The path behind the last.
         now: What time it is.
@@ -277,10 +278,10 @@ def examine(
     """
     now = now.astimezone(UTC)
     where = {"low": low, "high": high}
-    sizes = yield from audit_store.sizes(low, high)
-    [ever] = yield query.audit_sizes(**where, since=audit_store.EVER)
-    found = yield query.audit_open_todos(**where, limit=MOST_TODOS)
-    todos = _OpenTodos((yield from audit_rows.entries(found)))
+    sizes = audit_store.sizes(tx, low, high)
+    [ever] = query.audit_sizes(tx, **where, since=audit_store.EVER)
+    found = query.audit_open_todos(tx, **where, limit=MOST_TODOS)
+    todos = _OpenTodos(audit_rows.entries(tx, found))
     differing = {True: 0, False: 0}
 
     def take(entry: AuditEntry) -> None:
@@ -288,16 +289,16 @@ def examine(
         differing[is_junk] += is_junk != bool(entry.junk)
         todos.take(entry)
 
-    read = yield from _read(low, high, take)
-    [conversations] = yield query.audit_count_conversations(**where)
-    largest = yield query.audit_conversations(**where, limit=MOST_CONVERSATIONS)
+    read = _read(tx, low, high, take)
+    [conversations] = query.audit_count_conversations(tx, **where)
+    largest = query.audit_conversations(tx, **where, limit=MOST_CONVERSATIONS)
     size = sizes.entry_bytes + sizes.message_bytes
     return Health(
         at=now,
         sizes=sizes,
         read=read,
-        growth=(yield from _growth(where, now, ever, sizes.message_bytes)),
-        runaway=(yield from _runaway_hours(where, micros(now - RECENT))),
+        growth=_growth(tx, where, now, ever, sizes.message_bytes),
+        runaway=_runaway_hours(tx, where, micros(now - RECENT)),
         conversations=int(conversations["found"]),
         patterns=tuple(
             ConversationSize(
@@ -312,26 +313,28 @@ def examine(
         ),
         open_todos=int(ever["todos"]),
         todos=todos.found(now),
-        archiving=(yield from _archivable(where, now - OLD)) if size > large else None,
-        junk=_junk((yield query.audit_junk_counts(**where)), rules, to_hide=differing[True], to_show=differing[False]),
+        archiving=_archivable(tx, where, now - OLD) if size > large else None,
+        junk=_junk(query.audit_junk_counts(tx, **where), rules, to_hide=differing[True], to_show=differing[False]),
     )
 
 
-def _growth(where: Mapping[str, str], now: datetime, ever: Row, message_bytes: int) -> Steps[tuple[Growth, ...]]:
+def _growth(
+    tx: Transaction, where: Mapping[str, str], now: datetime, ever: Row, message_bytes: int
+) -> tuple[Growth, ...]:
     if not ever["entries"]:
         return ()
     of_call = message_bytes / ever["calls"] if ever["calls"] else 0.0
     age = (now - moment(ever["first_at"])) / timedelta(days=1)
     found = []
     for days in _SPANS:
-        [late] = yield query.audit_sizes(**where, since=micros(now - timedelta(days=days)))
+        [late] = query.audit_sizes(tx, **where, since=micros(now - timedelta(days=days)))
         size = round(int(late["bytes"]) + of_call * int(late["calls"]))
         found.append(Growth(days=min(max(age, 1.0), float(days)), entries=int(late["entries"]), size=size))
     return tuple(found)
 
 
-def _runaway_hours(where: Mapping[str, str], since: int) -> Steps[tuple[RateAnomaly, ...]]:
-    rows = yield query.audit_count_hours(**where, since=since)
+def _runaway_hours(tx: Transaction, where: Mapping[str, str], since: int) -> tuple[RateAnomaly, ...]:
+    rows = query.audit_count_hours(tx, **where, since=since)
     usual = float(median(row["entries"] for row in rows)) if rows else 0.0
     most = max(LEAST_IN_HOUR, TIMES_USUAL * usual)
     many = sorted((row for row in rows if row["entries"] > most), key=lambda row: -row["entries"])
@@ -341,8 +344,8 @@ def _runaway_hours(where: Mapping[str, str], since: int) -> Steps[tuple[RateAnom
     )
 
 
-def _archivable(where: Mapping[str, str], before: datetime) -> Steps[ArchiveSuggestion]:
-    [row] = yield query.audit_archivable(**where, before=micros(before))
+def _archivable(tx: Transaction, where: Mapping[str, str], before: datetime) -> ArchiveSuggestion:
+    [row] = query.audit_archivable(tx, **where, before=micros(before))
     return ArchiveSuggestion(before=before, entries=int(row["entries"]), size=int(row["bytes"]))
 
 

@@ -32,8 +32,8 @@ from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
 from langchain_agentmem.messages.message import Message, body_text, decode_body, encode_body, plain
-from langchain_agentmem.storage import Steps, queries, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads.value_recipe import Range, covered, runs, without
 
 T = TypeVar("T")
@@ -82,21 +82,22 @@ def parts_of(messages: Iterable[Message]) -> list[CallMessage]:
     return [CallMessage(plain(key) or "-", queries.digest(body), body) for key, body in bodies]
 
 
-def put(path: str, namespace: int, name: str, parts: Sequence[CallMessage]) -> Steps[PlacedCallMessage]:
+def put(tx: Transaction, path: str, namespace: int, name: str, parts: Sequence[CallMessage]) -> PlacedCallMessage:
     """Put messages on a shelf, but for those that stand there. Whoever calls holds the end of the chain.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         namespace: Its row.
         name: The conversation or thread.
         parts: The messages, in order.
     """
-    rows = yield query.audit_find_shelf(path=path, name=name)
+    rows = query.audit_find_shelf(tx, path=path, name=name)
     if not rows:
-        rows = yield query.audit_create_shelf(namespace=namespace, name=name)
+        rows = query.audit_create_shelf(tx, namespace=namespace, name=name)
     shelf, following = int(rows[0]["id"]), int(rows[0]["next"])
     hashes = json.dumps(sorted({part.hash.hex() for part in parts}))
-    known = yield query.audit_known_messages(shelf=shelf, hashes=hashes)
+    known = query.audit_known_messages(tx, shelf=shelf, hashes=hashes)
     numbers: dict[bytes, set[int]] = {}
     names: dict[int, str] = {}
     for row in known:
@@ -107,18 +108,20 @@ def put(path: str, namespace: int, name: str, parts: Sequence[CallMessage]) -> S
     new = {place: part for place, part in zip(places, parts, strict=True) if place not in names}
     if new:
         bodies = {part.hash: part.body for part in new.values() if part.hash not in numbers and part.body is not None}
-        yield from queries.store(bodies)
+        queries.store(tx, bodies)
         added = [{"shelf": shelf, "number": place, "key": new[place].key, "hash": new[place].hash} for place in new]
-        yield query.audit_put_message.many(added) if len(added) > 1 else query.audit_put_message(**added[0])
-        yield query.audit_use_numbers(shelf=shelf, next=max(new) + 1)
+        query.audit_put_message.many(tx, added) if len(added) > 1 else query.audit_put_message(tx, **added[0])
+        query.audit_use_numbers(tx, shelf=shelf, next=max(new) + 1)
     names |= {place: part.key for place, part in new.items()}
     identities = [(part.hash, names[place]) for place, part in zip(places, parts, strict=True)]
     return PlacedCallMessage(shelf, runs(places), identities)
 
 
-def messages(shelf: int, lists: Iterable[Sequence[Range]], decode: Callable[[bytes, str], T]) -> Steps[dict[int, T]]:
+def messages(
+    tx: Transaction, shelf: int, lists: Iterable[Sequence[Range]], decode: Callable[[bytes, str], T]
+) -> dict[int, T]:
     """What the messages in some ranges of a shelf say, by their numbers. Those that are damaged are left out."""
-    rows = yield query.audit_messages_in(shelf=shelf, ranges=written(covered(chain.from_iterable(lists))))
+    rows = query.audit_messages_in(tx, shelf=shelf, ranges=written(covered(chain.from_iterable(lists))))
     found: dict[int, T] = {}
     for row in rows:
         with suppress(DatabaseUnreadable):
@@ -126,17 +129,17 @@ def messages(shelf: int, lists: Iterable[Sequence[Range]], decode: Callable[[byt
     return found
 
 
-def identities(shelf: int, lists: Iterable[Sequence[Range]]) -> Steps[dict[int, tuple[bytes, str]]]:
+def identities(tx: Transaction, shelf: int, lists: Iterable[Sequence[Range]]) -> dict[int, tuple[bytes, str]]:
     """The digests and ids of the messages in some ranges of a shelf, by their numbers."""
-    rows = yield query.audit_identities_in(shelf=shelf, ranges=written(covered(chain.from_iterable(lists))))
+    rows = query.audit_identities_in(tx, shelf=shelf, ranges=written(covered(chain.from_iterable(lists))))
     return {int(row["number"]): (bytes(row["hash"]), row["key"]) for row in rows}
 
 
-def free(shelf: int) -> Steps[None]:
+def free(tx: Transaction, shelf: int) -> None:
     """Take away what no entry needs any more of a shelf, and the shelf if that is all."""
     needed: list[Range] = []
     after = 0
-    while rows := (yield query.audit_ranges(shelf=shelf, after=after, limit=PAGE)):
+    while rows := query.audit_ranges(tx, shelf=shelf, after=after, limit=PAGE):
         try:
             needed = covered(chain(needed, *(read(row["messages"]) for row in rows)))
         except ValueError:
@@ -144,13 +147,13 @@ def free(shelf: int) -> Steps[None]:
         after = rows[-1]["sequence"]
     hashes: set[bytes] = set()
     for low, high in without([(1, 2**62)], needed):
-        gone = yield query.audit_message_hashes(shelf=shelf, low=low, high=high)
+        gone = query.audit_message_hashes(tx, shelf=shelf, low=low, high=high)
         if gone:
             hashes.update(bytes(row["hash"]) for row in gone)
-            yield query.audit_drop_messages(shelf=shelf, low=low, high=high)
+            query.audit_drop_messages(tx, shelf=shelf, low=low, high=high)
     if not needed:
-        yield query.audit_drop_shelf(shelf=shelf)
-    yield from queries.collect(hashes)
+        query.audit_drop_shelf(tx, shelf=shelf)
+    queries.collect(tx, hashes)
 
 
 def written(ranges: Sequence[Range]) -> str:
@@ -338,10 +341,11 @@ def digest_of(row: Row, messages: Mapping[int, tuple[bytes, str]]) -> bytes:
     return audit_entry.digest(bytes(row["salt"]), _lasting(row["path"], row), plain_body(row["body"]), said)
 
 
-def entries(rows: Sequence[Row], *, messages: bool = True) -> Steps[list[AuditEntry]]:
+def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> list[AuditEntry]:
     """Rows as entries, in their order.
 
     Args:
+        tx: The transaction.
         rows: As the queries give them.
         messages: Whether calls are given with their messages. Without them, a long history need not be read.
 
@@ -349,7 +353,7 @@ def entries(rows: Sequence[Row], *, messages: bool = True) -> Steps[list[AuditEn
         DatabaseUnreadable: One is damaged.
     """
     pairs = [(row, _read(row)) for row in rows]
-    shelves: _Said = yield from _messages(rows) if messages else _spoken(pairs)
+    shelves: _Said = _messages(tx, rows) if messages else _spoken(tx, pairs)
     made = []
     for row, body in pairs:
         there = shelves.get(row["shelf_id"], {})
@@ -363,13 +367,13 @@ def entries(rows: Sequence[Row], *, messages: bool = True) -> Steps[list[AuditEn
     return made
 
 
-def said(rows: Iterable[Row]) -> Steps[dict[int, tuple[str, str]]]:
+def said(tx: Transaction, rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
     """The prompt and the reply of rows, by their places in the chain. Those that are damaged are left out."""
     whole: list[_Pair] = []
     for row in rows:
         with suppress(DatabaseUnreadable):
             whole.append((row, _read(row)))
-    spoken = yield from _spoken(whole)
+    spoken = _spoken(tx, whole)
     found: dict[int, tuple[str, str]] = {}
     for row, body in whole:
         with suppress(DatabaseUnreadable):
@@ -377,9 +381,9 @@ def said(rows: Iterable[Row]) -> Steps[dict[int, tuple[str, str]]]:
     return found
 
 
-def texts(rows: Sequence[Row]) -> Steps[dict[int, str]]:
+def texts(tx: Transaction, rows: Sequence[Row]) -> dict[int, str]:
     """What a search finds rows by, by their places in the chain. What is damaged is found by nothing."""
-    found = yield from said(rows)
+    found = said(tx, rows)
     return {row["sequence"]: "\n".join(found.get(row["sequence"], ())) for row in rows}
 
 
@@ -464,7 +468,7 @@ def _read(row: Row) -> dict[str, Any]:
     return body
 
 
-def _messages(rows: Iterable[Row]) -> Steps[_Said]:
+def _messages(tx: Transaction, rows: Iterable[Row]) -> _Said:
     """The messages that rows name, by shelf and number."""
     lists: dict[int, list[list[Range]]] = {}
     for row in rows:
@@ -475,11 +479,11 @@ def _messages(rows: Iterable[Row]) -> Steps[_Said]:
                 raise _damaged(row) from error
     found: _Said = {}
     for number, each in lists.items():
-        found[number] = yield from messages(number, each, decode_body)
+        found[number] = messages(tx, number, each, decode_body)
     return found
 
 
-def _spoken(pairs: Iterable[_Pair]) -> Steps[_Said]:
+def _spoken(tx: Transaction, pairs: Iterable[_Pair]) -> _Said:
     """The texts of the messages that say prompts and replies, by shelf and number."""
     wanted: dict[int, set[int]] = {}
     for row, body in pairs:
@@ -490,7 +494,7 @@ def _spoken(pairs: Iterable[_Pair]) -> Steps[_Said]:
                     wanted.setdefault(row["shelf_id"], set()).add(number)
     found: _Said = {}
     for each, numbers in wanted.items():
-        found[each] = yield from messages(each, [runs(sorted(numbers))], lambda body, _: body_text(body))
+        found[each] = messages(tx, each, [runs(sorted(numbers))], lambda body, _: body_text(body))
     return found
 
 

@@ -7,7 +7,7 @@ the one that makes them so many. Until then whoever reads looks through those th
 find them has them settle first.
 
 Entries never change but for what is no part of their digest: by which rules they are junk, whether a todo is done, and
-whether they are archived. Everything here is written as steps and does no I/O.
+whether they are archived. Everything here is a function of a transaction.
 
 **Reading.** The last entries of a conversation among a million cost what they are: every list of entries is a few
 ranges of an index, one for each kind and for what is hidden, which are put together here.
@@ -26,9 +26,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.language_models.model_calls import NO_STREAM
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.queries import Query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 
 LIST_PAGE = 200
 WithJunk: TypeAlias = bool | Literal["only"]
@@ -71,6 +71,7 @@ class EntrySizes(NamedTuple):
 
 
 def last(
+    tx: Transaction,
     path: str,
     n: int,
     *,
@@ -79,10 +80,11 @@ def last(
     include_junk: WithJunk = False,
     before: str | None = None,
     messages: bool = True,
-) -> Steps[list[AuditEntry]]:
+) -> list[AuditEntry]:
     """The last entries, from the oldest to the newest.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         n: How many; none where it is 0 or less.
         conversation: Only those of this conversation. Default: of all, and of none.
@@ -96,25 +98,26 @@ def last(
     """
     end = _END
     if before is not None:
-        end = max((yield from numbers_named(path, [before])), default=0)
+        end = max(numbers_named(tx, path, [before]), default=0)
         if not end:
             raise InvalidInput(f"There is no entry {safe_repr(before)} in this audit trail.")
     if n <= 0:
         return []
-    numbers = yield from _waiting(path, _wanted(conversation, kinds, include_junk))
+    numbers = _waiting(tx, path, _wanted(conversation, kinds, include_junk))
     numbers = {number for number in numbers if number < end}
     if len(numbers) < n:  # what waits is newer than the rest
         look = query.audit_newest if conversation is None else query.audit_newest_in
         where: dict[str, Any] = {} if conversation is None else {"conversation": conversation}
         found = []
         for kind, hidden in _groups(kinds, include_junk):
-            each = yield look.ahead(path=path, kind=kind, hidden=hidden, before=end, limit=n, **where)
+            each = look.ahead(tx, path=path, kind=kind, hidden=hidden, before=end, limit=n, **where)
             found.append(each)
         numbers |= {row["sequence"] for each in found for row in each}
-    return (yield from of_numbers(sorted(numbers)[-n:], messages=messages))
+    return of_numbers(tx, sorted(numbers)[-n:], messages=messages)
 
 
 def page(
+    tx: Transaction,
     path: str,
     after: int = 0,
     *,
@@ -122,10 +125,11 @@ def page(
     conversation: str | None = None,
     kinds: Collection[str] | None = None,
     include_junk: WithJunk = False,
-) -> Steps[ListedEntries]:
+) -> ListedEntries:
     """A page of the entries, from the oldest to the newest.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         after: The number behind which to begin, as the page before says. Default: from the beginning.
         limit: Most entries of a page.
@@ -133,14 +137,13 @@ def page(
         kinds: See there.
         include_junk: See there.
     """
-    numbers = yield from following(
-        path, after, limit=limit, conversation=conversation, kinds=kinds, include_junk=include_junk
-    )
-    found = yield from of_numbers(numbers)
+    numbers = following(tx, path, after, limit=limit, conversation=conversation, kinds=kinds, include_junk=include_junk)
+    found = of_numbers(tx, numbers)
     return ListedEntries(found, numbers[-1] if len(numbers) == limit else None)
 
 
 def following(
+    tx: Transaction,
     path: str,
     after: int,
     *,
@@ -148,84 +151,85 @@ def following(
     conversation: str | None = None,
     kinds: Collection[str] | None = None,
     include_junk: WithJunk = False,
-) -> Steps[list[int]]:
+) -> list[int]:
     """The numbers of the entries behind a number; arguments as for `page`."""
     look = query.audit_following if conversation is None else query.audit_following_in
     where: dict[str, Any] = {} if conversation is None else {"conversation": conversation}
     found = []
     for kind, hidden in _groups(kinds, include_junk):
-        each = yield look.ahead(path=path, kind=kind, hidden=hidden, after=after, limit=limit, **where)
+        each = look.ahead(tx, path=path, kind=kind, hidden=hidden, after=after, limit=limit, **where)
         found.append(each)
     numbers = {row["sequence"] for each in found for row in each}
-    waiting = yield from _waiting(path, _wanted(conversation, kinds, include_junk))
+    waiting = _waiting(tx, path, _wanted(conversation, kinds, include_junk))
     return sorted(numbers | {number for number in waiting if number > after})[:limit]
 
 
-def of_numbers(numbers: Sequence[int], *, messages: bool = True) -> Steps[list[AuditEntry]]:
+def of_numbers(tx: Transaction, numbers: Sequence[int], *, messages: bool = True) -> list[AuditEntry]:
     """The entries of some numbers, in the order of the chain; what was erased is left out."""
     if not numbers:
         return []
-    found = yield query.audit_rows(sequences=json.dumps(list(numbers)))
-    return (yield from audit_rows.entries(found, messages=messages))
+    found = query.audit_rows(tx, sequences=json.dumps(list(numbers)))
+    return audit_rows.entries(tx, found, messages=messages)
 
 
-def get(path: str, ids: Sequence[str]) -> Steps[dict[str, AuditEntry]]:
+def get(tx: Transaction, path: str, ids: Sequence[str]) -> dict[str, AuditEntry]:
     """The entries of some ids, by their ids; hidden ones too. What is not there is left out."""
-    numbers = yield from numbers_named(path, ids)
-    return {each.id: each for each in (yield from of_numbers(sorted(numbers)))}
+    numbers = numbers_named(tx, path, ids)
+    return {each.id: each for each in of_numbers(tx, sorted(numbers))}
 
 
-def numbers_named(path: str, ids: Sequence[str]) -> Steps[set[int]]:
+def numbers_named(tx: Transaction, path: str, ids: Sequence[str]) -> set[int]:
     """The numbers of the entries of some ids."""
-    found = yield query.audit_named(path=path, keys=json.dumps(list(ids)))
-    waiting = yield from _waiting(path, lambda row: row["key"] in ids)
+    found = query.audit_named(tx, path=path, keys=json.dumps(list(ids)))
+    waiting = _waiting(tx, path, lambda row: row["key"] in ids)
     return waiting | {row["sequence"] for row in found}
 
 
-def of_status(path: str, status: str) -> Steps[list[AuditEntry]]:
+def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
     """The todos that are open, or done, the oldest first.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         status: "open" or "done".
     """
-    found = yield query.audit_of_status(path=path, status=status)
-    numbers = yield from _waiting(path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
-    return (yield from of_numbers(sorted(numbers | {row["sequence"] for row in found})))
+    found = query.audit_of_status(tx, path=path, status=status)
+    numbers = _waiting(tx, path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
+    return of_numbers(tx, sorted(numbers | {row["sequence"] for row in found}))
 
 
-def newest_marked(path: str, kind: str, mark: bytes | None) -> Steps[int | None]:
+def newest_marked(tx: Transaction, path: str, kind: str, mark: bytes | None) -> int | None:
     """The number of the newest entry of a kind that bears a mark; of a reference, the version that is shown."""
-    found = yield from _marked(path, kind, mark)
+    found = _marked(tx, path, kind, mark)
     numbers = [number for number, hidden in found.items() if hidden != REPLACED] or list(found)
     return max(numbers, default=None)
 
 
-def head() -> Steps[audit_entry.Head]:
+def head(tx: Transaction) -> audit_entry.Head:
     """The end of the chain, which somebody may keep elsewhere."""
-    [row] = yield query.audit_head()
+    [row] = query.audit_head(tx)
     return audit_entry.Head(int(row["sequence"]), bytes(row["link"]))
 
 
-def sizes(low: str, high: str) -> Steps[EntrySizes]:
+def sizes(tx: Transaction, low: str, high: str) -> EntrySizes:
     """How large the audit trail is, in the namespaces of a range of paths."""
-    [row] = yield query.audit_sizes(low=low, high=high, since=EVER)
-    [said] = yield query.audit_message_sizes(low=low, high=high)
+    [row] = query.audit_sizes(tx, low=low, high=high, since=EVER)
+    [said] = query.audit_message_sizes(tx, low=low, high=high)
     counted = (row["entries"], row["junk"], row["archived"], row["bytes"], said["messages"], said["bytes"])
     return EntrySizes(*map(int, counted))
 
 
-def _marked(path: str, kind: str, mark: bytes | None) -> Steps[dict[int, int]]:
+def _marked(tx: Transaction, path: str, kind: str, mark: bytes | None) -> dict[int, int]:
     """The entries of a kind that bear a mark: by their numbers, whether and why they are hidden."""
-    found = yield query.audit_marked(path=path, kind=kind, mark=mark)
-    waiting = yield query.audit_unsettled(path=path)
+    found = query.audit_marked(tx, path=path, kind=kind, mark=mark)
+    waiting = query.audit_unsettled(tx, path=path)
     mine = [row for row in waiting if row["kind"] == kind and row["mark"] is not None and bytes(row["mark"]) == mark]
     return {row["sequence"]: row["hidden"] for row in (*found, *mine)}
 
 
-def _waiting(path: str, is_wanted: Callable[[Row], bool]) -> Steps[set[int]]:
+def _waiting(tx: Transaction, path: str, is_wanted: Callable[[Row], bool]) -> set[int]:
     """The numbers of those entries of a namespace that are in no index yet, and wanted."""
-    found = yield query.audit_unsettled(path=path)
+    found = query.audit_unsettled(tx, path=path)
     return {row["sequence"] for row in found if is_wanted(row)}
 
 
@@ -278,10 +282,11 @@ class _End(NamedTuple):
     namespace: int | None
 
 
-def add(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[int]]:
+def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
     """Add entries at the end of the chain, all of them or none.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace; it is made if need be.
         drafts: The entries. Their ids are new, and their namespace is that of `path`.
 
@@ -293,58 +298,61 @@ def add(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[int]]:
     """
     if not drafts:
         return []
-    end = yield from _hold(path)
-    return (yield from _append(path, end, drafts))
+    end = _hold(tx, path)
+    return _append(tx, path, end, drafts)
 
 
-def add_new(path: str, drafts: Sequence[EntryDraft]) -> Steps[int]:
+def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
     """Add those entries whose ids the namespace does not hold. Of a reference the newest version is shown.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         drafts: The entries.
 
     Returns:
         How many were added.
     """
-    end = yield from _settled(path)
-    known = yield query.audit_known_keys(path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
+    end = _settled(tx, path)
+    known = query.audit_known_keys(tx, path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
     there = {row["key"] for row in known}
     fresh: dict[str, EntryDraft] = {}
     for draft in drafts:
         if draft.entry.id not in there:
             fresh.setdefault(draft.entry.id, draft)
-    yield from _append(path, end, list(fresh.values()))
+    _append(tx, path, end, list(fresh.values()))
     marks = {audit_rows.mark_of(draft.mark) for draft in fresh.values() if draft.entry.kind == REFERENCE}
-    yield from _show_newest(path, marks)
+    _show_newest(tx, path, marks)
     return len(fresh)
 
 
-def add_once(path: str, drafts: Sequence[EntryDraft]) -> Steps[list[AuditEntry]]:
+def add_once(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[AuditEntry]:
     """Add those todos whose marks no open todo bears.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         drafts: The todos, with their marks.
 
     Returns:
         Those that were added.
     """
-    end = yield from _settled(path)
+    end = _settled(tx, path)
     new: dict[bytes | None, EntryDraft] = {}
     for draft in drafts:
         mark = audit_rows.mark_of(draft.mark)
-        found = yield query.audit_marked(path=path, kind=TODO, mark=mark)
+        found = query.audit_marked(tx, path=path, kind=TODO, mark=mark)
         if not any(row["status"] == OPEN for row in found):
             new.setdefault(mark, draft)
-    yield from _append(path, end, list(new.values()))
+    _append(tx, path, end, list(new.values()))
     return [draft.entry for draft in new.values()]
 
 
-def put_reference(path: str, draft: EntryDraft) -> Steps[tuple[AuditEntry, bool]]:
+def put_reference(tx: Transaction, path: str, draft: EntryDraft) -> tuple[AuditEntry, bool]:
     """Add a reference, in the place of the one of its mark; that one stays in the chain, and is not shown.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         draft: The reference, with its mark.
 
@@ -353,33 +361,34 @@ def put_reference(path: str, draft: EntryDraft) -> Steps[tuple[AuditEntry, bool]
     """
     if draft.mark is None or draft.entry.kind != REFERENCE:
         raise InvalidInput("A reference that can be updated has the kind 'reference' and a mark, such as its title.")
-    end = yield from _settled(path)
-    newest = yield from newest_marked(path, draft.entry.kind, audit_rows.mark_of(draft.mark))
+    end = _settled(tx, path)
+    newest = newest_marked(tx, path, draft.entry.kind, audit_rows.mark_of(draft.mark))
     if newest is not None:
-        found = yield query.audit_rows(sequences=json.dumps([newest]))
-        [there] = yield from audit_rows.entries(found)
+        found = query.audit_rows(tx, sequences=json.dumps([newest]))
+        [there] = audit_rows.entries(tx, found)
         if (there.title, there.prompt, there.reply) == (draft.entry.title, draft.entry.prompt, draft.entry.reply):
             return there, False
-        yield from _change([(found[0], REPLACED, found[0]["junk"])])
-    yield from _append(path, end, [draft])
+        _change(tx, [(found[0], REPLACED, found[0]["junk"])])
+    _append(tx, path, end, [draft])
     return draft.entry, True
 
 
 def judge(
-    path: str, reasons: Callable[[str, str, str], Sequence[str]], *, after: int = 0, limit: int = PAGE
-) -> Steps[EntryPage]:
+    tx: Transaction, path: str, reasons: Callable[[str, str, str], Sequence[str]], *, after: int = 0, limit: int = PAGE
+) -> EntryPage:
     """Say of one page of entries by which rules they are junk.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         reasons: Gives the names of the rules, of a kind, a prompt and a reply.
         after: The number behind which to begin.
         limit: Most entries of a page.
     """
-    yield from _settled(path)
-    numbers = yield from following(path, after, limit=limit, include_junk=True)
-    found = yield query.audit_rows(sequences=json.dumps(numbers))
-    said = yield from audit_rows.said(found)
+    _settled(tx, path)
+    numbers = following(tx, path, after, limit=limit, include_junk=True)
+    found = query.audit_rows(tx, sequences=json.dumps(numbers))
+    said = audit_rows.said(tx, found)
     changes = []
     for row in found:
         if row["sequence"] in said:
@@ -387,14 +396,15 @@ def judge(
             written = json.dumps(list(names)) if names else None
             if written != row["junk"]:
                 changes.append((row, row["hidden"] if row["hidden"] == REPLACED else JUNK if names else SHOWN, written))
-    yield from _change(changes)
+    _change(tx, changes)
     return EntryPage(len(changes), numbers[-1] if len(numbers) == limit else None)
 
 
-def set_status(path: str, todo_id: str, status: str) -> Steps[bool]:
+def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
     """Say of a todo that it is open, or done.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         todo_id: Its id.
         status: "open" or "done".
@@ -405,32 +415,32 @@ def set_status(path: str, todo_id: str, status: str) -> Steps[bool]:
     Raises:
         InvalidInput: There is no such todo.
     """
-    yield from _settled(path)
-    found = yield query.audit_named(path=path, keys=json.dumps([todo_id]))
+    _settled(tx, path)
+    found = query.audit_named(tx, path=path, keys=json.dumps([todo_id]))
     if not found or found[0]["kind"] != TODO:
         raise InvalidInput(f"There is no todo {safe_repr(todo_id)}. todos() lists them, with their ids.")
-    yield query.audit_set_status(sequence=found[0]["sequence"], status=status)
+    query.audit_set_status(tx, sequence=found[0]["sequence"], status=status)
     return bool(found[0]["status"] != status)
 
 
-def waiting() -> Steps[bool]:
+def waiting(tx: Transaction) -> bool:
     """Whether entries wait for the search."""
-    [head] = yield query.audit_head()
+    [head] = query.audit_head(tx)
     return bool(head["sequence"] > head["indexed"])
 
 
-def settle() -> Steps[None]:
+def settle(tx: Transaction) -> None:
     """Put the entries that wait into the indexes and the search. Holds the end of the chain."""
-    yield from _settled("")
+    _settled(tx, "")
 
 
-def taken_out(found: Sequence[Row]) -> Steps[None]:
+def taken_out(tx: Transaction, found: Sequence[Row]) -> None:
     """Take entries out of the search index."""
     there = [row for row in found if row["document_id"] is not None]
     if there:
-        said = yield from audit_rows.texts(there)
-        yield from search_index.remove([(row["document_id"], said[row["sequence"]]) for row in there])
-        yield query.audit_no_document.many([{"sequence": row["sequence"]} for row in there])
+        said = audit_rows.texts(tx, there)
+        search_index.remove(tx, [(row["document_id"], said[row["sequence"]]) for row in there])
+        query.audit_no_document.many(tx, [{"sequence": row["sequence"]} for row in there])
 
 
 def series_of(row: Row) -> search_index.Series:
@@ -441,101 +451,101 @@ def series_of(row: Row) -> search_index.Series:
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _hold(path: str) -> Steps[_End]:
+def _hold(tx: Transaction, path: str) -> _End:
     """The end of the chain, at which nobody else can write until the transaction ends."""
-    held = yield query.audit_lock.ahead()
-    found = yield query.audit_find_namespace(path=path)
+    held = query.audit_lock.ahead(tx)
+    found = query.audit_find_namespace(tx, path=path)
     [row] = held
     namespace = found[0]["namespace_id"] if found else None
     return _End(int(row["sequence"]), bytes(row["link"]), int(row["indexed"]), namespace)
 
 
-def _settled(path: str) -> Steps[_End]:
+def _settled(tx: Transaction, path: str) -> _End:
     """The same, when nothing waits any more."""
-    end = yield from _hold(path)
+    end = _hold(tx, path)
     if end.indexed < end.sequence:
-        yield from _settle(end.indexed, end.sequence)
+        _settle(tx, end.indexed, end.sequence)
     return end._replace(indexed=end.sequence)
 
 
-def _append(path: str, end: _End, drafts: Sequence[EntryDraft]) -> Steps[list[int]]:
+def _append(tx: Transaction, path: str, end: _End, drafts: Sequence[EntryDraft]) -> list[int]:
     if not drafts:
         return []
     namespace = end.namespace
     if namespace is None:
-        namespace = yield from _namespace(path)
+        namespace = _namespace(tx, path)
     sequence, link = end.sequence, end.link
     added: list[dict[str, Any]] = []
     for draft in drafts:
         placed = None
         if parts := audit_rows.parts_of(draft.entry.messages) if draft.parts is None else draft.parts:
             name = draft.entry.conversation_id or draft.entry.thread_id or ""
-            placed = yield from audit_rows.put(path, namespace, name, parts)
+            placed = audit_rows.put(tx, path, namespace, name, parts)
         row = audit_rows.row_of(path, draft, placed)
         sequence, link = sequence + 1, audit_entry.following(link, row["digest"])
         row |= {"sequence": sequence, "link": link, "namespace": namespace, "settled": int(len(drafts) >= TAIL)}
         added.append(row)
-    yield query.audit_add(**added[0]) if len(added) == 1 else query.audit_add.many(added)
-    yield query.audit_move_head(sequence=sequence, link=link)
+    query.audit_add(tx, **added[0]) if len(added) == 1 else query.audit_add.many(tx, added)
+    query.audit_move_head(tx, sequence=sequence, link=link)
     if sequence - end.indexed >= TAIL:
-        yield from _settle(end.indexed, sequence)
+        _settle(tx, end.indexed, sequence)
     return [row["sequence"] for row in added]
 
 
-def _namespace(path: str) -> Steps[int]:
-    yield query.create_namespace(path=path)
-    found = yield query.audit_open_namespace(path=path)
+def _namespace(tx: Transaction, path: str) -> int:
+    query.create_namespace(tx, path=path)
+    found = query.audit_open_namespace(tx, path=path)
     if not found:
         raise BranchMoved  # somebody else removed it between the two: begin again
     return int(found[0]["namespace_id"])
 
 
-def _show_newest(path: str, marks: Iterable[bytes | None]) -> Steps[None]:
+def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
     """Of several references of one mark show the newest."""
     marks = sorted(mark for mark in marks if mark is not None)
     if marks:
-        yield from _settled(path)
+        _settled(tx, path)
     for mark in marks:
-        found = yield query.audit_marked(path=path, kind=REFERENCE, mark=mark)
+        found = query.audit_marked(tx, path=path, kind=REFERENCE, mark=mark)
         numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
         if len(numbers) > 1:
-            versions = yield query.audit_rows(sequences=json.dumps(numbers))
+            versions = query.audit_rows(tx, sequences=json.dumps(numbers))
             *older, _ = sorted(versions, key=lambda row: (row["created_at"], row["sequence"]))
-            yield from _change([(row, REPLACED, row["junk"]) for row in older])
+            _change(tx, [(row, REPLACED, row["junk"]) for row in older])
 
 
-def _change(changes: Sequence[tuple[Row, int, str | None]]) -> Steps[None]:
+def _change(tx: Transaction, changes: Sequence[tuple[Row, int, str | None]]) -> None:
     """Show or hide entries, and have the search index follow."""
     if not changes:
         return
-    yield query.audit_set_junk.many(
-        [{"sequence": row["sequence"], "hidden": hidden, "junk": junk} for row, hidden, junk in changes]
+    query.audit_set_junk.many(
+        tx, [{"sequence": row["sequence"], "hidden": hidden, "junk": junk} for row, hidden, junk in changes]
     )
-    yield from taken_out([row for row, hidden, _ in changes if hidden != SHOWN])
-    yield from _enter([row for row, hidden, _ in changes if hidden == SHOWN and row["document_id"] is None])
+    taken_out(tx, [row for row, hidden, _ in changes if hidden != SHOWN])
+    _enter(tx, [row for row, hidden, _ in changes if hidden == SHOWN and row["document_id"] is None])
 
 
-def _settle(indexed: int, upto: int) -> Steps[None]:
-    yield query.audit_settle(after=indexed, upto=upto)
+def _settle(tx: Transaction, indexed: int, upto: int) -> None:
+    query.audit_settle(tx, after=indexed, upto=upto)
     while indexed < upto:
-        found = yield query.audit_between(after=indexed, upto=upto, limit=PAGE)
-        yield from _enter([row for row in found if row["hidden"] == SHOWN and row["document_id"] is None])
+        found = query.audit_between(tx, after=indexed, upto=upto, limit=PAGE)
+        _enter(tx, [row for row in found if row["hidden"] == SHOWN and row["document_id"] is None])
         indexed = found[-1]["sequence"] if len(found) == PAGE else upto
-    yield query.audit_note_indexed(sequence=upto)
+    query.audit_note_indexed(tx, sequence=upto)
 
 
-def _enter(found: Sequence[Row]) -> Steps[None]:
+def _enter(tx: Transaction, found: Sequence[Row]) -> None:
     """Put entries into the search index."""
     if not found:
         return
-    said = yield from audit_rows.texts(found)
+    said = audit_rows.texts(tx, found)
     series: dict[search_index.Series, list[Row]] = {}
     for row in found:
         series.setdefault(series_of(row), []).append(row)
     placed: list[search_index.Placed] = []
     for each in sorted(series):
         documents = [search_index.IndexedDocument(said[row["sequence"]], row["created_at"]) for row in series[each]]
-        placed.append((yield from search_index.places(each, documents)))
+        placed.append(search_index.places(tx, each, documents))
     owners = [row["sequence"] for each in sorted(series) for row in series[each]]
     together = search_index.Placed(
         [number for each in placed for number in each.numbers],
@@ -544,34 +554,36 @@ def _enter(found: Sequence[Row]) -> Steps[None]:
         embeds=False,  # every call of every model would be a call of the embeddings
         waiting=0,
     )
-    yield from search_index.write(together, owners, tail=0)
+    search_index.write(tx, together, owners, tail=0)
     entered = zip(owners, together.numbers, strict=True)
-    yield query.audit_set_document.many([{"sequence": owner, "document": document} for owner, document in entered])
+    query.audit_set_document.many(tx, [{"sequence": owner, "document": document} for owner, document in entered])
 
 
-def archive(low: str, high: str, before: int, *, after: int = 0, limit: int = PAGE) -> Steps[EntryPage]:
+def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0, limit: int = PAGE) -> EntryPage:
     """Compress a page of old entries where they are. They are read and found as before.
 
     Args:
+        tx: The transaction.
         low: The first path of the namespaces.
         high: The path behind the last.
         before: Entries made before then, in microseconds since 1970.
         after: The number behind which to begin.
         limit: Most entries of a page.
     """
-    yield query.audit_lock()
-    found = yield query.audit_to_archive(low=low, high=high, before=before, after=after, limit=limit)
+    query.audit_lock(tx)
+    found = query.audit_to_archive(tx, low=low, high=high, before=before, after=after, limit=limit)
     bodies = {row["sequence"]: audit_rows.compressed(bytes(row["body"])) for row in found}
     if found:
-        yield query.audit_set_body.many([{"sequence": number, "body": body} for number, body in bodies.items()])
+        query.audit_set_body.many(tx, [{"sequence": number, "body": body} for number, body in bodies.items()])
     saved = sum(len(row["body"]) - len(bodies[row["sequence"]]) for row in found)
     return EntryPage(len(found), found[-1]["sequence"] if len(found) == limit else None, saved)
 
 
-def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
+def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
     """Erase entries; of each the chain keeps a stub of which nothing can be known.
 
     Args:
+        tx: The transaction.
         low: The first path of the namespaces.
         high: The path behind the last.
         name: Only those of the conversation or thread of this name. Default: all.
@@ -579,33 +591,33 @@ def erase(low: str, high: str, name: str | None = None) -> Steps[int]:
     Returns:
         How many entries were erased.
     """
-    yield from settle()
+    settle(tx)
     if name is None:
-        return (yield from _erased(query.audit_in_range, {"low": low, "high": high}))
+        return _erased(tx, query.audit_in_range, {"low": low, "high": high})
     where = {"low": low, "high": high, "name": name}
-    said = yield from _erased(query.audit_in_conversation, where)
-    return said + (yield from _erased(query.audit_in_thread, where))
+    said = _erased(tx, query.audit_in_conversation, where)
+    return said + _erased(tx, query.audit_in_thread, where)
 
 
-def _erased(look: Query, where: dict[str, Any]) -> Steps[int]:
+def _erased(tx: Transaction, look: Query, where: dict[str, Any]) -> int:
     erased = 0
     shelves: set[int] = set()
     series: set[search_index.Series] = set()
     paths: set[str] = set()
-    while found := (yield look(**where, limit=PAGE)):
-        yield from taken_out(found)
-        yield query.audit_erase.many([{"sequence": row["sequence"]} for row in found])
+    while found := look(tx, **where, limit=PAGE):
+        taken_out(tx, found)
+        query.audit_erase.many(tx, [{"sequence": row["sequence"]} for row in found])
         erased += len(found)
         shelves |= {row["shelf_id"] for row in found if row["shelf_id"] is not None}
         series |= {series_of(row) for row in found}
         paths |= {row["path"] for row in found}
     for number in sorted(shelves):
-        yield from audit_rows.free(number)
+        audit_rows.free(tx, number)
     for each in sorted(series):
-        yield from search_index.close(*each)
+        search_index.close(tx, *each)
     for path in sorted(paths):
-        yield query.audit_close_namespace(path=path)
-        yield query.delete_empty_namespaces(path=path)
+        query.audit_close_namespace(tx, path=path)
+        query.delete_empty_namespaces(tx, path=path)
     return erased
 
 

@@ -66,29 +66,20 @@ from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import WithJunk
 from langchain_agentmem.audit.audit_todos import todo_key, todos_in
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
-from langchain_agentmem.audit.legacy_json import (
-    MARKS,
-    Imported,
-    Loaded,
-    drafts_of,
-    put_aside,
-    read_document,
-    write_document,
-)
+from langchain_agentmem.audit.legacy_json import MARKS, Imported, drafts_of, put_aside, read_document, write_document
 from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.clock import moment, time_given
-from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Shown, Work, both
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
-from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, Outputs, database_of
-from langchain_agentmem.tracing import Thunk, brief, given_only
+from langchain_agentmem.tracing import Step, Thunk, brief, given_only
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import Health
@@ -156,7 +147,7 @@ _Pages: TypeAlias = Callable[[int], Operation[audit_store.ListedEntries]]
 """Makes what reads the page behind a number."""
 
 
-class AuditTrail(Performer):
+class AuditTrail:
     """Every prompt and reply of a namespace. Methods that wait have awaited twins, whose names begin with an `a`.
 
     Texts are kept whole, however long. None is kept as an empty text, and bytes are read as UTF-8, with U+FFFD for what
@@ -198,7 +189,7 @@ class AuditTrail(Performer):
             raise InvalidInput(f"The rules of an audit trail are JunkRules, not {type(wrong[0]).__name__}.")
         self._rules: tuple[JunkRule, ...] = given
 
-    def _add_work(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> Work[AuditEntry]:
+    def add(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> AuditEntry:
         """Add a prompt and its reply.
 
         Args:
@@ -212,21 +203,21 @@ class AuditTrail(Performer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._said_work(EXCHANGE, prompt, reply, conversation_id)
+        return self._add(EXCHANGE, prompt, reply, conversation_id)
 
-    add, aadd = both(_add_work)
+    aadd = awaited(add, writes=True)
 
-    def _add_self_reflection_work(self, summary: str | None) -> Work[AuditEntry]:
+    def add_self_reflection(self, summary: str | None) -> AuditEntry:
         """Add what an agent says of its own work. One that says next to nothing is junk.
 
         Args:
             summary: What it did and learned.
         """
-        return self._said_work(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
+        return self._add(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
 
-    add_self_reflection, aadd_self_reflection = both(_add_self_reflection_work)
+    aadd_self_reflection = awaited(add_self_reflection, writes=True)
 
-    def _add_todo_from_chat_work(self, text: str | None) -> Work[list[AuditEntry]]:
+    def add_todo_from_chat(self, text: str | None) -> list[AuditEntry]:
         """Add what a text asks to be done, one todo a sentence.
 
         Args:
@@ -236,11 +227,14 @@ class AuditTrail(Performer):
             The new todos. What is to be done already is not added again.
         """
         said = text_given(text, "What is to be done")
-        return self._shown("add_todo_from_chat", self._capture_work(said), _show_list, text=brief(said))
+        with self._step("add_todo_from_chat", text=brief(said)) as step:
+            added = self._add_todos(todos_in(said))
+            step.finish(lambda: _show_list(added))
+        return added
 
-    add_todo_from_chat, aadd_todo_from_chat = both(_add_todo_from_chat_work)
+    aadd_todo_from_chat = awaited(add_todo_from_chat, writes=True)
 
-    def _add_reference_work(self, source: str | os.PathLike[str], title: str | None = None) -> Work[AuditEntry]:
+    def add_reference(self, source: str | os.PathLike[str], title: str | None = None) -> AuditEntry:
         """Keep a text to look things up in. Of a title the newest version is shown; one that is the same is not added.
 
         Args:
@@ -250,11 +244,11 @@ class AuditTrail(Performer):
         Raises:
             InvalidInput: The file cannot be read, or a text has no title.
         """
-        return self._reference_work(source, title, None)
+        return self._put_reference(source, title, None)
 
-    add_reference, aadd_reference = both(_add_reference_work)
+    aadd_reference = awaited(add_reference, writes=True)
 
-    def _add_best_practices_reference_work(self, path: str | os.PathLike[str] = GUIDELINES) -> Work[AuditEntry]:
+    def add_best_practices_reference(self, path: str | os.PathLike[str] = GUIDELINES) -> AuditEntry:
         """Keep the guidelines of a project. Call it at each start: what has not changed costs nothing.
 
         Args:
@@ -263,9 +257,9 @@ class AuditTrail(Performer):
         Raises:
             InvalidInput: It cannot be read.
         """
-        return self._reference_work(path_of_file(path), GUIDELINES_TITLE, BEST_PRACTICES)
+        return self._put_reference(path_of_file(path), GUIDELINES_TITLE, BEST_PRACTICES)
 
-    add_best_practices_reference, aadd_best_practices_reference = both(_add_best_practices_reference_work)
+    aadd_best_practices_reference = awaited(add_best_practices_reference, writes=True)
 
     def handler(self, **options: Unpack[HandlerOptions]) -> AuditHandler:
         """A callback handler that adds every model call of the runs it is given to, as entries of the kind "call".
@@ -295,7 +289,7 @@ class AuditTrail(Performer):
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def _last_work(
+    def last(
         self,
         n: int = 5,
         conversation_id: str | None = None,
@@ -304,7 +298,7 @@ class AuditTrail(Performer):
         include_junk: WithJunk = False,
         before: str | None = None,
         messages: bool = True,
-    ) -> Work[list[AuditEntry]]:
+    ) -> list[AuditEntry]:
         """The last entries, from the oldest to the newest.
 
         Args:
@@ -323,24 +317,23 @@ class AuditTrail(Performer):
         check_whole("n", n)
         wanted = _wanted(conversation_id, kinds, include_junk) | {"messages": check_flag("messages", messages)}
         behind = None if before is None else id_of(before, "trail entry")
-        make = partial(audit_store.last, self._path(), min(n, _MOST), before=behind, **wanted)
+        path = self._path()
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds, before=behind)
-        entries: list[AuditEntry] = yield Run("audit.last", make, inputs=asked, outputs=_show_list)
-        return entries
+        find = partial(audit_store.last, path=path, n=min(n, _MOST), before=behind, **wanted)
+        return self._database.read("audit.last", find, asked, _show_list)
 
-    last, alast = both(_last_work)
+    alast = awaited(last)
 
-    def _get_work(self, entry_id: str) -> Work[AuditEntry | None]:
+    def get(self, entry_id: str) -> AuditEntry | None:
         """The entry of an id, also if it is hidden; None if there is none."""
         path, wanted = self._path(), id_of(entry_id, "trail entry")
 
-        def look() -> Steps[AuditEntry | None]:
-            return (yield from audit_store.get(path, [wanted])).get(wanted)
+        def look(tx: Transaction) -> AuditEntry | None:
+            return audit_store.get(tx, path, [wanted]).get(wanted)
 
-        entry: AuditEntry | None = yield Run("audit.get", look, inputs=self._where(entry_id=wanted), outputs=_show_one)
-        return entry
+        return self._database.read("audit.get", look, self._where(entry_id=wanted), _show_one)
 
-    get, aget = both(_get_work)
+    aget = awaited(get)
 
     def entries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
@@ -351,10 +344,10 @@ class AuditTrail(Performer):
     def aentries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> AsyncIterator[AuditEntry]:
-        """`entries`, awaited."""
+        """Async version of `entries`."""
         return self._awalk(self._pages(conversation_id, kinds, include_junk=include_junk))
 
-    def _search_work(self, query: str, limit: int = 10, conversation_id: str | None = None) -> Work[list[Recollection]]:
+    def search(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
         """Find entries by their words, without a model, archived ones included, hidden ones not.
 
         Args:
@@ -367,63 +360,65 @@ class AuditTrail(Performer):
         check_whole("limit", limit)
         text = text_given(query, "A query")
         self._database.limits.check("query_chars", len(text), "The query")
-        found: list[Recollection] = yield Search(
+        search = Search(
             inquiry(text, self._database.now()),
             walls,
             min(limit, _MOST),
             name="audit.search",
             inputs=self._where(conversation_id=conversation_id),
         )
-        return found
+        return search.find(self._database)
 
-    search, asearch = both(_search_work)
+    asearch = awaited(search)
 
     # -- todos --------------------------------------------------------------------------------------------------
 
-    def _todos_work(self, status: Status = OPEN) -> Work[list[AuditEntry]]:
+    def todos(self, status: Status = OPEN) -> list[AuditEntry]:
         """The todos that are "open", or "done", the oldest first."""
         if not isinstance(status, str) or status not in STATUSES:
             raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
-        make, asked = partial(audit_store.of_status, self._path(), status), self._where(status=status)
-        todos: list[AuditEntry] = yield Run("audit.todos", make, inputs=asked, outputs=_show_list)
-        return todos
+        path, asked = self._path(), self._where(status=status)
+        return self._database.read("audit.todos", lambda tx: audit_store.of_status(tx, path, status), asked, _show_list)
 
-    todos, atodos = both(_todos_work)
+    atodos = awaited(todos)
 
-    def _complete_work(self, todo_id: str) -> Work[None]:
+    def complete(self, todo_id: str) -> None:
         """Say that a todo is done.
 
         Raises:
             InvalidInput: There is no such todo.
         """
-        return self._set_status_work(todo_id, DONE)
+        self._set_status(todo_id, DONE)
 
-    complete, acomplete = both(_complete_work)
+    acomplete = awaited(complete, writes=True)
 
-    def _reopen_work(self, todo_id: str) -> Work[None]:
+    def reopen(self, todo_id: str) -> None:
         """Say that a todo is to be done after all.
 
         Raises:
             InvalidInput: There is no such todo.
         """
-        return self._set_status_work(todo_id, OPEN)
+        self._set_status(todo_id, OPEN)
 
-    reopen, areopen = both(_reopen_work)
+    areopen = awaited(reopen, writes=True)
 
     # -- care ---------------------------------------------------------------------------------------------------
 
-    def _filter_junk_work(self) -> Work[int]:
+    def filter_junk(self) -> int:
         """Judge every entry anew by the rules, which is done to each when it is added.
 
         Returns:
             How many are judged otherwise than before.
         """
-        make = partial(audit_store.judge, self._path(), partial(reasons, rules=self._rules))
-        return self._shown("filter_junk", self._page_work("audit.judge", make), lambda count: {"changed": count})
+        path, judge = self._path(), partial(reasons, rules=self._rules)
+        with self._step("filter_junk") as step:
+            count = self._change_pages(partial(audit_store.judge, path=path, reasons=judge))
+            step.finish(lambda: {"changed": count})
+        return count
 
-    filter_junk, afilter_junk = both(_filter_junk_work)
+    afilter_junk = awaited(filter_junk, writes=True)
 
-    def _archive_work(self, before: datetime | None = None) -> Work[int]:
+    def archive(self, before: datetime | None = None) -> int:
         """Compress old entries where they are. They are read and found as before.
 
         Args:
@@ -433,21 +428,23 @@ class AuditTrail(Performer):
             How many were compressed.
         """
         at = self._database.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
-        work = self._page_work("audit.rewrite", partial(audit_store.archive, *self._here(), at))
-        return self._shown("archive", work, lambda count: {"archived": count}, before=moment(at))
+        low, high = self._here()
+        with self._step("archive", before=moment(at)) as step:
+            count = self._change_pages(partial(audit_store.archive, low=low, high=high, before=at))
+            step.finish(lambda: {"archived": count})
+        return count
 
-    archive, aarchive = both(_archive_work)
+    aarchive = awaited(archive, writes=True)
 
-    def _head_work(self) -> Work[Head]:
+    def head(self) -> Head:
         """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
-        end: Head = yield Run(
+        return self._database.read(
             "audit.head", audit_store.head, outputs=lambda end: {"entries": end.sequence, "head": str(end)}
         )
-        return end
 
-    head, ahead = both(_head_work)
+    ahead = awaited(head)
 
-    def _verify_work(self, since: Head | str | None = None) -> Work[ChainReport]:
+    def verify(self, since: Head | str | None = None) -> ChainReport:
         """Walk along the chain of the whole database, and see that nothing was changed or taken away.
 
         Args:
@@ -456,34 +453,31 @@ class AuditTrail(Performer):
         """
         until = since if since is None or isinstance(since, Head) else Head.of(since)
         asked = partial(dict[str, Any], since=None if until is None else str(until))
-        make = partial(audit_part.verify, until)
-        report: ChainReport = yield Run("audit.verify", make, inputs=asked, outputs=_show_chain)
-        return report
+        return self._database.read("audit.verify", lambda tx: audit_part.verify(tx, until), asked, _show_chain)
 
-    verify, averify = both(_verify_work)
+    averify = awaited(verify)
 
     # -- reports ------------------------------------------------------------------------------------------------
 
-    def _report_work(self) -> Work[Health]:
+    def report(self) -> Health:
         """How the trail fares, here and below: its size and growth, what runs away, todos, what to archive, its junk.
 
         `print(memory.audit.report())` prints a page of text.
         """
         where, now, rules = self._here_and_below(), self._database.clock(), self._rules
 
-        def make() -> Steps[Health]:
+        def make(tx: Transaction) -> Health:
             from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
 
-            return (yield from examine(*where, now=now, rules=rules))
+            return examine(tx, *where, now=now, rules=rules)
 
-        health: Health = yield Run("audit.report", make, inputs=self._where(), outputs=_show_health)
-        return health
+        return self._database.read("audit.report", make, self._where(), _show_health)
 
-    report, areport = both(_report_work)
+    areport = awaited(report)
 
     # -- files --------------------------------------------------------------------------------------------------
 
-    def _import_document_work(self, path: str | os.PathLike[str]) -> Work[Imported]:
+    def import_document(self, path: str | os.PathLike[str]) -> Imported:
         """Add what an `agent_memory.json` of the original audit memory holds, all of it or nothing.
 
         Of a damaged file what can be read is taken, and a copy of it is kept beside it. What is here already stays;
@@ -495,13 +489,12 @@ class AuditTrail(Performer):
         Raises:
             InvalidInput: It is not there, or nothing of that kind.
         """
-        return self._shown(
-            "import_document",
-            self._import_work(path),
-            lambda done: {"added": done.added, "known": done.known, "lost": len(done.lost)},
-        )
+        with self._step("import_document") as step:
+            done = self._import(path)
+            step.finish(lambda: {"added": done.added, "known": done.known, "lost": len(done.lost)})
+        return done
 
-    import_document, aimport_document = both(_import_document_work)
+    aimport_document = awaited(import_document, writes=True)
 
     def export_document(self, path: str | os.PathLike[str]) -> int:
         """Write the entries as an `agent_memory.json`, hidden ones included, of model calls prompt and reply.
@@ -514,9 +507,8 @@ class AuditTrail(Performer):
         Returns:
             How many there are.
         """
-        with self._database.tracing.step("memory.audit.export_document", inputs=self._where()) as step:
-            pages = self._pages()
-            count = write_document(path, self._walk(pages, shown=False))
+        with self._step("export_document") as step:
+            count = write_document(path, self._walk(self._pages(), None))
             step.finish(lambda: {"entries": count})
         return count
 
@@ -525,42 +517,38 @@ class AuditTrail(Performer):
     # -- plumbing -----------------------------------------------------------------------------------------------
 
     def _pages(self, conversation_id: Any = None, kinds: Any = None, *, include_junk: Any = True) -> _Pages:
-        make = partial(audit_store.page, self._path(), **_wanted(conversation_id, kinds, include_junk))
-        return lambda after: partial(make, after)
+        path, wanted = self._path(), _wanted(conversation_id, kinds, include_junk)
+        return lambda after: lambda tx: audit_store.page(tx, path, after, **wanted)
 
-    def _walk(self, make: _Pages, *, shown: bool = True) -> Iterator[AuditEntry]:
+    def _walk(self, make: _Pages, step: str | None = "audit.entries") -> Iterator[AuditEntry]:
         after: int | None = 0
-        database = self._database
         while after is not None:
-            page = database.read("audit.entries", make(after), self._where(), _show_page, shown=shown)
+            page = self._page(make, after, step)
             yield from page.entries
             after = page.after
 
     async def _awalk(self, make: _Pages) -> AsyncIterator[AuditEntry]:
         after: int | None = 0
-        database = self._database
         while after is not None:
-            page = await database.aread("audit.entries", make(after), self._where(), _show_page)
+            page = await in_worker(partial(self._page, make, after))
             for entry in page.entries:
                 yield entry
             after = page.after
 
-    def _set_status_work(self, todo_id: Any, status: str) -> Work[None]:
-        wanted = id_of(todo_id, "todo")
-        yield Run(
-            "audit.complete" if status == DONE else "audit.reopen",
-            partial(audit_store.set_status, self._path(), wanted, status),
-            write=True,
-            inputs=self._where(todo_id=wanted),
-            outputs=lambda changed: {"changed": changed},
-        )
+    def _page(self, make: _Pages, after: int, step: str | None = "audit.entries") -> audit_store.ListedEntries:
+        return self._database.read(step, make(after), self._where(), _show_page)
 
-    def _page_work(self, name: str, make: Callable[..., Steps[audit_store.EntryPage]]) -> Work[int]:
+    def _set_status(self, todo_id: Any, status: str) -> None:
+        wanted, name = id_of(todo_id, "todo"), "audit.complete" if status == DONE else "audit.reopen"
+        change = partial(audit_store.set_status, path=self._path(), todo_id=wanted, status=status)
+        self._database.write(name, change, self._where(todo_id=wanted), lambda changed: {"changed": changed})
+
+    def _change_pages(self, make: Callable[..., audit_store.EntryPage]) -> int:
         """Change entries page by page, each in a transaction of its own."""
         changed = 0
         after: int | None = 0
         while after is not None:
-            page = yield Run(name, partial(make, after=after), write=True, shown=False)
+            page = self._database.write(None, partial(make, after=after))
             changed, after = changed + page.entries, page.after
         return changed
 
@@ -573,22 +561,19 @@ class AuditTrail(Performer):
         """The range of paths of the namespace and those below."""
         return range_of(self._database.scopes.resolve(self._namespace))
 
-    def _shown(self, verb: str, work: Work[T], told: Callable[[T], dict[str, Any]], **asked: Any) -> Work[T]:
-        """Do work as one step of a trace."""
-        value: T = yield Shown(f"audit.{verb}", work, self._where(**asked), told)
-        return value
+    def _step(self, verb: str, **asked: Any) -> Step:
+        """Open the step of a call that takes several operations."""
+        return self._database.step(f"audit.{verb}", self._where(**asked))
 
-    def _import_work(self, source: Any) -> Work[Imported]:
-        loaded: Loaded = yield Do(partial(read_document, source))
+    def _import(self, source: Any) -> Imported:
+        loaded = read_document(source)
         kept: Path | None = None
         if loaded.damaged:
-            kept = yield Do(partial(put_aside, source, self._database.clock()))
+            kept = put_aside(source, self._database.clock())
         namespace = self._database.scopes.resolve(self._namespace)
-        drafts: list[EntryDraft] = yield Do(
-            partial(drafts_of, loaded.entries, namespace, self._database.clock(), self._judged)
-        )
-        make = partial(audit_store.add_new, path_of(namespace), drafts)
-        added = yield Run("audit.bring", make, write=True, shown=False)
+        drafts = drafts_of(loaded.entries, namespace, self._database.clock(), self._judged)
+        path = path_of(namespace)
+        added = self._database.write(None, lambda tx: audit_store.add_new(tx, path, drafts))
         return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
 
     def _path(self) -> str:
@@ -620,7 +605,7 @@ class AuditTrail(Performer):
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         draft = EntryDraft(self._judged(entry))
         path = path_of(entry.namespace)
-        self._database.write("audit.add", partial(audit_store.add, path, [draft]), *_told(draft))
+        self._database.write("audit.add", lambda tx: audit_store.add(tx, path, [draft]), *_told(draft))
 
     def _where(self, **given: Any) -> Thunk:
         """What a trace shows of a step on this trail: whose it is, and what was given."""
@@ -629,8 +614,7 @@ class AuditTrail(Performer):
             **{name: value for name, value in given.items() if value is not None},
         }
 
-    def _capture_work(self, text: str) -> Work[list[AuditEntry]]:
-        sentences = yield Do(partial(todos_in, text))
+    def _add_todos(self, sentences: Iterable[str]) -> list[AuditEntry]:
         found = [
             self._drafted(TODO, f"{TODO_MARK} {each}", "", TODO_CAPTURE, mark=todo_key(each), status=OPEN)
             for each in sentences
@@ -638,32 +622,28 @@ class AuditTrail(Performer):
         if not found:
             return []
         drafts = [draft for _, draft in found]
-        make = partial(audit_store.add_once, found[0][0], drafts)
-        added: list[AuditEntry] = yield Run("audit.keep_todos", make, write=True, shown=False)
-        return added
+        return self._database.write(None, lambda tx: audit_store.add_once(tx, found[0][0], drafts))
 
-    def _reference_work(self, source: Any, title: Any, conversation: str | None) -> Work[AuditEntry]:
+    def _put_reference(self, source: Any, title: Any, conversation: str | None) -> AuditEntry:
         if title is not None and (not isinstance(title, str) or not title.strip()):
             raise InvalidInput(f"The title of a reference is a text, not {safe_repr(title)}.")
-        text, name = yield Do(partial(_read, source))
+        text, name = _read(source)
         if (called := title or name) is None:
             raise InvalidInput("A reference that is no file needs a title: add_reference(text, title=…).")
         path, draft = self._drafted(
             REFERENCE, f"{REFERENCE_MARK} {called}", text, conversation, mark=called, title=called
         )
-        kept, _ = yield Run(
+        kept, _ = self._database.write(
             "audit.add_reference",
-            partial(audit_store.put_reference, path, draft),
-            write=True,
-            inputs=partial(_show_new, draft.entry),
-            outputs=lambda done: {"entry_id": done[0].id, "is_new": done[1]},
+            lambda tx: audit_store.put_reference(tx, path, draft),
+            partial(_show_new, draft.entry),
+            lambda done: {"entry_id": done[0].id, "is_new": done[1]},
         )
-        return kept  # type: ignore[no-any-return]  # what Run gives is not typed
+        return kept
 
-    def _said_work(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> Work[AuditEntry]:
+    def _add(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> AuditEntry:
         path, draft = self._drafted(kind, prompt, reply, conversation_id)
-        told, outputs = _told(draft)
-        yield Run("audit.add", partial(audit_store.add, path, [draft]), write=True, inputs=told, outputs=outputs)
+        self._database.write("audit.add", lambda tx: audit_store.add(tx, path, [draft]), *_told(draft))
         return draft.entry
 
 

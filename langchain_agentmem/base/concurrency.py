@@ -1,12 +1,19 @@
-"""What takes a while is done beside an event loop, and not on it.
+"""Async twins of methods: the method runs in a worker thread, with the context of the caller.
 
-Encoding, analysing and redacting take as long as what they are given is large. With little it is done in the twinkling
-of an eye, and to change the thread for it would take longer than doing it.
+    def get(self, key: str) -> str | None: ...
 
-    entry = await aside(encoded, message)
+    aget = awaited(get)
 
-A forked child has only the thread that forked. A lock that another thread held is held for ever there, and the threads
-that the parent started do not run. So locks and threads are `PerProcess`.
+A coroutine that the method needs, such as a model call, runs on the caller's event loop: see `on_callers_loop`.
+Cancelling waits for a database write that has begun, begins no other one, and cancels a model call.
+
+The current call belongs to the thread, not to the context: user code may copy a context into threads and event loops
+that are not workers, and these must not wait for the caller's loop.
+
+anyio's `to_thread` would do most of this, but it stops waiting for the thread when a task is cancelled natively.
+
+A forked child has only the thread that forked: a lock that another thread held is held for ever there, and the threads
+of the parent do not run. So locks and threads are `PerProcess`.
 """
 
 from __future__ import annotations
@@ -15,18 +22,34 @@ import asyncio
 import contextlib
 import contextvars
 import gc
-import inspect
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import ContextVar
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from functools import partial, wraps
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
-
-from langchain_agentmem.errors import leaves_the_node
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, NoReturn, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakSet
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+THREAD_NAME = "agentmem-worker"
+IDLE = 10.0
+"""Seconds that an idle thread is kept."""
+LOOP_CHECK = 5.0
+"""Seconds after which a thread that waits for an event loop checks whether the loop was closed."""
+
+
+class _Running(threading.local):
+    call: _Call | None = None
+    """The awaited call that runs in this thread."""
+
+
+_running = _Running()
+if hasattr(os, "register_at_fork"):  # a worker may fork, in a hook: its child has no event loop that runs
+    os.register_at_fork(after_in_child=partial(setattr, _running, "call", None))
 
 
 class PerProcess(Generic[T]):
@@ -59,202 +82,6 @@ class PerProcess(Generic[T]):
         instance.__dict__.setdefault(self._slot, {})[os.getpid()] = value
 
 
-LARGE = 4_096
-"""From how many characters or bytes on something is large."""
-_EACH = 40  # what each value counts for besides
-THREADS = 4
-MOST_KINDS = 10_000
-
-_beside: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("agentmem_beside", default=None)
-
-
-async def aside(function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
-    """Call a function that only computes: here, or, if it is given much, in a thread.
-
-    Args:
-        function: What to call. It must not raise `StopIteration`.
-        *arguments: What to call it with.
-        **named: The same by name.
-    """
-    if not is_large((arguments, named)):
-        return function(*arguments, **named)
-    return await apart(partial(function, *arguments, **named))
-
-
-async def apart(function: Callable[[], T]) -> T:
-    """Call a function in a thread, and wait for its end through cancellation."""
-    context = contextvars.copy_context()
-    context.run(_beside.set, asyncio.get_running_loop())
-    return await ended(_threads.pool.submit(context.run, function))
-
-
-async def led(work: Generator[Any, Any, T], answer: Callable[[Any], Awaitable[Any]]) -> T:
-    """Lead a generator to its end: what it yields is answered here, and where it is given much, it goes on in a thread.
-
-    Args:
-        work: Yields what it wants, and is sent the answers. What goes wrong with one is raised in it, unless it is what
-            LangGraph leaves a node by.
-        answer: Gives the answer, awaited.
-    """
-    begin, much = partial(_sent, work, None), is_large(dict(inspect.getgeneratorlocals(work)))
-    try:
-        wish = await apart(begin) if much else begin()
-        while not isinstance(wish, _Done):
-            try:
-                given = await answer(wish)
-            except Exception as error:  # it is the work's to handle
-                if leaves_the_node(error):
-                    raise
-                wish = await apart(partial(_thrown, work, error))
-            else:
-                go_on = partial(_sent, work, given)
-                much = much or is_large(given)  # it may look at it again later
-                wish = await apart(go_on) if much else go_on()
-        return wish.value  # type: ignore[no-any-return]  # of any work
-    finally:
-        work.close()
-
-
-def awaited(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A function that takes a while, as one that is awaited, called in a thread; its name begins with an `a`."""
-
-    @wraps(function)
-    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(function, *args, **kwargs)
-
-    call.__name__, call.__doc__ = f"a{function.__name__}", f"`{function.__name__}`, awaited."
-    return call
-
-
-class _Done(NamedTuple):
-    """A generator has come to its end.
-
-    Attributes:
-        value: What it returned.
-    """
-
-    value: Any
-
-
-def _sent(work: Generator[Any, Any, Any], answer: Any) -> Any:
-    """What a generator wants next, as a value: no `StopIteration` leaves a thread."""
-    try:
-        return work.send(answer)
-    except StopIteration as done:
-        return _Done(done.value)
-
-
-def _thrown(work: Generator[Any, Any, Any], error: Exception) -> Any:
-    """The same after something went wrong."""
-    try:
-        return work.throw(error)
-    except StopIteration as done:
-        return _Done(done.value)
-
-
-async def ended(future: Future[T]) -> T:
-    """What a call in another thread gives. Cancelling is precise: one that has begun is seen to its end before."""
-    try:
-        return await asyncio.shield(asyncio.wrap_future(future))
-    except asyncio.CancelledError:
-        if not future.cancel():
-            await _finished(future)
-        raise
-
-
-def at_home(function: Callable[[], object], patience: float) -> bool:
-    """From within a call that is made `apart`, call a function on the loop beside which it is, and wait for it.
-
-    Args:
-        function: What to call.
-        patience: Seconds to wait at most.
-
-    Returns:
-        False where it is not called, as this is no such call.
-    """
-    loop = _beside.get()
-    if loop is None:
-        return False
-    done: Future[None] = Future()
-    context = contextvars.copy_context()
-    context.run(_beside.set, None)
-
-    def there() -> None:
-        try:
-            function()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-            done.set_exception(error)
-        else:
-            done.set_result(None)
-
-    with contextlib.suppress(TimeoutError):
-        try:
-            loop.call_soon_threadsafe(there, context=context)
-        except RuntimeError:  # it is closed
-            return False
-        done.result(patience)
-    return True
-
-
-def is_large(given: Any) -> bool:
-    """Whether something is large: a text, bytes, messages, any structure of these. It stops looking when it knows."""
-    left, waiting = LARGE, [given]
-    while waiting:
-        each = waiting.pop()
-        parts = _READERS.get(type(each), _NEW)
-        if parts is _NEW:
-            parts = _reader(type(each))
-        if parts is not None:
-            left -= _EACH + len(each) if parts is _LENGTH else _EACH
-            if left <= 0:
-                return True
-            if parts is not _LENGTH:
-                waiting += parts(each)
-    return False
-
-
-_Parts: TypeAlias = Callable[[Any], Iterable[Any]] | None
-
-_NEW: _Parts = tuple
-_LENGTH: _Parts = len  # type: ignore[assignment]  # stands for itself: a text is as large as it is long
-_READERS: dict[type, _Parts] = {}
-_ENDLESS = " " * LARGE
-_STRUCTURES: dict[type[Any], Callable[[Any], Iterable[Any]]] = {
-    dict: dict.values,
-    **{each: each.__iter__ for each in (list, tuple, set, frozenset)},
-}
-
-
-def _many(base: type[Any], parts: Callable[[Any], Iterable[Any]], values: Any) -> Iterable[Any]:
-    return parts(values) if base.__len__(values) * _EACH < LARGE else (_ENDLESS,)
-
-
-def _attributes(value: Any) -> Iterable[Any]:
-    return list(vars(value).values())
-
-
-def _named(names: tuple[str, ...], value: Any) -> Iterable[Any]:
-    return [getattr(value, name, None) for name in names]
-
-
-def _reader(kind: type) -> _Parts:
-    """What gives the parts of values of a kind; None for those that are small, and for handles of what is elsewhere."""
-    found: _Parts = None
-    if issubclass(kind, str | bytes | bytearray):
-        found = _LENGTH
-    elif bases := [each for each in _STRUCTURES if issubclass(kind, each)]:  # read as what it is, and not as it says
-        found = partial(_many, bases[0], _STRUCTURES[bases[0]])
-    elif hasattr(kind, "database"):
-        found = None
-    elif hasattr(kind, "__pydantic_fields__"):
-        found = _attributes
-    elif (fields := getattr(kind, "__dataclass_fields__", None)) is not None:
-        found = partial(_named, tuple(fields))
-    if len(_READERS) < MOST_KINDS:
-        _READERS[kind] = found
-    return found
-
-
 @contextlib.contextmanager
 def collecting_later() -> Iterator[None]:
     """A block that makes many objects, all of which are needed: Python looks for garbage after it.
@@ -272,22 +99,435 @@ def collecting_later() -> Iterator[None]:
         gc.enable()
 
 
-async def _finished(future: Future[Any]) -> None:
-    """Wait until a running call has ended, however often the waiting itself is cancelled."""
-    done = asyncio.wrap_future(future)
-    while not done.done():  # not `future`, which is done a moment before the loop hears of it
+def awaited(function: Callable[P, T], *, writes: bool = False) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Declare the async twin of a method or function. A method is called by name, so subclasses may override it.
+
+    Args:
+        function: The method or function.
+        writes: Whether it writes to the database. Then it waits among the writers, and readers do not wait for it. A
+            call that mostly reads may write, too: it leaves its place to another meanwhile.
+    """
+    name = function.__name__
+    owner, _, _ = function.__qualname__.rpartition(".")
+    is_method = owner and not owner.endswith("<locals>")
+
+    @wraps(function)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        bound = (
+            partial(getattr(args[0], name), *args[1:], **kwargs) if is_method else partial(function, *args, **kwargs)
+        )
+        working = in_worker(bound, writes=writes)
+        del args, kwargs, bound  # a traceback would show them, and a key may be among them
+        return await working
+
+    call.__name__ = f"_a{name[1:]}" if name.startswith("_") else f"a{name}"
+    call.__qualname__ = f"{owner}.{call.__name__}".lstrip(".")
+    return call
+
+
+async def in_worker(function: Callable[[], T], *, writes: bool = False) -> T:
+    """Call a function in a worker thread, in a copy of this context.
+
+    Args:
+        function: What to call.
+        writes: Whether it writes to the database, as for `awaited`.
+    """
+    if is_in_worker():  # user code runs an event loop in a worker: waiting for another worker could be a deadlock
+        return contextvars.copy_context().run(function)
+    call = _Call(function, asyncio.get_running_loop(), writing if writes else reading)
+    del function  # a traceback would show it, and a key may be among its arguments
+    future: Future[T] = call.workers.submit(call.run, call.loop)
+    future.add_done_callback(call.wake)
+    try:
+        await call.wait(future)
+    except asyncio.CancelledError:
+        if not future.cancel():
+            call.cancel()
+            while not future.done():
+                with contextlib.suppress(asyncio.CancelledError):  # the first one is raised
+                    await call.wait(future)
+        raise
+    try:
+        return future.result()
+    finally:
+        del future  # it would keep the exception, whose traceback keeps this frame
+
+
+async def iterate_in_worker(iterator: Iterator[T]) -> AsyncIterator[T]:
+    """Iterate over something in a worker thread."""
+    end = object()
+    while (each := await in_worker(partial(next, iterator, end))) is not end:
+        yield each
+
+
+def is_in_worker() -> bool:
+    """Whether an awaited call runs in this thread."""
+    return _running.call is not None
+
+
+def is_in_reading_lane() -> bool:
+    """Whether an awaited call that was declared to read runs in this thread."""
+    return (call := _running.call) is not None and call.workers is reading
+
+
+def check_cancelled() -> None:
+    """Raise `asyncio.CancelledError` if the awaited call that runs here was cancelled."""
+    if (call := _running.call) is not None:
+        call.check()
+
+
+def on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool = False) -> T:
+    """From a worker, run a coroutine on the event loop of the caller and wait for it. Another call may work meanwhile.
+
+    Args:
+        make: Makes the coroutine.
+        always: Also after the call was cancelled, and not to be cancelled itself.
+
+    Raises:
+        asyncio.CancelledError: The call was cancelled, or its event loop was closed.
+        RuntimeError: With `always`: the event loop was closed.
+    """
+    if (call := _running.call) is None:
+        raise RuntimeError("No awaited call runs in this thread.")
+    if not always:
+        call.check()
+    return _LoopCall(call, make, always=always).result()
+
+
+def abandonable(function: Callable[[], T]) -> T:
+    """Call a function that may take long and writes nothing; in a worker it can be cancelled."""
+    if not is_in_worker():
+        return function()
+    answer: Future[T] = Future()
+    run = partial(contextvars.copy_context().run, function)
+    threading.Thread(target=_settle, args=[answer, run], name=f"{THREAD_NAME}-call", daemon=True).start()
+
+    async def wait() -> None:
+        waiter = asyncio.wrap_future(answer)
+        waiter.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # or asyncio would log the exception
+        await asyncio.wait([waiter])
+
+    on_callers_loop(wait)
+    return answer.result()
+
+
+@contextlib.contextmanager
+def place_given_up() -> Iterator[None]:
+    """Wait for something in the block: in a worker, another call may work meanwhile."""
+    if (call := _running.call) is None:
+        yield
+        return
+    with call.workers.place_given_up():
+        yield
+
+
+def call_on_callers_loop(function: Callable[[], object], timeout: float) -> bool:
+    """From a worker, call a function on the event loop of the caller and wait for it.
+
+    Args:
+        function: The function.
+        timeout: Seconds to wait at most.
+
+    Returns:
+        False where no awaited call runs in this thread, or its loop is closed.
+    """
+    if (call := _running.call) is None:
+        return False
+    done: Future[object] = Future()
+    try:
+        call.loop.call_soon_threadsafe(_settle, done, function)
+    except RuntimeError:  # the loop is closed
+        return False
+    with call.workers.place_given_up():
+        ended = _is_done(done, timeout)
+    if ended:
+        done.result()
+    return True
+
+
+def _settle(future: Future[T], function: Callable[[], T]) -> None:
+    """Call a function, and give a future its result or what it raised."""
+    try:
+        future.set_result(function())
+    except StopIteration:  # a coroutine cannot raise it
+        future.set_exception(RuntimeError("StopIteration was raised in an awaited call."))
+    except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+        future.set_exception(error)
+    finally:
+        del future  # it keeps the exception, whose traceback keeps this frame
+
+
+def _is_done(future: Future[Any], timeout: float) -> bool:
+    """Wait for a future. `result` does not tell its own `TimeoutError` from one that the function raised."""
+    try:
+        future.exception(timeout)
+    except TimeoutError:
+        return False
+    return True
+
+
+class _Call:
+    """An awaited call whose function runs in a worker.
+
+    Attributes:
+        loop: The event loop of the caller.
+        workers: The pool whose thread runs it.
+        cancelled: Whether nobody waits for it any more.
+        task: The task on the loop that the call waits for.
+    """
+
+    __slots__ = ("_context", "_function", "_waiter", "cancelled", "loop", "task", "workers")
+
+    def __init__(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop, workers: Workers) -> None:
+        self._function, self.loop, self.workers = function, loop, workers
+        self._context = contextvars.copy_context()
+        self._waiter: asyncio.Future[None] = loop.create_future()
+        self.cancelled = False
+        self.task: asyncio.Task[Any] | None = None
+
+    def run(self) -> Any:
+        """Call the function, in a worker."""
+        _running.call = self
         try:
-            await asyncio.wait({done})
-        except asyncio.CancelledError:  # the caller re-raises the first one
-            continue
-    if not done.cancelled():
-        done.exception()  # a failure that nobody is left to hear is not "never retrieved"
+            self.check()
+            return self._context.run(self._function)
+        finally:
+            _running.call = None
+
+    async def wait(self, future: Future[Any]) -> None:
+        """Wait on the loop until the call is done. Cancelling this cancels nothing else, as `asyncio.shield` does."""
+        if self._waiter.done():
+            self._waiter = self.loop.create_future()
+        if not future.done():
+            await self._waiter
+
+    def wake(self, future: Future[Any]) -> None:
+        """Report on the loop that the call is done."""
+        del future
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
+            self.loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def check(self) -> None:
+        """Raise `asyncio.CancelledError` if the call was cancelled."""
+        if self.cancelled:
+            raise asyncio.CancelledError
+
+    def cancel(self) -> None:
+        """Begin nothing more, and cancel what is waited for on the loop."""
+        self.cancelled = True
+        if self.task is not None:
+            self.task.cancel()
 
 
-class _Threads:
-    """The threads of what is done apart."""
+class _LoopCall(Generic[T]):
+    """A coroutine that an awaited call runs on the event loop of its caller; arguments as for `on_callers_loop`."""
 
-    pool = PerProcess(partial(ThreadPoolExecutor, THREADS, thread_name_prefix="agentmem-apart"))
+    __slots__ = ("_always", "_call", "_done", "_make")
+
+    def __init__(self, call: _Call, make: Callable[[], Coroutine[Any, Any, T]], *, always: bool) -> None:
+        self._call, self._make, self._always = call, make, always
+        self._done: Future[T] = Future()
+
+    def result(self) -> T:
+        """Begin it and wait for it, in the worker."""
+        call, done = self._call, self._done
+        try:
+            call.loop.call_soon_threadsafe(self._begin)
+        except RuntimeError:  # the loop is closed
+            self._abandon()
+        with call.workers.place_given_up():
+            while not _is_done(done, LOOP_CHECK):
+                if call.loop.is_closed() and not done.done():
+                    self._abandon()
+        try:
+            return done.result()
+        finally:
+            del self._done, done  # they would keep the exception, whose traceback keeps this frame
+
+    def _begin(self) -> None:
+        if self._call.cancelled and not self._always:
+            self._done.set_exception(asyncio.CancelledError())
+            return
+        task = self._call.loop.create_task(self._run())
+        task.add_done_callback(self._finish)
+        if not self._always:
+            self._call.task = task
+
+    async def _run(self) -> T:
+        return await self._make()
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        if self._call.task is task:
+            self._call.task = None
+        if task.cancelled():
+            self._done.set_exception(asyncio.CancelledError())  # that of concurrent.futures would be an `Exception`
+        elif (error := task.exception()) is not None:
+            self._done.set_exception(error)
+        else:
+            self._done.set_result(task.result())
+
+    def _abandon(self) -> NoReturn:
+        """Cancel the call, whose event loop was closed."""
+        self._call.cancelled = True
+        if self._always:
+            raise RuntimeError("The event loop of the caller was closed.")
+        raise asyncio.CancelledError
 
 
-_threads = _Threads()
+_Task: TypeAlias = tuple[Future[Any], Callable[[], Any]]
+
+
+class _State:
+    """The state that the workers of a process share. While a call waits, no thread is idle, and `size` threads work.
+
+    Attributes:
+        lock: Guards the others.
+        waiting: Calls that wait for a thread.
+        idle: Inboxes of the threads that wait for a call, the last one first in turn.
+        threads: The number of threads, not counting those that wait for an event loop.
+        starting: Whether a thread is starting others.
+        asked: Event loops that will have threads started at the end of their turn.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.waiting: deque[_Task] = deque()
+        self.idle: list[SimpleQueue[_Task]] = []
+        self.threads = 0
+        self.starting = False
+        self.asked: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
+class Workers:
+    """A pool of daemon threads. A thread that waits for an event loop leaves its place to another.
+
+    A call makes further calls in its own thread, so that no thread waits for a place while it holds one.
+
+    Args:
+        size: Most threads that work at a time.
+    """
+
+    _state = PerProcess(_State)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def allow(self, size: int) -> None:
+        """Let at least so many threads work at a time."""
+        self.size = max(self.size, size)
+        self._employ(self._state)
+
+    def submit(self, function: Callable[[], T], loop: asyncio.AbstractEventLoop) -> Future[T]:
+        """Have a function called in a thread, for a coroutine of an event loop that runs."""
+        future: Future[T] = Future()
+        task, state = (future, function), self._state
+        with state.lock:
+            if state.idle:
+                state.idle.pop().put(task)
+                return future
+            state.waiting.append(task)
+            if state.threads >= self.size or loop in state.asked:
+                return future
+            state.asked.add(loop)
+        loop.call_soon(self._serve, state, loop)  # once for all calls of this turn
+        return future
+
+    def _serve(self, state: _State, loop: asyncio.AbstractEventLoop) -> None:
+        """Have threads started for the calls of a turn of an event loop; they fail if there can be no thread."""
+        with state.lock:
+            state.asked.discard(loop)
+        try:
+            self._employ(state)
+        except RuntimeError as error:
+            with state.lock:
+                failed = [] if state.threads else [*state.waiting]
+                for task in failed:
+                    state.waiting.remove(task)
+            for future, _ in failed:
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
+
+    @contextlib.contextmanager
+    def place_given_up(self) -> Iterator[None]:
+        """Let another thread work during the block."""
+        state = self._state
+        with state.lock:
+            state.threads -= 1
+        with contextlib.suppress(RuntimeError):  # no thread can be started: this one takes the next call
+            self._employ(state)
+        try:
+            yield
+        finally:
+            with state.lock:
+                state.threads += 1  # it goes on immediately: for a moment one more than usual works
+
+    def _employ(self, state: _State) -> None:
+        """Start a thread that starts others for the calls that wait: starting many would hold up an event loop."""
+        with state.lock:
+            if state.starting or not state.waiting or state.threads >= self.size:
+                return
+            state.starting = True
+        try:
+            threading.Thread(target=self._start, args=[state], name=THREAD_NAME, daemon=True).start()
+        except BaseException:
+            state.starting = False
+            raise
+
+    def _start(self, state: _State) -> None:
+        """Start threads for the calls that wait, while there are places, and become the last of them."""
+        while True:
+            with state.lock:
+                if not state.waiting or state.threads >= self.size:
+                    state.starting = False
+                    return
+                task = state.waiting.popleft()
+                state.threads += 1
+                if not state.waiting or state.threads >= self.size:
+                    state.starting = False
+                    break
+            try:
+                threading.Thread(target=self._run, args=[state, task], name=THREAD_NAME, daemon=True).start()
+            except RuntimeError:  # no other can be started
+                state.starting = False
+                break
+        self._run(state, task)
+
+    def _run(self, state: _State, task: _Task | None) -> None:
+        inbox: SimpleQueue[_Task] = SimpleQueue()
+        while task is not None:
+            future, function = task
+            if future.set_running_or_notify_cancel():
+                _settle(future, function)
+            del future, function, task
+            task = self._next(state, inbox)
+
+    def _next(self, state: _State, inbox: SimpleQueue[_Task]) -> _Task | None:
+        """Return the next call of a thread, or None if the thread is to end."""
+        with state.lock:
+            if state.threads > self.size:
+                state.threads -= 1
+                return None
+            if state.waiting:
+                return state.waiting.popleft()
+            state.idle.append(inbox)
+        while True:
+            try:
+                return inbox.get(timeout=IDLE)
+            except Empty:
+                with state.lock:
+                    if inbox in state.idle:
+                        state.idle.remove(inbox)
+                        state.threads -= 1
+                        return None
+
+
+reading = Workers(8)
+"""For calls that read. `PostgresOptions.pool_size` may allow more."""
+writing = Workers(4)
+"""For calls that write, so that readers do not wait behind them."""

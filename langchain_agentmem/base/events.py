@@ -49,7 +49,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from langchain_agentmem.base.concurrency import PerProcess, at_home
+from langchain_agentmem.base.concurrency import PerProcess, call_on_callers_loop
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -136,7 +136,7 @@ class Delivery:
 
         What else it raises, such as a `KeyboardInterrupt`, goes through, unless nobody waits for it.
         """
-        if running_loop() is None and at_home(partial(self.tell, call, event), 10 * PATIENCE):
+        if running_loop() is None and call_on_callers_loop(partial(self.tell, call, event), 10 * PATIENCE):
             return
         awaited = self._prompt and not _within.get()  # listeners that cause events must not wait for each other
         if not awaited and self._line.qsize() >= MOST:

@@ -35,7 +35,7 @@ class Closing:
         """Close it. Closing twice is harmless."""
 
     async def aclose(self) -> None:
-        """`close`, awaited."""
+        """Async version of `close`."""
         await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:

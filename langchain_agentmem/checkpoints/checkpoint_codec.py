@@ -49,7 +49,7 @@ from langchain_agentmem.base.namespaces import (
 )
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
@@ -536,7 +536,7 @@ class Adoption:
             coding.plan(serde, self.at, [_row(task, channel, place, order)], [(channel, value)], listing=False)
             for order, (place, (task, channel, value)) in enumerate(_placed(found.pending_writes or ()))
         ]
-        self._put: Callable[[int, checkpoint_log.Then | None], Steps[Any]] | None = None
+        self._put: Callable[[Transaction, int, checkpoint_log.Then | None], Any] | None = None
 
     def time(self, now: int) -> int:
         """When the checkpoint was made, in microseconds since 1970; where it does not tell, or not yet was, `now`."""
@@ -544,9 +544,9 @@ class Adoption:
             return min(now, micros(time_written(self.checkpoint["ts"])))
         return now
 
-    def is_known(self) -> Steps[bool]:
+    def is_known(self, tx: Transaction) -> bool:
         """Whether the checkpoint is here already."""
-        return (yield from has(self.at, self.ns, self.name))
+        return has(tx, self.at, self.ns, self.name)
 
     def prepare(self, *, known: bool) -> bool:
         """Take the values apart, outside the transaction, where they are needed.
@@ -561,31 +561,32 @@ class Adoption:
             self._put = self._putting()
         return bool(self._writes) or not known
 
-    def steps(self, now: int, then: checkpoint_log.Then | None) -> Steps[bool]:
+    def write(self, tx: Transaction, now: int, then: checkpoint_log.Then | None) -> bool:
         """Store what is not here yet.
 
         Args:
+            tx: The transaction.
             now: When.
             then: See `checkpoint_log.put`.
 
         Returns:
             Whether the checkpoint is new.
         """
-        new = self._put is not None and not (yield from self.is_known())
+        new = self._put is not None and not self.is_known(tx)
         if self._put is not None and new:
-            yield from self._put(now, then)
+            self._put(tx, now, then)
         for plan in self._writes:  # also for a checkpoint that is known: there may be more of them now
-            yield from checkpoint_log.put_writes(self.at, self.ns, self.name, plan, now=now, exact=True)
+            checkpoint_log.put_writes(tx, self.at, self.ns, self.name, plan, now=now, exact=True)
         return new
 
-    def _putting(self) -> Callable[[int, checkpoint_log.Then | None], Steps[Any]]:
+    def _putting(self) -> Callable[[Transaction, int, checkpoint_log.Then | None], Any]:
         versions, given = self.checkpoint["channel_versions"], self.checkpoint["channel_values"]
         values = {text_of(each, "channel"): given[each] for each in given if each in versions}
         stored = self._coding.folded(self._serde, self.at, self.checkpoint, self.metadata, self.parent, values)
         rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values]
         plan = self._coding.plan(self._serde, self.at, rows, list(values.items()), listing=True)
-        return lambda now, then: checkpoint_log.put(
-            self.at, self.ns, stored, plan, retention=None, now=now, exact=True, then=then
+        return lambda tx, now, then: checkpoint_log.put(
+            tx, self.at, self.ns, stored, plan, retention=None, now=now, exact=True, then=then
         )
 
 

@@ -7,7 +7,6 @@ otherwise than another is told by their ranges; only that is read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -16,8 +15,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of
-from langchain_agentmem.language_models.model_calls import Do, Run, Work
-from langchain_agentmem.storage import Operation, Steps, query
+from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
@@ -80,22 +78,21 @@ class Reading(NamedTuple):
     coding: Coding
     database: Database
 
-    def run(self, name: str, config: RunnableConfig, at: ThreadAt, make: Operation[Any]) -> Work[Any]:
+    def run(self, name: str, config: RunnableConfig, at: ThreadAt, make: Operation[Any]) -> Any:
         """Run an operation where the thread is."""
         configurable = config["configurable"]
         told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
-        run = Run(name, make, inputs=lambda: told, outputs=lambda found: {"found": found is not None})
         with readable(at, configurable.get("checkpoint_id")):
-            return (yield run)
+            return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
 
     def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadAt, ns: str) -> CheckpointTuple:
         """The checkpoint that was found."""
         return self.coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 
 
-def excerpt_work(
+def excerpt(
     reading: Reading, config: RunnableConfig, messages: int, before: int | None, around: str | None
-) -> Work[CheckpointExcerpt | None]:
+) -> CheckpointExcerpt | None:
     """A checkpoint with a part of its messages; the other arguments are those of `AgentMemorySaver.excerpt`.
 
     Args:
@@ -113,14 +110,14 @@ def excerpt_work(
     lists: dict[str, Excerpt] = {}
     recall = reading.coding.prototypes.take
 
-    def cut(found: list[Saved]) -> Steps[list[Saved]]:
+    def cut(tx: Transaction, found: list[Saved]) -> list[Saved]:
         lists.clear()
         for saved in found:
             shelf = saved.thread.place.shelf
             places = (
-                [] if wanted is None else [row["number"] for row in (yield query.parts_named(shelf=shelf, name=wanted))]
+                [] if wanted is None else [row["number"] for row in query.parts_named(tx, shelf=shelf, name=wanted)]
             )
-            ranges = yield from _message_lists(saved, recall)
+            ranges = _message_lists(tx, saved, recall)
             for channel, each in ranges.items():
                 total = sum(high - low for low, high in each)
                 there = next((place for number in places if (place := _place(each, number)) is not None), None)
@@ -131,16 +128,16 @@ def excerpt_work(
                 saved.values[channel] = [LIST, *written_ranges(_between(each, first, end))]
         return found
 
-    def look() -> Steps[Saved | None]:
-        return (yield from checkpoint_log.get(at, ns, name, recall, cut))
+    def look(tx: Transaction) -> Saved | None:
+        return checkpoint_log.get(tx, at, ns, name, recall, cut)
 
-    saved = yield from reading.run("thread.excerpt", config, at, look)
+    saved = reading.run("thread.excerpt", config, at, look)
     if saved is None:
         return None
-    return CheckpointExcerpt((yield Do(partial(reading.tuple, config, saved, at, ns))), lists)
+    return CheckpointExcerpt(reading.tuple(config, saved, at, ns), lists)
 
 
-def changes_work(reading: Reading, config: RunnableConfig, since: str | None) -> Work[CheckpointChanges | None]:
+def changes(reading: Reading, config: RunnableConfig, since: str | None) -> CheckpointChanges | None:
     """What a checkpoint has otherwise than another; the arguments are those of `AgentMemorySaver.changes`.
 
     Args:
@@ -152,27 +149,27 @@ def changes_work(reading: Reading, config: RunnableConfig, since: str | None) ->
     earlier = None if since is None else text_of(since, "checkpoint")
     recall = reading.coding.prototypes.take
 
-    def look() -> Steps[list[Saved] | None]:
-        thread = yield from find(at, ns)
+    def look(tx: Transaction) -> list[Saved] | None:
+        thread = find(tx, at, ns)
         if thread is None or thread.line is None:
             return None
         names = [name, earlier]
         if earlier is None:
-            rows = yield (
-                query.latest_checkpoint(line=thread.line)
+            rows = (
+                query.latest_checkpoint(tx, line=thread.line)
                 if name is None
-                else query.checkpoint_named(line=thread.line, name=name)
+                else query.checkpoint_named(tx, line=thread.line, name=name)
             )
             names = [row[key] for row in rows for key in ("name", "parent") if row[key] is not None]
-        found = yield from checkpoint_log.load(thread, thread.line, names, recall, differing)
+        found = checkpoint_log.load(tx, thread, thread.line, names, recall, differing)
         return found or None
 
-    def differing(found: list[Saved]) -> Steps[list[Saved]]:
+    def differing(tx: Transaction, found: list[Saved]) -> list[Saved]:
         if len(found) < _TWO:
             return [each if each.parent is None else each._replace(values={}) for each in found]
         mine, theirs = found
-        ours = yield from _message_lists(mine, recall)
-        others = yield from _message_lists(theirs, recall)
+        ours = _message_lists(tx, mine, recall)
+        others = _message_lists(tx, theirs, recall)
         for channel in [*mine.values]:
             if mine.values[channel] == theirs.values.get(channel):
                 del mine.values[channel], theirs.values[channel]
@@ -182,10 +179,10 @@ def changes_work(reading: Reading, config: RunnableConfig, since: str | None) ->
                 theirs.values[channel] = [LIST, *written_ranges(without(there, here))]
         return found
 
-    found = yield from reading.run("thread.changes", config, at, look)
+    found = reading.run("thread.changes", config, at, look)
     if found is None or (since is not None and len(found) < _TWO):
         return None
-    after, *before = yield Do(partial(_tuples, reading, config, found, at, ns))
+    after, *before = _tuples(reading, config, found, at, ns)
     return CheckpointChanges(before[0] if before else None, after)
 
 
@@ -195,12 +192,12 @@ def _tuples(
     return [reading.tuple(config, each, at, ns) for each in found]
 
 
-def _message_lists(saved: Saved, recall: shelves.Recall) -> Steps[dict[str, list[Range]]]:
+def _message_lists(tx: Transaction, saved: Saved, recall: shelves.Recall) -> dict[str, list[Range]]:
     """Where the messages of each channel lie that is a list of them, told by its first part."""
     lists = {name: list(read_ranges(recipe[1:])) for name, recipe in saved.values.items() if recipe[0] == LIST}
     firsts: dict[str, int] = {name: ranges[0][0] for name, ranges in lists.items() if ranges}
     recipes: list[Recipe] = [[PART, number] for number in firsts.values()]
-    parts = yield from shelves.fetch(saved.thread.place.shelf, recipes, recall)
+    parts = shelves.fetch(tx, saved.thread.place.shelf, recipes, recall)
     return {
         name: lists[name]
         for name, number in firsts.items()

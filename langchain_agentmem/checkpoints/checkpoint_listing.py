@@ -23,10 +23,9 @@ from langchain_agentmem.base.namespaces import Scopes, config_given, configurabl
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of, value_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Run, Work
-from langchain_agentmem.storage import Engine, Steps, query
+from langchain_agentmem.storage import Engine, Transaction, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_log import Key
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
@@ -103,12 +102,20 @@ class Listing:
         after: Key | None = None
         while left is None or left > 0:
             most = many if left is None or self.wanted else min(left, many)
-            find = partial(
-                checkpoint_log.keys, self._at, low=self._low, high=self._high, ns=self._ns, name=self._name,
-                before=self._before, after=after, limit=most,
-            )  # fmt: skip
             with readable(self._at or ThreadAt(self._low, ""), self._name):
-                found = self.engine.read(find)
+                found = self.engine.read(
+                    partial(
+                        checkpoint_log.keys,
+                        at=self._at,
+                        low=self._low,
+                        high=self._high,
+                        ns=self._ns,
+                        name=self._name,
+                        before=self._before,
+                        after=after,
+                        limit=most,
+                    )
+                )
             if not found:
                 return
             after, many = found[-1], min(many * 4, MOST_KEYS)
@@ -126,7 +133,7 @@ class Listing:
 
     def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
         with readable(ThreadAt(page[0].path, page[0].thread), page[0].name):
-            found = self.engine.read(partial(checkpoint_log.load_keys, page, self.coding.prototypes.take))
+            found = self.engine.read(lambda tx: checkpoint_log.load_keys(tx, page, self.coding.prototypes.take))
         return [
             self.coding.tuple(
                 self.serde,
@@ -177,7 +184,7 @@ class CheckpointHistory:
     subgraphs: tuple[str, ...] = ()
 
 
-def history_work(
+def history(
     config: RunnableConfig,
     limit: int | None,
     offset: int,
@@ -186,7 +193,7 @@ def history_work(
     database: Database,
     *,
     ends: bool,
-) -> Work[CheckpointHistory]:
+) -> CheckpointHistory:
     """The checkpoints of a line without their values; the other arguments are those of `AgentMemorySaver.history`.
 
     Args:
@@ -209,22 +216,22 @@ def history_work(
     middle = None if around is None else text_of(around, "checkpoint")
     most = ALL if limit is None else min(limit, ALL)
 
-    def look() -> Steps[tuple[list[Row], int, int, list[str]]]:
-        thread = yield from find(at, ns)
+    def look(tx: Transaction) -> tuple[list[Row], int, int, list[str]]:
+        thread = find(tx, at, ns)
         if thread is None or thread.line is None:
             return [], 0, 0, []
         asked = {"line": thread.line, "ends": int(ends)}
-        [counted] = yield query.count_line(**asked, than=middle)
+        [counted] = query.count_line(tx, **asked, than=middle)
         first = min(offset, ALL) if middle is None else max(0, counted["newer"] - most // 2)
-        rows = yield query.line_history(**asked, limit=most, offset=first)
-        subgraphs = yield query.newest_subgraphs(thread=thread.id, limit=SUBGRAPHS)
+        rows = query.line_history(tx, **asked, limit=most, offset=first)
+        subgraphs = query.newest_subgraphs(tx, thread=thread.id, limit=SUBGRAPHS)
         return list(rows), counted["found"], first, [row["ns"] for row in subgraphs]
 
-    rows, total, newer, subgraphs = yield Run(
+    rows, total, newer, subgraphs = database.read(
         "thread.history",
         look,
-        inputs=lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
-        outputs=lambda found: {"count": len(found[0]), "total": found[1]},
+        lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
+        lambda found: {"count": len(found[0]), "total": found[1]},
     )
     found = tuple(_summary(row, at, serde) for row in rows)
     return CheckpointHistory(checkpoints=found, total=total, newer=newer, subgraphs=tuple(subgraphs))

@@ -53,10 +53,10 @@ every other that really waits; `durability="sync"`, or nodes that return new obj
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from functools import partial
+from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -72,6 +72,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.base.argument_checks import channels_given, check_flag
+from langchain_agentmem.base.concurrency import awaited, in_worker, iterate_in_worker
 from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -101,11 +102,10 @@ from langchain_agentmem.checkpoints.rewind_follower import (
 )
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Performer, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
-from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.storage.part import Said
@@ -123,28 +123,7 @@ Jobs: TypeAlias = list[Callable[[], bool]]
 Later: TypeAlias = list[Callable[[], None]]
 
 
-def _in_thread(
-    method: Callable[Concatenate[AgentMemorySaver, P], T], *, write: bool
-) -> Callable[Concatenate[AgentMemorySaver, P], Coroutine[Any, Any, T]]:
-    """The awaited twin of a method: the same in a thread of the database.
-
-    Args:
-        method: The method; a subclass may have its own in its place.
-        write: Whether it writes.
-    """
-    name = method.__name__
-
-    @wraps(method)
-    async def call(self: AgentMemorySaver, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        done: T = await self.database.engine.in_thread(partial(getattr(self, name), *args, **kwargs), write=write)
-        return done
-
-    call.__name__, call.__doc__ = f"a{name}", f"`{name}`, awaited."
-    call.__qualname__ = f"AgentMemorySaver.a{name}"
-    return call
-
-
-class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
+class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     """A LangGraph checkpointer.
 
     Threads are told apart by their id and the namespace of the run, `config["configurable"]["agentmem_namespace"]`. A
@@ -252,9 +231,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         return self._get(config, beginning_loop(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """`get_tuple`, awaited."""
-        found: CheckpointTuple | None = await self._in_thread(self._get, config, beginning_loop(config))
-        return found
+        """Async version of `get_tuple`."""
+        return await in_worker(partial(self._get, config, beginning_loop(config)))
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = address(config, self.database.scopes)
@@ -267,10 +245,10 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         return found
 
     def _found(self, at: ThreadAt, ns: str, name: str | None) -> Saved | None:
-        def steps() -> Steps[Saved | None]:
-            return checkpoint_log.get(at, ns, name, self._coding.prototypes.take, seen=self._coding.seen(at))
+        def operation(tx: Transaction) -> Saved | None:
+            return checkpoint_log.get(tx, at, ns, name, self._coding.prototypes.take, seen=self._coding.seen(at))
 
-        return self._read(steps, at, name)
+        return self._read(operation, at, name)
 
     def list(
         self,
@@ -305,13 +283,12 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """`list`, awaited."""
-        pages = self._pages(config, filter, before, limit)
-        while (page := await self._in_thread(next, pages, None)) is not None:
+        """Async version of `list`."""
+        async for page in iterate_in_worker(self._pages(config, filter, before, limit)):
             for found in page:
                 yield found
 
-    def _history_work(
+    def history(
         self,
         config: RunnableConfig,
         *,
@@ -319,7 +296,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         offset: int = 0,
         around: str | None = None,
         ends: bool = False,
-    ) -> Work[CheckpointHistory]:
+    ) -> CheckpointHistory:
         """The checkpoints of a thread without their values, which costs little however long its messages are.
 
         Args:
@@ -336,13 +313,13 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_listing.history_work(config, limit, offset, around, self.serde, self.database, ends=ends)
+        return checkpoint_listing.history(config, limit, offset, around, self.serde, self.database, ends=ends)
 
-    history, ahistory = both(_history_work)
+    ahistory = awaited(history)
 
-    def _excerpt_work(
+    def excerpt(
         self, config: RunnableConfig, *, messages: int = 50, before: int | None = None, around: str | None = None
-    ) -> Work[CheckpointExcerpt | None]:
+    ) -> CheckpointExcerpt | None:
         """A checkpoint with a part of its messages: it costs what that part has, however many there are.
 
         Args:
@@ -358,11 +335,11 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
-        return checkpoint_excerpt.excerpt_work(self._reading(), config, messages, before, around)
+        return checkpoint_excerpt.excerpt(self._reading(), config, messages, before, around)
 
-    excerpt, aexcerpt = both(_excerpt_work)
+    aexcerpt = awaited(excerpt)
 
-    def _changes_work(self, config: RunnableConfig, since: str | None = None) -> Work[CheckpointChanges | None]:
+    def changes(self, config: RunnableConfig, since: str | None = None) -> CheckpointChanges | None:
         """What a checkpoint has otherwise than another of its thread; nothing else is read.
 
         Args:
@@ -377,9 +354,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or an id can be none.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_excerpt.changes_work(self._reading(), config, since)
+        return checkpoint_excerpt.changes(self._reading(), config, since)
 
-    changes, achanges = both(_changes_work)
+    achanges = awaited(changes)
 
     def _reading(self) -> checkpoint_excerpt.Reading:
         return checkpoint_excerpt.Reading(self.serde, self._coding, self.database)
@@ -400,7 +377,7 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         if not wanted:
             return {}
         led = self._read(
-            lambda: checkpoint_log.delta_history(at, ns, name, wanted, self._coding.prototypes.take), at, name
+            lambda tx: checkpoint_log.delta_history(tx, at, ns, name, wanted, self._coding.prototypes.take), at, name
         )
         if led is None:
             return {channel: {"writes": []} for channel in wanted}
@@ -414,7 +391,11 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
                     found[channel]["seed"] = seed  # a channel that held nothing begins empty
         return found
 
-    aget_delta_channel_history = _in_thread(get_delta_channel_history, write=False)
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Async version of `get_delta_channel_history`."""
+        return await in_worker(partial(self.get_delta_channel_history, config=config, channels=channels))
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -448,10 +429,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """`put`, awaited."""
-        store = self._putting(config, checkpoint, metadata, new_versions)
-        stored: RunnableConfig = await self._in_thread(store, write=True)
-        return stored
+        """Async version of `put`."""
+        # The values are serialized now: nodes may change them while the checkpoint is stored.
+        return await in_worker(self._putting(config, checkpoint, metadata, new_versions), writes=True)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -472,8 +452,8 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """`put_writes`, awaited."""
-        await self._in_thread(self._putting_writes(config, writes, task_id, task_path), write=True)
+        """Async version of `put_writes`."""
+        await in_worker(self._putting_writes(config, writes, task_id, task_path), writes=True)
 
     def adopt(self, found: CheckpointTuple, *, dry_run: bool = False) -> bool:
         """Store a checkpoint of another saver as it is, with what was written towards the next one.
@@ -504,12 +484,12 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         remember: Later = []
         seal = self._seal(before, adoption.at, adoption.checkpoint, adoption.metadata, recorded, remember, now)
 
-        def steps() -> Steps[bool]:
+        def operation(tx: Transaction) -> bool:
             remember.clear()
-            return (yield from adoption.steps(now, None if adoption.ns else seal))
+            return adoption.write(tx, now, None if adoption.ns else seal)
 
         with readable(adoption.at, adoption.name):
-            new = self.database.engine.write(steps)
+            new = self.database.engine.write(operation)
         for done in remember:
             done()
         return new
@@ -544,8 +524,11 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         thread_ids: Sequence[str] | None = None,
         progress: Callable[[ImportReport], None] | None = None,
     ) -> ImportReport:
-        """`import_checkpoints`, awaited; for savers that can only be awaited too."""
-        adopt = partial(self._in_thread, self.adopt, write=True)
+        """Async version of `import_checkpoints`; for savers that can only be awaited too."""
+
+        async def adopt(found: CheckpointTuple) -> bool:
+            return await in_worker(partial(self.adopt, found), writes=True)
+
         return await aimport_checkpoints(adopt, self.database, from_saver, thread_ids, progress)
 
     # -- whole threads -----------------------------------------------------------------------------------------
@@ -559,7 +542,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
         self._forget(self._change(self._deleting(low, high, name)))
 
-    adelete_thread = _in_thread(delete_thread, write=True)
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Async version of `delete_thread`."""
+        await in_worker(partial(self.delete_thread, thread_id), writes=True)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints that some runs made, with what was written towards the next ones.
@@ -572,9 +557,12 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         runs = [id_of(run, "run") for run in listed(run_ids, "run")]
         low, high = range_of(self._namespace())
-        self._change(partial(memories.delete_for_runs, runs, low, high, now=self.database.now()))
+        now = self.database.now()
+        self._change(lambda tx: memories.delete_for_runs(tx, runs, low, high, now=now))
 
-    adelete_for_runs = _in_thread(delete_for_runs, write=True)
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Async version of `delete_for_runs`."""
+        await in_worker(partial(self.delete_for_runs, run_ids), writes=True)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread whole; no content is copied.
@@ -585,9 +573,11 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         source = ThreadAt(path_of(self._namespace()), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
-        self._change(partial(memories.copy, source, target, now=now, tail=self.database.tail))
+        self._change(lambda tx: memories.copy(tx, source, target, now=now, tail=self.database.tail))
 
-    acopy_thread = _in_thread(copy_thread, write=True)
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Async version of `copy_thread`."""
+        await in_worker(partial(self.copy_thread, source_thread_id, target_thread_id), writes=True)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove old checkpoints, a batch at a time, and give their space back.
@@ -605,9 +595,9 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
                 continue
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """`prune`, awaited. Other writers get in between the batches."""
-        for job in await self._in_thread(self._pruning, thread_ids, strategy):
-            while await self._in_thread(job, write=True):
+        """Async version of `prune`. Other writers get in between the batches."""
+        for job in await in_worker(partial(self._pruning, thread_ids, strategy)):
+            while await in_worker(job, writes=True):
                 continue
 
     def get_next_version(self, current: str | float | None, channel: None) -> str:
@@ -629,17 +619,22 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
             if strategy == "delete":
                 changes: Sequence[Operation[Any]] = [self._deleting(low, high, name)]
             else:
-                found = self.database.engine.read(partial(thread_lines.named, low, high, name))
+                found = self.database.engine.read(partial(thread_lines.named, low=low, high=high, name=name))
                 if not low:
                     self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
-                prune = partial(memories.prune, keep=1, now=self.database.now())
-                changes = [partial(prune, at) for at in found]
+                changes = [self._pruned(at) for at in found]
             jobs += [partial(self._prune, change, strategy) for change in changes]
         return jobs
 
     def _deleting(self, low: str, high: str, name: str) -> Operation[Sequence[thread_lines.Deleted]]:
         """How the threads of an id are deleted."""
-        return partial(memories.delete, low, high, name, now=self.database.now(), scopes=self.database.scopes)
+        now, scopes = self.database.now(), self.database.scopes
+        return lambda tx: memories.delete(tx, low, high, name, now=now, scopes=scopes)
+
+    def _pruned(self, at: thread_lines.ThreadAt) -> Operation[int]:
+        """How a thread keeps its newest checkpoint alone."""
+        now = self.database.now()
+        return lambda tx: memories.prune(tx, at, keep=1, now=now)
 
     def _prune(self, make: Operation[Any], strategy: str) -> bool:
         done = self._change(make)
@@ -686,21 +681,21 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         retains = self.retention is not None and not self.retention.off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
-        def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
+        def operation(tx: Transaction) -> tuple[Thread, checkpoint_log.Planned, Shelved]:
             now = self.database.now()  # in the transaction: its view goes as far as what others wrote before
             seal = self._seal(config, at, checkpoint, told, recorded, remember, now)
             check = partial(self._rewinding.check, config, at)
-            done = yield from checkpoint_log.put(
-                at, ns, stored, plan, retention=self.retention, now=now, then=seal, check=check
+            done = checkpoint_log.put(
+                tx, at, ns, stored, plan, retention=self.retention, now=now, then=seal, check=check
             )
             if retains:
-                yield from self._rewinding.sweep(done[0], ns, told)
+                self._rewinding.sweep(tx, done[0], ns, told)
             return done
 
         def store() -> RunnableConfig:
             path = at.path
             with suppress(ThreadDeleted):  # whoever deletes a thread does not get it back from a run that goes on
-                thread = self._write(steps, at, ns)
+                thread = self._write(operation, at, ns)
                 remember[0]()
                 path = thread.path
             return config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
@@ -730,27 +725,31 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """
         parent = config["configurable"].get("checkpoint_id")
 
-        def then(seen: Thread) -> Steps[Callable[[Thread, Mapping[str, bytes]], Steps[None]]]:
-            looked = yield from self._rewinding.look(config, at, seen, checkpoint)
-            before = (yield from checkpoint_log.held_in(seen, recorded, parent)) if recorded else ()
+        def then(tx: Transaction, seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
+            looked = self._rewinding.look(tx, config, at, seen, checkpoint)
+            before = checkpoint_log.held_in(tx, seen, recorded, parent) if recorded else ()
 
-            def seal(thread: Thread, recipes: Mapping[str, bytes]) -> Steps[None]:
+            def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
                 said = None
                 if recorded:
                     held = {name: recipes[name] for name in recorded if name in recipes}
                     deltas = [name for name in recorded if name not in held]
-                    parts = partial(checkpoint_log.brought, thread, held, before, parent=parent, deltas=deltas)
-                    said = partial(self._said, parts)
-                sealed = self._rewinding.seal(config, at, thread, checkpoint, metadata, self.serde, now, looked, said)
-                remember[:] = [(yield from sealed)]
+                    brought = partial(
+                        checkpoint_log.brought, thread=thread, values=held, before=before, parent=parent, deltas=deltas
+                    )
+                    said = partial(self._said, brought)
+                sealed = self._rewinding.seal(
+                    tx, config, at, thread, checkpoint, metadata, self.serde, now, looked, said
+                )
+                remember[:] = [sealed]
 
             return seal
 
         return then
 
-    def _said(self, parts: Callable[..., Steps[Sequence[PartRow]]], *, everything: bool) -> Steps[Sequence[Said]]:
-        found = yield from parts(everything=everything)
-        return [each for part in found if (each := said_in(part, self.serde)) is not None]
+    def _said(self, brought: Callable[..., Sequence[PartRow]], tx: Transaction, *, everything: bool) -> Sequence[Said]:
+        parts = brought(tx, everything=everything)
+        return [each for part in parts if (each := said_in(part, self.serde)) is not None]
 
     def _putting_writes(
         self,
@@ -778,26 +777,25 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
 
         run_id = get_checkpoint_metadata(config, {}).get("run_id")
 
-        def finish(thread: Thread) -> Steps[None]:
-            yield from self._rewinding.finish(config, at, thread, writes, task_id)
+        def finish(tx: Transaction, thread: Thread) -> None:
+            self._rewinding.finish(tx, config, at, thread, writes, task_id)
 
-        def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
-            return (
-                yield from checkpoint_log.put_writes(
-                    at,
-                    ns,
-                    name,
-                    plan,
-                    now=now,
-                    run_id=None if run_id is None else str(run_id),
-                    before=finish,
-                    check=partial(self._rewinding.check, config, at),
-                )
+        def operation(tx: Transaction) -> tuple[Thread, checkpoint_log.Planned, Shelved]:
+            return checkpoint_log.put_writes(
+                tx,
+                at,
+                ns,
+                name,
+                plan,
+                now=now,
+                run_id=None if run_id is None else str(run_id),
+                before=finish,
+                check=partial(self._rewinding.check, config, at),
             )
 
         def store() -> None:
             with suppress(ThreadDeleted):
-                self._write(steps, at, ns)
+                self._write(operation, at, ns)
 
         return store
 
@@ -809,15 +807,15 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         """Store what was planned, and return the thread."""
         scopes = self.database.scopes
 
-        def steps() -> Steps[tuple[Thread, checkpoint_log.Planned, Shelved]]:
+        def operation(tx: Transaction) -> tuple[Thread, checkpoint_log.Planned, Shelved]:
             doubtful = scopes.keys if not at.path else "{" in at.path
-            if doubtful and (yield from thread_lines.find(at)) is None:
+            if doubtful and thread_lines.find(tx, at) is None:
                 scopes.check_new(*at)
-            return (yield from make())
+            return make(tx)
 
         with readable(at, None), self._coding.turn(at):
             engine = self.database.engine
-            thread, used, shelved = engine.write(steps)
+            thread, used, shelved = engine.write(operation)
         self._coding.stored(at, ns, thread, used, shelved)
         if self.retention is not None and not self.retention.off:
             engine.release()
@@ -827,9 +825,6 @@ class AgentMemorySaver(Performer, Closing, BaseCheckpointSaver[str]):
         value = self.database.engine.write(make)
         self.database.engine.release()
         return value
-
-    async def _in_thread(self, function: Any, *arguments: Any, write: bool = False) -> Any:
-        return await self.database.engine.in_thread(function, *arguments, write=write)
 
     def _pages(
         self,

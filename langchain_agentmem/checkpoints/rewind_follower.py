@@ -34,7 +34,7 @@ from langchain_agentmem.checkpoints.checkpoint_codec import address, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
@@ -174,8 +174,8 @@ class Rewinding:
         )
         if begun is not None:
             run, loop, task = begun
-            carry = partial(sealing.carry, runs_of(self._database), run, loop, task)
-            self._database.engine.read(carry)
+            runs = runs_of(self._database)
+            self._database.engine.read(lambda tx: sealing.carry(tx, runs, run, loop, task))
         if not ns and found is not None and not addressed:  # LangGraph looks whether it was told to begin earlier
             earlier = runs_of(self._database).went_back(config["configurable"], at)
             if earlier is not None:
@@ -216,11 +216,18 @@ class Rewinding:
             raise ThreadDeleted
 
     def finish(
-        self, config: Mapping[str, Any], at: ThreadAt, thread: Thread, writes: Sequence[tuple[str, Any]], task_id: str
-    ) -> Steps[None]:
+        self,
+        tx: Transaction,
+        config: Mapping[str, Any],
+        at: ThreadAt,
+        thread: Thread,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+    ) -> None:
         """A task is handing in what it wrote."""
         configurable = config["configurable"]
-        yield from sealing.finish(
+        sealing.finish(
+            tx,
             runs_of(self._database),
             configurable,
             at,
@@ -233,20 +240,22 @@ class Rewinding:
         )
 
     def look(
-        self, config: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: Mapping[str, Any]
-    ) -> Steps[sealing.Beforehand]:
+        self, tx: Transaction, config: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: Mapping[str, Any]
+    ) -> sealing.Beforehand:
         """Ask ahead for what `seal` has to know.
 
         Args:
+            tx: The transaction.
             config: The config of the call.
             at: The thread.
             thread: Its row, with its line.
             checkpoint: The checkpoint that is being put.
         """
-        return sealing.look(runs_of(self._database), config["configurable"], at, thread, str(checkpoint["id"]))
+        return sealing.look(tx, runs_of(self._database), config["configurable"], at, thread, str(checkpoint["id"]))
 
     def seal(
         self,
+        tx: Transaction,
         config: Mapping[str, Any],
         at: ThreadAt,
         thread: Thread,
@@ -255,11 +264,12 @@ class Rewinding:
         serde: SerializerProtocol,
         now: int,
         looked: sealing.Beforehand,
-        said: Callable[..., Steps[Sequence[Said]]] | None = None,
-    ) -> Steps[Callable[[], None]]:
+        said: Callable[..., Sequence[Said]] | None = None,
+    ) -> Callable[[], None]:
         """A checkpoint is being put.
 
         Args:
+            tx: The transaction.
             config: The config of the call.
             at: The thread.
             thread: Its row.
@@ -276,8 +286,8 @@ class Rewinding:
         configurable = config["configurable"]
         line, parent = thread.line or 0, configurable.get("checkpoint_id")
 
-        def before() -> Steps[Parent | None]:
-            found = yield query.checkpoint_named(line=line, name=parent)
+        def before(tx: Transaction) -> Parent | None:
+            found = query.checkpoint_named(tx, line=line, name=parent)
             if not found:
                 return None
             row = found[0]
@@ -303,7 +313,7 @@ class Rewinding:
             self._database.tail,
             [],
         )
-        remember = yield from sealing.seal(runs_of(self._database), put)
+        remember = sealing.seal(tx, runs_of(self._database), put)
         goes_on = not put.ns and parent is not None and metadata.get("source") in ("update", "fork")
 
         def stored() -> None:
@@ -332,7 +342,7 @@ class Rewinding:
         if not tracing.heard(config):
             return
         with tracing.unharmed("to see what a rewind hides"):
-            hidden = self._database.engine.read(lambda: sealing.hidden(at, checkpoint, newest))
+            hidden = self._database.engine.read(lambda tx: sealing.hidden(tx, at, checkpoint, newest))
             if hidden is None:
                 return
             where = {"namespace": "/".join(namespace_of(at.path)), "thread_id": at.name, "checkpoint_id": earlier}
@@ -345,10 +355,10 @@ class Rewinding:
                     }
                 )
 
-    def sweep(self, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> Steps[None]:
+    def sweep(self, tx: Transaction, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> None:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
-            yield from thread_memory.sweep(thread.id, self._database.now())
+            thread_memory.sweep(tx, thread.id, self._database.now())
 
 
 def _recorded(put: Put) -> MessagesStored:

@@ -6,7 +6,6 @@ are allowed by name. An object of any other class would come as plain data, so i
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import logging
@@ -23,12 +22,13 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 
+from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import address, listed
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.storage import Steps, is_postgres, name_of, query
+from langchain_agentmem.storage import Transaction, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.foreign_tables import read_only
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
@@ -85,16 +85,16 @@ class ThreadToCopy:
             None where the source only went on from what is here, or has nothing new.
         """
         at, _, _ = address(self.config, database.scopes.foreign)
-        return database.engine.read(partial(self._refusal, at))
+        return database.engine.read(lambda tx: self._refusal(tx, at))
 
-    def _refusal(self, at: ThreadAt) -> Steps[str | None]:
-        thread = yield from find(at, exact=True)
-        newest = [] if thread is None or thread.line is None else (yield query.latest_checkpoint(line=thread.line))
+    def _refusal(self, tx: Transaction, at: ThreadAt) -> str | None:
+        thread = find(tx, at, exact=True)
+        newest = [] if thread is None or thread.line is None else query.latest_checkpoint(tx, line=thread.line)
         own = [name for name, config in self._checkpoints if not config["configurable"].get("checkpoint_ns")]
         if thread is None or not newest or newest[0]["name"] in own:
             return None
         for name in own:  # the newest first
-            if not (yield query.checkpoint_there(line=thread.line, checkpoint=name)):
+            if not query.checkpoint_there(tx, line=thread.line, checkpoint=name):
                 return WENT_ON
         return None
 
@@ -135,14 +135,14 @@ async def aimport_checkpoints(
     thread_ids: Sequence[str] | None,
     progress: Progress,
 ) -> ImportReport:
-    """`import_checkpoints`, awaited."""
+    """Async version of `import_checkpoints`."""
     _check_saver(saver)
     count = _Count(progress)
     for config in _configs(thread_ids):
         async for found in saver.alist(config):
             count.see(found)
     for thread in count.threads():
-        if count.takes(thread, await asyncio.to_thread(thread.refusal, database)):
+        if count.takes(thread, await in_worker(partial(thread.refusal, database))):
             for config in thread.in_order():
                 if (whole := await saver.aget_tuple(config)) is not None:
                     count.add(adopted=await adopt(whole))

@@ -167,7 +167,7 @@ def elsewhere(
     """
     memory.search("", kinds=kinds, everything=True)  # what waits for the index enters it
     stored_as, places = all_parts().stored_as(kinds), dict[str, None]()
-    for row in memory.database.engine.read(partial(search_index.held, stored_as)):
+    for row in memory.database.engine.read(lambda tx: search_index.held(tx, stored_as)):
         where, options = namespace_of(row["path"]), []
         if where == here and whose in (None, row["name"]):
             continue

@@ -88,8 +88,6 @@ context only grows at its end, so its beginning is the same bytes from turn to t
   as much was said, or may go, as it is to make room for; so an oversize tail does not compact every turn.
 - The summarizer is given every message that leaves, in pieces where they are long. A summary that was made without a
   model is *provisional*: the next one that a model makes goes back to before it.
-- What asks a model is a generator of wishes (`model_calls.py`), as operations are generators of statements, so sync and
-  async share it.
 - In a graph the node answers with a `Command` of pairs: LangGraph's `stream_mode="messages"` takes messages in a plain
   update for new ones.
 """

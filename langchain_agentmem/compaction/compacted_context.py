@@ -41,15 +41,14 @@ from langchain_agentmem.compaction.compaction_config import Size
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, KeySpan, spans
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Shown, Work
+from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import says_nothing, sound_until
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import is_filler, summary_in
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import Step, brief
 
 RECENT = 256
 """Messages at the end of a history that are looked into although they are the same objects."""
@@ -401,22 +400,18 @@ class CompactionReport:
         self._facts: dict[str, Any] = {"status": NOTHING}
         self._fell_short = False
 
-    def step(self, name: str, work: Work[Any], at: Address | None, trigger: str, **inputs: Any) -> Shown:
-        """The work that this reports, as a trace shows it.
+    def step(self, name: str, at: Address | None, trigger: str, **inputs: Any) -> Step:
+        """Open the traced step of the compaction, for `with`. Its outputs are what was noted until it ends.
 
         Args:
             name: `COMPACT` or `RECOVER`.
-            work: The work.
-            at: Where the history is recorded, if it is.
-            trigger: Why it is done.
-            **inputs: What else is known before.
+            at: The conversation in which the history is recorded, or None.
+            trigger: The event that causes the compaction.
+            **inputs: Further inputs of the step.
         """
-        return Shown(
-            name,
-            work,
-            inputs=lambda: {**place_of(at), "trigger": trigger, **inputs},
-            outputs=lambda _: {name: value for name, value in self._facts.items() if value is not None},
-        )
+        step = self._database.step(name, lambda: {**place_of(at), "trigger": trigger, **inputs})
+        step.finish(lambda: {name: value for name, value in self._facts.items() if value is not None})
+        return step
 
     def note(self, **facts: Any) -> None:
         """Add something for traces alone; None is not shown."""
@@ -429,15 +424,19 @@ class CompactionReport:
 
     @contextmanager
     def compacting(self, tokens: int, messages: int) -> Iterator[None]:
-        """A context of so many tokens and messages is compacted in this block; an exception means that it failed."""
+        """Report the compaction of a context of so many tokens and messages; an exception in the block is a failure.
+
+        `GraphBubbleUp` is none: a model interrupts the graph, and the compaction is repeated when the graph goes on.
+        """
         self._began = time.perf_counter()
         self._before = (tokens, messages)
         self._fields |= {"pre_tokens": tokens, "pre_messages": messages}
         self._emit(CompactionEvent(**self._fields, status="started"))
         try:
             yield
-        except Exception:
-            self.failed()
+        except Exception as error:
+            if not leaves_the_node(error):
+                self.failed()
             raise
 
     def completed(

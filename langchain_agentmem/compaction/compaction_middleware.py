@@ -9,22 +9,18 @@ is repeated, twice at most.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import copy
 import logging
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.concurrency import PerProcess, in_worker
 from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
@@ -38,10 +34,10 @@ from langchain_agentmem.compaction.compaction_config import (
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, aperform, perform, usable_model
-from langchain_agentmem.language_models.overflow import refusal
-from langchain_agentmem.storage.database import Database, MemoryLike, database_of
+from langchain_agentmem.errors import MissingExtra, leaves_the_node
+from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
+from langchain_agentmem.language_models.overflow import Refusal, refusal
+from langchain_agentmem.storage.database import MemoryLike, database_of
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse
@@ -147,47 +143,46 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
                 such error where the context cannot be made smaller, or was refused to the end. HTTP status 400, 413 or
                 422 in words that nobody knows is answered once, where more than four fifths of the window was sent.
         """
-        return perform(self._calling(request, handler), self._database)
+        if not request.messages:
+            return handler(request)
+        call = self._prepare(request)
+        while True:
+            try:
+                response = handler(call.request)
+            except Exception as error:
+                if not call.record_refusal(error):
+                    raise
+            else:
+                self._keep_limit(call)
+                return response
+            call.make_smaller()
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """`wrap_model_call`, awaited."""
-        return await aperform(self._calling(request, handler), self._database)
+        """Async version of `wrap_model_call`."""
+        if not request.messages:
+            return await handler(request)
+        call = await in_worker(partial(self._prepare, request))
+        while True:
+            try:
+                response = await handler(call.request)
+            except Exception as error:
+                if not call.record_refusal(error):
+                    raise
+            else:
+                self._keep_limit(call)
+                return response
+            await in_worker(call.make_smaller)
 
-    def _calling(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Work[Any]:
-        messages = request.messages
-        if not messages:
-            return (yield _asking(handler, request))
+    def _prepare(self, request: ModelRequest[Any]) -> _ModelCall:
+        """Compact the history of a request."""
         at = self._at()
         compactor = self._compactor(request.model, at)
         overhead = self._overhead(request, compactor)
         self._warn(overhead, compactor)
-        view: ContextView = yield from compactor.viewing(messages, at, overhead=overhead)
-        window, limit = self._window_of(request.model), compactor.limit
-        attempts = iter(range(1, RETRIES + 1))
-        first: Exception | None = None
-        while True:
-            try:
-                shown: list[Any] = view.messages
-                response = yield _asking(handler, request.override(messages=shown))
-            except Exception as error:
-                kind = refusal(error)
-                nearly_full = first is None and window is not None and view.tokens > window * _NEARLY_FULL
-                if kind == "other" or (kind == "unclear" and not nearly_full):
-                    raise
-                first = first or error
-            else:
-                if compactor.limit != limit:
-                    self._remember(compactor.limit, request.model, at)
-                return response
-            if kind in {"tokens", "unclear"}:
-                compactor.lower(view.tokens, overhead)
-            provider = provider_of(request.model)
-            smaller = yield from _smaller(compactor, attempts, messages, at, provider=provider, overhead=overhead)
-            if smaller is None:
-                raise first
-            view = smaller
+        view = compactor.viewing(request.messages, at, overhead=overhead)
+        return _ModelCall(request, compactor, at, overhead, self._window_of(request.model), view)
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
         """Put the compacted view in the place of messages, as LangChain's `ContextEdit` does.
@@ -199,20 +194,19 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         del count_tokens
         if messages:
             at = self._at()
-            view = _waited(self._compactor(None, at).viewing(messages, at), self._database)
-            messages[:] = view.messages
+            messages[:] = self._compactor(None, at).viewing(messages, at).messages
 
-    def _remember(self, limit: Size, model: Any, at: Address | None) -> None:
+    def _keep_limit(self, call: _ModelCall) -> None:
         """Keep the contexts of a thread within a limit, now that a model took less than it had refused.
 
         Another thread is another matter: what it holds may be counted better, and nobody's mistake is to make every
         context small.
         """
-        if at is None:
+        if call.at is None or not call.has_lower_limit:
             return
-        key = (name_of(model), at)
+        key = (name_of(call.request.model), call.at)
         with self._lock:
-            self._refused[key] = limit
+            self._refused[key] = call.compactor.limit
             self._refused.move_to_end(key)
             while len(self._refused) > _REMEMBERED:
                 self._refused.popitem(last=False)
@@ -264,25 +258,89 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         return math.ceil(counter.count((), tools=tools, system=request.system_message) / counter.factor())
 
 
-def _asking(handler: Callable[[ModelRequest[Any]], Any], request: ModelRequest[Any]) -> Do:
-    """The agent's own call of its model."""
-    ask = partial(handler, request)
-    return Do(ask, ask)
+class _ModelCall:
+    """A call of the agent's model, which is repeated with a smaller context after a refusal.
 
+    Attributes:
+        at: The conversation in which the history is recorded, or None.
+        compactor: The compactor, whose limit becomes lower with a refusal.
+        request: The request to send next.
+        has_lower_limit: Whether the limit is lower than before the call.
 
-def _smaller(
-    compactor: Compactor, attempts: Iterator[int], messages: Sequence[BaseMessage], at: Address | None, **options: Any
-) -> Work[ContextView | None]:
-    """What is to be sent in place of a view that was refused; None where no attempt is left that makes it smaller."""
-    for attempt in attempts:
-        try:
-            view = yield from compactor.smaller(messages, at, attempt=attempt, **options)
-        except Exception:
-            logger.warning("A context that was refused could not be made smaller.", exc_info=True)
-            return None
-        if view is not None:
-            return view
-    return None
+    Args:
+        request: The request, with the whole history.
+        compactor: The compactor of this call.
+        at: The conversation in which the history is recorded, or None.
+        overhead: Tokens that are sent beside the messages.
+        window: The tokens that the model takes, or None.
+        view: The context to send first.
+    """
+
+    def __init__(
+        self,
+        request: ModelRequest[Any],
+        compactor: Compactor,
+        at: Address | None,
+        overhead: int,
+        window: int | None,
+        view: ContextView,
+    ) -> None:
+        self.at, self.compactor = at, compactor
+        self._history: list[Any] = request.messages
+        self._overhead, self._window, self._limit = overhead, window, compactor.limit
+        self._attempts = iter(range(1, RETRIES + 1))
+        self._refusals: list[Exception] = []
+        self._kind: Refusal = "other"
+        self.request = request
+        self._show(view)
+
+    def _show(self, view: ContextView) -> None:
+        shown: list[Any] = view.messages
+        self._tokens, self.request = view.tokens, self.request.override(messages=shown)
+
+    @property
+    def has_lower_limit(self) -> bool:
+        return self.compactor.limit != self._limit
+
+    def record_refusal(self, error: Exception) -> bool:
+        """Record an error that says that the context is too large. Return False for any other error."""
+        if leaves_the_node(error):
+            return False
+        self._kind = refusal(error)
+        nearly_full = not self._refusals and self._window is not None and self._tokens > self._window * _NEARLY_FULL
+        if self._kind == "other" or (self._kind == "unclear" and not nearly_full):
+            return False
+        self._refusals.append(error)
+        return True
+
+    def make_smaller(self) -> None:
+        """Put a smaller context into the request.
+
+        Raises:
+            Exception: The first refusal, if no attempt is left that makes the context smaller.
+        """
+        if self._kind in {"tokens", "unclear"}:
+            self.compactor.lower(self._tokens, self._overhead)
+        view = self._smaller_view()
+        if view is None:
+            raise self._refusals[0]
+        self._show(view)
+
+    def _smaller_view(self) -> ContextView | None:
+        provider = provider_of(self.request.model)
+        for attempt in self._attempts:
+            try:
+                view = self.compactor.smaller(
+                    self._history, self.at, provider=provider, attempt=attempt, overhead=self._overhead
+                )
+            except Exception as error:
+                if leaves_the_node(error):
+                    raise
+                logger.warning("A context that was refused could not be made smaller.", exc_info=True)
+                return None
+            if view is not None:
+                return view
+        return None
 
 
 def _schemas(wanted: Any) -> list[dict[str, Any]]:
@@ -298,13 +356,3 @@ def _schemas(wanted: Any) -> list[dict[str, Any]]:
         for spec in specs
         if isinstance(spec.json_schema, Mapping)
     ]
-
-
-def _waited(work: Work[ContextView], database: Database) -> ContextView:
-    """The answer of work, wherever it is asked for: in a task that awaits, a thread does it meanwhile."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return perform(work, database)
-    with ThreadPoolExecutor(1, "agentmem-edit") as pool:
-        return pool.submit(contextvars.copy_context().run, lambda: perform(work, database)).result()

@@ -22,13 +22,14 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.graph import MessagesState
 
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config, checked_window
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import ModelLike, Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import Countable, ToolLike
 from langchain_agentmem.messages.history_repair import without_stand_ins
 from langchain_agentmem.messages.prompt_forms import CONTEXT, HISTORY, READ
@@ -134,7 +135,7 @@ class CompactionNode(Runnable[Any, Any]):
             return self._compact(input, None, complete)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """`invoke`, awaited."""
+        """Async version of `invoke`."""
         config = config_given(config)
         del kwargs
         if self._may_be_shown():
@@ -148,18 +149,13 @@ class CompactionNode(Runnable[Any, Any]):
 
     def _compact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        return perform(self._compacting(given, config), self._compactor.database)
-
-    async def _acompact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
-        del run_manager
-        return await aperform(self._compacting(given, config), self._compactor.database)
-
-    def _compacting(self, given: Any, config: RunnableConfig) -> Work[Any]:
         messages = self._messages(given)
         self._check_key(given, config)
         at = self._conversation.of(self._compactor.database, ensure_config(config))
-        view = yield from self._compactor.viewing(messages, at, overhead=self._overhead)
+        view = self._compactor.viewing(messages, at, overhead=self._overhead)
         return self._answer(given, view, config)
+
+    _acompact = awaited(_compact, writes=True)
 
     def _messages(self, given: Any) -> list[BaseMessage]:
         if isinstance(given, PromptValue):

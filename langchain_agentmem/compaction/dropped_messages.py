@@ -20,6 +20,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
@@ -29,6 +30,7 @@ from pydantic import Field
 
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.encoding import THOUGHTS, called, kind_of, thoughts
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import id_of, path_of, running_config
@@ -38,8 +40,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, all_dropped, load
 from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import AgentMemoryError, faults
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work, aperform, perform
+from langchain_agentmem.errors import AgentMemoryError, faults, leaves_the_node
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.language_models.tool_arguments import Arguments
@@ -52,7 +53,7 @@ from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order, best
-from langchain_agentmem.storage import Operation, Steps, query
+from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import documents
 
@@ -97,44 +98,24 @@ def messages_behind(
         StorageError: What is kept of the compaction is damaged.
     """
     database = database_of(memory)
-    return perform(_behind_work(database, summary, conversation_id, namespace, offset, limit), database)
-
-
-async def amessages_behind(
-    memory: MemoryLike,
-    summary: str | BaseMessage,
-    *,
-    conversation_id: str,
-    namespace: Sequence[str] | None = None,
-    offset: int = 0,
-    limit: int | None = None,
-) -> list[Message]:
-    """`messages_behind`, awaited."""
-    database = database_of(memory)
-    return await aperform(_behind_work(database, summary, conversation_id, namespace, offset, limit), database)
-
-
-def _behind_work(
-    database: Database,
-    summary: str | BaseMessage,
-    conversation_id: str,
-    namespace: Sequence[str] | None,
-    offset: int,
-    limit: int | None,
-) -> Work[list[Message]]:
     check_whole("offset", offset)
     if limit is not None:
         check_whole("limit", limit)
     at = Address(path_of(database.scopes.resolve(namespace)), id_of(conversation_id, "conversation"))
     name = id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
     end = None if limit is None else offset + limit
-    found = yield _expanding(at, name, lambda: behind(at, name, offset, end))
+    found = _expand(database, at, name, lambda tx: behind(tx, at, name, offset, end))
     return [each.message for each in found or ()]
 
 
-def _expanding(at: Address, name: str, make: Operation[Any], **more: Any) -> Run:
-    """The operation that brings something back, as a trace shows it: of which conversation, by which id, what else."""
-    return Run(EXPAND, make, inputs=lambda: {**place_of(at), "id": name, **more}, outputs=_expanded)
+amessages_behind = awaited(messages_behind)
+
+
+def _expand(
+    database: Database, at: Address, name: str, find: Operation[list[DroppedMessage] | None], **inputs: Any
+) -> list[DroppedMessage] | None:
+    """Read the messages behind an id, as a traced step with these further inputs."""
+    return database.read(EXPAND, find, lambda: {**place_of(at), "id": name, **inputs}, _expanded)
 
 
 def _expanded(found: Sequence[DroppedMessage] | None) -> dict[str, Any]:
@@ -148,65 +129,68 @@ def _expanded(found: Sequence[DroppedMessage] | None) -> dict[str, Any]:
     }
 
 
-def behind(at: Address, summary: str, first: int = 0, end: int | None = None) -> Steps[list[DroppedMessage] | None]:
+def behind(
+    tx: Transaction, at: Address, summary: str, first: int = 0, end: int | None = None
+) -> list[DroppedMessage] | None:
     """The messages that a summary stands for, in their order; None if the conversation has no such summary.
 
     Args:
+        tx: The transaction.
         at: The conversation.
         summary: The id of the summary.
         first: The place of the first that is wanted.
         end: The place behind the last. Default: all are.
     """
-    keys = yield from dropped_keys(at, summary)
-    return None if keys is None else (yield from said(at, keys[first:end]))
+    keys = dropped_keys(tx, at, summary)
+    return None if keys is None else said(tx, at, keys[first:end])
 
 
-def dropped_keys(at: Address, summary: str) -> Steps[list[str] | None]:
+def dropped_keys(tx: Transaction, at: Address, summary: str) -> list[str] | None:
     """The keys of the messages that a summary stands for, in their order; None if there is no such summary.
 
     A summary that was part of the history itself, as in a state that is shrunk, stands for what it stood for.
     """
-    record = yield from _first_with(at, summary)
+    record = _first_with(tx, at, summary)
     if record is None:
         return None
     keys: list[str] = []
-    open_ = [*(yield from all_dropped(at, record))]
+    open_ = [*all_dropped(tx, at, record)]
     known = {summary}
     while open_:
         key = open_.pop(0)
         if key in known:
             continue
         known.add(key)
-        inner = (yield from _first_with(at, key)) if key.startswith(SUMMARY) else None
+        inner = _first_with(tx, at, key) if key.startswith(SUMMARY) else None
         if inner is None:
             keys.append(key)
         else:
-            open_ = [*(yield from all_dropped(at, inner)), *open_]
+            open_ = [*all_dropped(tx, at, inner), *open_]
     return keys
 
 
-def said(at: Address, keys: Sequence[str]) -> Steps[list[DroppedMessage]]:
+def said(tx: Transaction, at: Address, keys: Sequence[str]) -> list[DroppedMessage]:
     """Messages of a conversation by their keys; those that are not there any more are left out."""
-    rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.find_branch(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
         return []
     branch, found = rows[0]["id"], {}
     for start in range(0, len(keys), _PAGE):
         page = json.dumps([*keys[start : start + _PAGE]])
-        for row in (yield query.messages_of_keys(branch=branch, keys=page)):
+        for row in query.messages_of_keys(tx, branch=branch, keys=page):
             message = decode_body(bytes(row["body"]), row["key"])
             found[row["key"]] = DroppedMessage(message, moment(row["created_at"]))
     return [found[key] for key in keys if key in found]
 
 
-def _first_with(at: Address, summary: str) -> Steps[CompactionRecord | None]:
+def _first_with(tx: Transaction, at: Address, summary: str) -> CompactionRecord | None:
     """The compaction that a summary was made by."""
-    rows = yield query.find_branch(path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.find_branch(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows or not summary:
         return None
     word = summary.encode("utf-8", "replace")
-    for row in (yield query.compactions_naming(branch=rows[0]["id"], word=word)):
-        record = yield from load(at, int(row["id"]))
+    for row in query.compactions_naming(tx, branch=rows[0]["id"], word=word):
+        record = load(tx, at, int(row["id"]))
         if record is not None and any(getattr(item, "id", None) == summary for item in record.items):
             return record
     return None
@@ -282,46 +266,48 @@ class _Reader:
         self._weights = weights
         self._counter = TokenCounter()
 
-    def tool(self, work: Callable[..., Work[str]], name: str, about: str, schema: type[Arguments]) -> BaseTool:
-        """The tool that does such work."""
+    def tool(self, action: Callable[..., str], name: str, about: str, schema: type[Arguments]) -> BaseTool:
+        """Make the tool of an action on the conversation of a run."""
         # Functions of their own, since it is from them that LangChain learns that they want the run's config.
 
         def use(*, config: RunnableConfig, **given: Any) -> str:
-            return perform(self._told(work, config, given), self._database)
+            return self._result(action, config, given)
 
         async def ause(*, config: RunnableConfig, **given: Any) -> str:
-            return await aperform(self._told(work, config, given), self._database)
+            return await in_worker(partial(self._result, action, config, given))
 
         return StructuredTool.from_function(
             func=use, coroutine=ause, name=name, description=about, args_schema=schema, handle_validation_error=_misused
         )
 
-    def _told(self, work: Callable[..., Work[str]], config: RunnableConfig, given: Mapping[str, Any]) -> Work[str]:
+    def _result(self, action: Callable[..., str], config: RunnableConfig, given: Mapping[str, Any]) -> str:
         try:
             at = self._conversation.of(self._database, config)
-            return _NO_THREAD if at is None else (yield from work(at, **given))
+            return _NO_THREAD if at is None else action(at, **given)
         except Exception as error:
+            if leaves_the_node(error):
+                raise
             logger.warning("A memory tool failed; the model was told.", exc_info=True)
             told = str(error) if isinstance(error, AgentMemoryError) else type(error).__name__
             return f"The memory could not be read: {told}"
 
-    def recall(self, at: Address, query: str, limit: int = 5, order: Order = "score") -> Work[str]:
+    def recall(self, at: Address, query: str, limit: int = 5, order: Order = "score") -> str:
         """Search the conversation."""
         most = min(max(1, limit), MOST_SHOWN)
-        hits: list[Recollection] = yield Shown(
+        with self._database.step(
             "compaction.recall",
-            self._recalling(at, query, most, order),
-            inputs=lambda: {"query": query, "limit": most, "order": order, **place_of(at)},
-            outputs=documents,
+            lambda: {"query": query, "limit": most, "order": order, **place_of(at)},
             run_type="retriever",
-        )
+        ) as step:
+            hits = self._hits(at, query, most, order)
+            step.finish(lambda: documents(hits))
         if not hits:
             return "Nothing in this conversation fits that. Other words, or fewer, may find it."
         shown = [self._passage(hit) for hit in hits]
         first = "oldest" if order == "time" else "best"
         return "\n".join([f"{len(hits)} messages of this conversation, the {first} first. {_DATA}", *shown])
 
-    def _recalling(self, at: Address, query: str, most: int, order: Order) -> Work[list[Recollection]]:
+    def _hits(self, at: Address, query: str, most: int, order: Order) -> list[Recollection]:
         # This namespace and none below it: a conversation of the same id there is somebody else's.
         kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
         walls = Walls(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
@@ -329,12 +315,13 @@ class _Reader:
         # Some of what is found is left out, so more is looked for.
         turn = running_turn(self._database, running_config())
         here = Outlook(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))
-        found = yield Search(asked, walls, _ASKED * (most + 5), self._weights, here, order=order, shown=False)
+        search = Search(asked, walls, _ASKED * (most + 5), self._weights, here, name=None, order=order)
+        found = search.find(self._database)
         return best([hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)], most)
 
-    def expand(self, at: Address, id: str, page: int = 1) -> Work[str]:  # noqa: A002 - what a model calls it
+    def expand(self, at: Address, id: str, page: int = 1) -> str:  # noqa: A002 - what a model calls it
         """Show what stands behind an id."""
-        found = yield _expanding(at, id, lambda: _found(at, id), page=page)
+        found = _expand(self._database, at, id, lambda tx: _found(tx, at, id), page=page)
         return self._page(id, found, page)
 
     def _passage(self, hit: Recollection) -> str:
@@ -379,13 +366,13 @@ class _Reader:
         return pages
 
 
-def _found(at: Address, name: str) -> Steps[list[DroppedMessage] | None]:
+def _found(tx: Transaction, at: Address, name: str) -> list[DroppedMessage] | None:
     """What an id stands for: the messages behind a summary, or a message."""
     if name.startswith(SUMMARY):
-        found = yield from behind(at, name)
+        found = behind(tx, at, name)
         if found is not None:
             return found
-    return (yield from said(at, [name])) or None
+    return said(tx, at, [name]) or None
 
 
 def _whole(message: Message) -> Turn:

@@ -52,12 +52,11 @@ from langchain_agentmem.conversations import compaction_records, message_log, pr
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
 from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
 from langchain_agentmem.messages.message_marks import brought_for, is_filler, is_made
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database
 
 logger = logging.getLogger(__name__)
@@ -133,7 +132,7 @@ class Compactor:
 
     def viewing(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, *, overhead: int = 0
-    ) -> Work[ContextView]:
+    ) -> ContextView:
         """What a model is to be shown of a history now.
 
         Args:
@@ -143,25 +142,24 @@ class Compactor:
             overhead: Tokens that are sent beside the messages.
         """
         report = self._report(at)
-        work = self._viewing(messages, at, overhead, report)
-        step = report.step(COMPACT, work, at, "turn", messages=len(messages), **self._bounds())
-        view: ContextView = yield step
-        yield from self._left(messages, view, at)
+        with report.step(COMPACT, at, "turn", messages=len(messages), **self._bounds()):
+            view = self._compacted_view(messages, at, overhead, report)
+        self._left(messages, view, at)
         return view
 
-    def _viewing(
+    def _compacted_view(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, report: CompactionReport
-    ) -> Work[ContextView]:
-        history, context = yield from self._found(messages, at)
-        overhead += yield from self._put_beside(context, at, overhead)
+    ) -> ContextView:
+        history, context = self._found(messages, at)
+        overhead += self._put_beside(context, at, overhead)
         self._learn(history, context, overhead)
         tokens = self.calibrated(context.tokens + overhead)
         report.sized(NOTHING, (tokens, len(context.messages)))
         if not self.is_due(context, tokens, self.model, at):
             return self._view(context, history, overhead, report)
-        base = yield from self._base(history, at, context)
+        base = self._base(history, at, context)
         situation = self.situation(overhead=overhead)
-        record = yield from self.compacted(state_subject(history, at, base), base, situation, report, tokens=tokens)
+        record = self.compacted(state_subject(history, at, base), base, situation, report, tokens=tokens)
         made = resolved(record, history, self.counter)
         return self._view(made, history, overhead, report, compacted=True)
 
@@ -173,7 +171,7 @@ class Compactor:
         provider: str = "",
         attempt: int = 1,
         overhead: int = 0,
-    ) -> Work[ContextView | None]:
+    ) -> ContextView | None:
         """What a model is to be shown of a history that was refused as too large.
 
         Args:
@@ -187,24 +185,16 @@ class Compactor:
             What is to be sent instead; None where nothing could be made smaller.
         """
         report = self._report(at)
-
-        def working() -> Work[ContextView | None]:
-            history, context = yield from self._found(messages, at)
+        inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
+        with report.step(RECOVER, at, "refused", **inputs):
+            history, context = self._found(messages, at)
             subject = state_subject(history, at, context)
-            record = yield from self.recovered(
-                subject, context, report, provider=provider, attempt=attempt, overhead=overhead
-            )
+            record = self.recovered(subject, context, report, provider=provider, attempt=attempt, overhead=overhead)
             if record is None:
                 return None
             made = resolved(record, history, self.counter)
-            return self._view(made, history, overhead, report, compacted=True)
-
-        step = report.step(
-            RECOVER, working(), at, "refused", provider=provider or None, attempt=attempt, messages=len(messages)
-        )
-        view: ContextView | None = yield step
-        if view is not None:
-            yield from self._left(messages, view, at)
+            view = self._view(made, history, overhead, report, compacted=True)
+        self._left(messages, view, at)
         return view
 
     def lower(self, tokens: int, overhead: int) -> None:
@@ -219,28 +209,28 @@ class Compactor:
             self.limit = replace(self.limit, tokens=lower)
             self.target = target_of(self.config, self.limit)
 
-    def _found(self, messages: Sequence[BaseMessage], at: message_log.Address | None) -> Work[tuple[History, Context]]:
+    def _found(self, messages: Sequence[BaseMessage], at: message_log.Address | None) -> tuple[History, Context]:
         before = self._followed.get(at)
         old = History() if before is None else before.history
         history = followed(old, messages, self.counter)
-        known = yield from self._noted(history, at, before)
-        context = yield from self._newest(history, at, known)
+        known = self._noted(history, at, before)
+        context = self._newest(history, at, known)
         return history, context or resolved(None, history, self.counter)
 
-    def _left(self, messages: Sequence[BaseMessage], view: ContextView, at: message_log.Address | None) -> Work[None]:
+    def _left(self, messages: Sequence[BaseMessage], view: ContextView, at: message_log.Address | None) -> None:
         """Note that what was put before messages that have left the context just now is not shown any more."""
         there = {message.id for message in view.messages}
         gone = [brought_for(message) for message in messages if message.id not in there] if view.compacted else []
         if at is not None and gone:
-            yield from prompt_notes.leaving(self.database, at, [key for key in gone if key])
+            prompt_notes.leaving(self.database, at, [key for key in gone if key])
 
-    def _put_beside(self, context: Context, at: message_log.Address | None, overhead: int) -> Work[int]:
+    def _put_beside(self, context: Context, at: message_log.Address | None, overhead: int) -> int:
         """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
         limit = self.limit.tokens
         if at is None or limit is None or context.tokens + overhead < limit / 2:
             return 0
         asked = [message.id for message in context.messages if message.type == "human" and message.id]
-        return (yield from prompt_notes.counting(at, asked))
+        return prompt_notes.counting(self.database, at, asked)
 
     def _report(self, at: message_log.Address | None) -> CompactionReport:
         return CompactionReport(self.database, at.name if at else "")
@@ -257,30 +247,27 @@ class Compactor:
 
     # -- recording ---------------------------------------------------------------------------------------------
 
-    def _noted(self, history: History, at: message_log.Address | None, before: _Followed | None) -> Work[list[Header]]:
+    def _noted(self, history: History, at: message_log.Address | None, before: _Followed | None) -> list[Header]:
         """Record what is new in a history, and give what compactions there are of its conversation."""
         if at is None:
             _remember(self._followed, at, _Followed(None, history))
             there = [*self._records.items()]  # in one go: other threads go on putting records there
             loose = [record for (where, _), record in reversed(there) if where is None]
             return [Header(record.id, record.digest, record.reached, None) for record in loose]
-        conversation, found = yield Run("compaction.find", lambda: _known(at), shown=False)
+        conversation, found = self.database.read(None, lambda tx: _known(tx, at))
         if before is not None and (conversation is None or before.conversation not in (conversation, None)):
             before = None  # another process has deleted the conversation since
         new = [
             place for place in _unrecorded(before and before.history, history) if not is_filler(history.messages[place])
         ]
         if new:
-            yield Shown(
-                "compaction.record",
-                self._recording(history, at, new),
-                inputs=lambda: {**place_of(at), "messages": len(new)},
-                outputs=lambda keys: {"count": len(keys), "ids": keys[:MOST_TRACED]},
-            )
+            with self.database.step("compaction.record", lambda: {**place_of(at), "messages": len(new)}) as step:
+                keys = self._record(history, at, new)
+                step.finish(lambda: {"count": len(keys), "ids": keys[:MOST_TRACED]})
         _remember(self._followed, at, _Followed(conversation, history))
-        return found  # type: ignore[no-any-return]  # an answer may be anything
+        return found
 
-    def _recording(self, history: History, at: message_log.Address, new: Sequence[int]) -> Work[list[str]]:
+    def _record(self, history: History, at: message_log.Address, new: Sequence[int]) -> list[str]:
         """Record the messages in these places, and give the keys of those that were not there."""
         keys: list[str] = []
         for start in range(0, len(new), BATCH):
@@ -288,8 +275,9 @@ class Compactor:
             now, tail = self.database.now(), self.database.tail
             entries = [self._entry(history, place, now) for place in batch]
             made = {history.keys[place] for place in batch if is_made(history.messages[place])}
-            make = partial(message_log.record, at, entries, now=now, tail=tail, unless_there=made)
-            stored: message_log.Appended = yield Run("conversation.record", make, write=True, shown=False)
+            stored = self.database.write(
+                None, partial(message_log.record, at=at, entries=entries, now=now, tail=tail, unless_there=made)
+            )
             if stored.keys:
                 keys += stored.keys
                 self.database.emit(partial(_stored, at, tuple(stored.keys)))
@@ -301,12 +289,7 @@ class Compactor:
 
     # -- finding the context -----------------------------------------------------------------------------------
 
-    def _newest(
-        self,
-        history: History,
-        at: message_log.Address | None,
-        known: Sequence[Header],
-    ) -> Work[Context | None]:
+    def _newest(self, history: History, at: message_log.Address | None, known: Sequence[Header]) -> Context | None:
         """The context that the newest compaction in use gives; else None.
 
         Args:
@@ -316,18 +299,18 @@ class Compactor:
         """
         for header in known:
             if _is_of(header, history):
-                record = yield from self.loaded(at, header.id)
+                record = self.loaded(at, header.id)
                 if record is not None:
                     return resolved(record, history, self.counter)
         return None
 
-    def _base(self, history: History, at: message_log.Address | None, context: Context) -> Work[Context]:
-        record = yield from self.base(context.record, at, self.model)
+    def _base(self, history: History, at: message_log.Address | None, context: Context) -> Context:
+        record = self.base(context.record, at, self.model)
         return context if record is context.record else resolved(record, history, self.counter)
 
     def base(
         self, record: CompactionRecord | None, at: message_log.Address | None, model: Any
-    ) -> Work[CompactionRecord | None]:
+    ) -> CompactionRecord | None:
         """What to go on from: where the last summary was made without a model, from before it, if there is one now.
 
         Args:
@@ -336,17 +319,17 @@ class Compactor:
             model: What would summarize.
         """
         while record is not None and record.provisional and model is not None:
-            record = None if record.parent is None else (yield from self.loaded(at, record.parent))
+            record = None if record.parent is None else self.loaded(at, record.parent)
         return record
 
-    def loaded(self, at: message_log.Address | None, number: int) -> Work[CompactionRecord | None]:
+    def loaded(self, at: message_log.Address | None, number: int) -> CompactionRecord | None:
         """A compaction by its number; None where it is gone or damaged."""
         record = self._records.get((at, number))
         if at is None:
             return record
         if record is None:
             try:
-                record = yield Run("compaction.read", lambda: compaction_records.load(at, number), shown=False)
+                record = self.database.read(None, lambda tx: compaction_records.load(tx, at, number))
             except StorageError:
                 logger.warning("A compaction cannot be read; the context is compacted anew.", exc_info=True)
             if record is not None:
@@ -448,7 +431,7 @@ class Compactor:
         report: CompactionReport,
         *,
         tokens: int,
-    ) -> Work[CompactionRecord]:
+    ) -> CompactionRecord:
         """Compact a context, and keep what comes of it.
 
         Args:
@@ -460,10 +443,10 @@ class Compactor:
         """
         before, situation = self._closed(subject, base, situation)
         with report.compacting(tokens, len(base.messages)):
-            outcome = yield from compacting(before.messages, situation)
+            outcome = compacting(before.messages, situation, self.database)
             again = base.record is not None and base.record.reached == subject.reached
             anew = again and outcome.messages != before.messages
-            record = yield from self._kept(subject, before, outcome, situation, report, anew=anew)
+            record = self._kept(subject, before, outcome, situation, report, anew=anew)
         _remember(self._settled, (subject.at, record.id), subject.later)
         return record
 
@@ -477,7 +460,7 @@ class Compactor:
         attempt: int = 1,
         overhead: int = 0,
         model: Any = None,
-    ) -> Work[CompactionRecord | None]:
+    ) -> CompactionRecord | None:
         """Make a context that was refused smaller, see `overflow_recovery`.
 
         Args:
@@ -497,7 +480,7 @@ class Compactor:
         size = payload_bytes(before.messages)
         report.note(bytes_before=size, bytes_after=size)
         with report.compacting(self.calibrated(situation.tokens(before.messages)), len(base.messages)):
-            outcome = yield from compacting(before.messages, situation)
+            outcome = compacting(before.messages, situation, self.database)
             if attempt > 1:
                 outcome = with_tool_output_cut(outcome, situation)
             left = payload_bytes(outcome.messages)
@@ -505,7 +488,7 @@ class Compactor:
                 report.failed(outcome.stages_run)
                 return None
             report.note(bytes_after=left)
-            return (yield from self._kept(subject, before, outcome, situation, report, anew=True))
+            return self._kept(subject, before, outcome, situation, report, anew=True)
 
     def _closed(self, subject: CompactedHistory, base: Context, situation: Situation) -> tuple[Context, Situation]:
         """A context without the calls at its end that are still open, and what a compaction of it has to reach.
@@ -532,7 +515,7 @@ class Compactor:
         report: CompactionReport,
         *,
         anew: bool = False,
-    ) -> Work[CompactionRecord]:
+    ) -> CompactionRecord:
         """Keep and report what a compaction came to.
 
         Args:
@@ -550,8 +533,10 @@ class Compactor:
         if at is None:
             record = replace(record, id=next(self._numbers))
         else:
-            keep = partial(compaction_records.keep, at, subject.lane, record, now=self.database.now(), anew=anew)
-            record = yield Run("compaction.keep", keep, write=True, shown=False)
+            now, new = self.database.now(), record
+            record = self.database.write(
+                None, lambda tx: compaction_records.keep(tx, at, subject.lane, new, now=now, anew=anew)
+            )
         _remember(self._records, (at, record.id), record)
         left = self.calibrated(outcome.tokens)
         messages = len(outcome.messages) + subject.later
@@ -616,8 +601,8 @@ def _archive(context: Context, at: message_log.Address | None) -> Callable[[Base
     return lambda message: keys.get(id(message))
 
 
-def _known(at: message_log.Address) -> Steps[tuple[tuple[int, int] | None, list[Header]]]:
-    return (yield from compaction_records.identity(at)), (yield from compaction_records.headers(at, STATE))
+def _known(tx: Transaction, at: message_log.Address) -> tuple[tuple[int, int] | None, list[Header]]:
+    return compaction_records.identity(tx, at), compaction_records.headers(tx, at, STATE)
 
 
 def _remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:

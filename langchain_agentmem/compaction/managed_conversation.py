@@ -21,12 +21,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
@@ -38,15 +38,15 @@ from langchain_agentmem.compaction.compacted_context import (
     place_of,
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config
-from langchain_agentmem.compaction.dropped_messages import DroppedMessage, said
+from langchain_agentmem.compaction.dropped_messages import said
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.processors import Processor, checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import LOG, CompactionRecord, KeySpan
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.log_entries import shown_message
-from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, ModelLike, Run, Shown, Work, both, usable_model
+from langchain_agentmem.errors import InvalidInput, leaves_the_node
+from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.history_shape import calls_of
@@ -56,7 +56,7 @@ from langchain_agentmem.messages.message_marks import MADE, is_filler, is_made
 from langchain_agentmem.messages.message_marks import SUMMARY_MARK as SUMMARY
 from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Operation, Steps, query
+from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import MemoryLike
 
 
@@ -92,24 +92,25 @@ class Logged:
         return CompactedHistory(at, LOG, self.messages - later, digest, self.places, later, slot, originals)
 
 
-def reading(at: message_log.Address, known: Logged | None, counter: TokenCounter) -> Steps[Logged]:
+def reading(tx: Transaction, at: message_log.Address, known: Logged | None, counter: TokenCounter) -> Logged:
     """Read the context of a conversation: that of the newest compaction in use.
 
     Args:
+        tx: The transaction.
         at: The conversation.
         known: What was read before, to go on from.
         counter: Counts tokens.
     """
-    rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if rows and known is not None and known.branch == _identity(now := rows[0]):
-        since = yield query.entries_since(branch=now["id"], slot=known.slot)
+        since = query.entries_since(tx, branch=now["id"], slot=known.slot)
         if not since and (known.head, known.messages) == (now["head"], now["messages"]):
             return known
         if _is_all_new(known, now, since):
             return _extended(known, now, [row for row in since if row["kind"] == message_log.MESSAGE], counter)
-    number = yield from newest_of(at)
-    record = None if number is None else (yield from compaction_records.load(at, number))
-    return (yield from read_from(at, record, counter))
+    number = newest_of(tx, at)
+    record = None if number is None else compaction_records.load(tx, at, number)
+    return read_from(tx, at, record, counter)
 
 
 def _is_all_new(known: Logged, now: Any, since: Sequence[Any]) -> bool:
@@ -123,15 +124,17 @@ def _is_all_new(known: Logged, now: Any, since: Sequence[Any]) -> bool:
     )
 
 
-def newest_of(at: message_log.Address) -> Steps[int | None]:
+def newest_of(tx: Transaction, at: message_log.Address) -> int | None:
     """The number of the newest compaction of a conversation's log that is in use; None where there is none."""
-    found = yield from compaction_records.headers(at, LOG)
+    found = compaction_records.headers(tx, at, LOG)
     return found[0].id if found else None
 
 
-def read_from(at: message_log.Address, record: CompactionRecord | None, counter: TokenCounter) -> Steps[Logged]:
+def read_from(
+    tx: Transaction, at: message_log.Address, record: CompactionRecord | None, counter: TokenCounter
+) -> Logged:
     """Read the context that a compaction of a conversation gives; the whole conversation where there is none."""
-    rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
         return Logged()
     now = rows[0]
@@ -149,14 +152,14 @@ def read_from(at: message_log.Address, record: CompactionRecord | None, counter:
             if key is not None:
                 copies.add(key)
             continue
-        for row in (yield from _between(now["id"], item)):
+        for row in _between(tx, now["id"], item):
             place += 1
             places[row["key"]], slots[row["key"]] = place, row["slot"]
             messages.append(_message(row))
             keys.append(row["key"])
     head = sum(map(counter.count_message, messages))
     reached = (record.slot or 0) if record else 0
-    new = yield query.messages_between(branch=now["id"], first=reached + 1, last=message_log.ALL)
+    new = query.messages_between(tx, branch=now["id"], first=reached + 1, last=message_log.ALL)
     context = Context(messages=messages, keys=keys, copies=frozenset(copies), record=record, tokens=head)
     start = Logged(branch=_identity(now), context=context, places=places, slots=slots)
     return _extended(start, now, new, counter)
@@ -193,17 +196,17 @@ def _identity(now: Any) -> tuple[int, int]:
     return int(now["id"]), int(now["created_at"])
 
 
-def _between(branch: int, span: KeySpan) -> Steps[Any]:
+def _between(tx: Transaction, branch: int, span: KeySpan) -> Any:
     """The messages of a span that are still there."""
     ends = []
     for key in span:
-        found = yield query.slot_of_key(branch=branch, key=key)
+        found = query.slot_of_key(tx, branch=branch, key=key)
         ends.append(found[0]["slot"] if found else None)
     first, last = ends
     if last is None:
         return []
     # A beginning that is gone was dropped by a retention, with all that came before it.
-    return (yield query.messages_between(branch=branch, first=first or 0, last=last))
+    return query.messages_between(tx, branch=branch, first=first or 0, last=last)
 
 
 def _message(row: Any) -> BaseMessage:
@@ -311,35 +314,37 @@ class ManagedConversationMemory(ConversationMemory):
         return self.get_context()
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """`messages`, awaited."""
+        """Async version of `messages`."""
         return await self.aget_context()
 
     def get_messages(self) -> list[dict[str, Any]]:
-        """What a model is to be shown, as dictionaries that it accepts, within the budget."""
-        return self._do(self._showing_dicts())
+        """Return what a model is to be shown, as dictionaries that it accepts, within the budget."""
+        images = ImageFiles()
+        shown = [from_langchain(message) for message in self._messages_within(images)]
+        return [each.to_llm_dict(part_of=images.of(each.message_id)) for each in shown]
 
     async def aget_message_dicts(self) -> list[dict[str, Any]]:
-        """`get_messages`, awaited."""
-        return await self._ado(self._showing_dicts())
+        """Async version of `get_messages`."""
+        return await in_worker(self.get_messages)
 
-    def _get_context_work(self) -> Work[list[BaseMessage]]:
+    def get_context(self) -> list[BaseMessage]:
         """The same as LangChain messages; those that were said keep their ids.
 
         Image files are read, as for `raw_messages`.
         """
-        return (yield from self._showing(ImageFiles()))
+        return self._messages_within(ImageFiles())
 
-    get_context, aget_context = both(_get_context_work)
+    aget_context = awaited(get_context)
 
     def get_raw_messages(self) -> list[dict[str, Any]]:
         """Everything ever said, as dictionaries that a provider accepts; the same as `retrieve_all`."""
         return self.retrieve_all()
 
     async def aget_raw_messages(self) -> list[dict[str, Any]]:
-        """`get_raw_messages`, awaited."""
+        """Async version of `get_raw_messages`."""
         return await self.aretrieve_all()
 
-    def _get_cache_stats_work(self) -> Work[dict[str, Any]]:
+    def get_cache_stats(self) -> dict[str, Any]:
         """How the context was come by.
 
         Returns:
@@ -354,14 +359,14 @@ class ManagedConversationMemory(ConversationMemory):
             "valid": self._logged is not None,
             "context_messages": len(context.messages),
             "context_tokens": self._compactor.calibrated(context.tokens),
-            "raw_messages": (yield from self._count_work()),
+            "raw_messages": self._count(),
         }
 
-    get_cache_stats, aget_cache_stats = both(_get_cache_stats_work)
+    aget_cache_stats = awaited(get_cache_stats)
 
     # -- compacting --------------------------------------------------------------------------------------------
 
-    def _compact_if_needed_work(self, runtime: Mapping[str, Any] | None = None) -> Work[bool]:
+    def compact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Compact the context if it has outgrown its threshold.
 
         A summary that had to be made without a model is made anew as soon as there is one.
@@ -375,12 +380,10 @@ class ManagedConversationMemory(ConversationMemory):
         Raises:
             InvalidInput: The runtime is no dictionary, or its model cannot be asked.
         """
-        _, compacted = yield from self._compacting(ASKED, self._report(), _model_in(runtime))
+        _, compacted = self._compact_after(ASKED, self._report(), _model_in(runtime))
         return compacted
 
-    compact_if_needed, acompact_if_needed = both(_compact_if_needed_work)
-
-    def _compact_for_payload_error_work(self, runtime: Mapping[str, Any] | None = None) -> Work[bool]:
+    def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Make the context smaller after a provider refused it as too large.
 
         All before the protected tail is summarized, with few images: at most half of the bytes that the provider takes.
@@ -397,11 +400,16 @@ class ManagedConversationMemory(ConversationMemory):
         """
         model, provider = _model_in(runtime), str((runtime or {}).get("provider") or "")
         report = self._report()
-        work = self._made_smaller(model, provider, report)
-        smaller: bool = yield report.step(RECOVER, work, self._at, "refused", provider=provider or None)
-        return smaller
-
-    compact_for_payload_error, acompact_for_payload_error = both(_compact_for_payload_error_work)
+        with report.step(RECOVER, self._at, "refused", provider=provider or None):
+            logged = self._followed()
+            if logged.branch is None:
+                return False
+            subject = self._subject(logged)
+            context = _seen(logged.context, ImageFiles())
+            record = self._compactor.recovered(subject, context, report, provider=provider, model=model)
+            if record is not None:
+                self._followed(anew=True)
+            return record is not None
 
     def forget(self) -> None:
         """Forget the context that was read; it will be read again."""
@@ -409,30 +417,18 @@ class ManagedConversationMemory(ConversationMemory):
 
     # -- how it is done ----------------------------------------------------------------------------------------
 
-    def _showing_dicts(self) -> Work[list[dict[str, Any]]]:
-        images = ImageFiles()
-        messages = yield from self._showing(images)
-        shown = [from_langchain(message) for message in messages]
-        return [each.to_llm_dict(part_of=images.of(each.message_id)) for each in shown]
-
-    def _showing(self, images: ImageFiles) -> Work[list[BaseMessage]]:
-        view: ContextView = yield Shown(
-            "conversation.context",
-            self._viewing(images),
-            inputs=lambda: place_of(self._at),
-            outputs=lambda view: {
-                "messages": len(view.messages),
-                "tokens": view.tokens,
-                "compacted": view.compacted,
-            },
-        )
+    def _messages_within(self, images: ImageFiles) -> list[BaseMessage]:
+        """Return the messages of the context, within the budget, with these image files read."""
+        with self._database.step("conversation.context", lambda: place_of(self._at)) as step:
+            view = self._view(images)
+            step.finish(lambda: {"messages": len(view.messages), "tokens": view.tokens, "compacted": view.compacted})
         self._announce_unread(images)
         return view.messages
 
-    def _viewing(self, images: ImageFiles) -> Work[ContextView]:
+    def _view(self, images: ImageFiles) -> ContextView:
         report = self._report()
-        logged, compacted = yield from self._compacting("get_messages", report)
-        seen = yield from _seen(logged.context, images)
+        logged, compacted = self._compact_after("get_messages", report)
+        seen = _seen(logged.context, images)
         seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
         view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
         if self._retrieve is None:
@@ -440,30 +436,29 @@ class ManagedConversationMemory(ConversationMemory):
         chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
         return view._replace(messages=repaired(chosen))
 
-    def _compacting(self, event: str, report: CompactionReport, model: Any = None) -> Work[tuple[Logged, bool]]:
-        """Compact if an event calls for it, which is a step only then. Returns the context, and whether it did."""
+    def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[Logged, bool]:
+        """Compact if an event calls for it, which is a step only then. Return the context, and whether it did."""
         model = self._compactor.model if model is None else model
         while True:
-            logged = yield from self._followed()
+            logged = self._followed()
             tokens = self._compactor.calibrated(logged.context.tokens)
             due = self._compactor.is_due(logged.context, tokens, model, self._at)
             triggered = logged.branch is not None and self._is_triggered(event, logged, tokens, due=due)
-            if not triggered or not (yield from self._is_outdated(logged)):
+            if not triggered or not self._is_outdated(logged):
                 break
             self._logged = None  # another object or process has compacted it meanwhile
         report.sized(NOTHING, (tokens, len(logged.context.messages)))
         if triggered:
-            work = self._compacted(logged, tokens, model, report, due=due)
-            logged = yield report.step(COMPACT, work, self._at, event)
+            with report.step(COMPACT, self._at, event):
+                logged = self._compacted(logged, tokens, model, report, due=due)
         elif event == ASKED:
-            yield report.step(COMPACT, _nothing(), self._at, event)
+            with report.step(COMPACT, self._at, event):
+                pass  # a trace shows that there was nothing to do
         return logged, triggered
 
-    def _compacted(
-        self, logged: Logged, tokens: int, model: Any, report: CompactionReport, *, due: bool
-    ) -> Work[Logged]:
+    def _compacted(self, logged: Logged, tokens: int, model: Any, report: CompactionReport, *, due: bool) -> Logged:
         """The context, compacted."""
-        base = yield from self._base(logged, model)
+        base = self._base(logged, model)
         situation = self._compactor.situation(model=model)
         if self._process is not None:
             config = replace(situation.config, mode="compaction", processor_order=[self._process])
@@ -471,30 +466,18 @@ class ManagedConversationMemory(ConversationMemory):
         if not due and situation.target.tokens is not None:  # somebody else decided, so there is to be some gain
             left = int(base.context.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
-        subject = yield from self._subject(base)
-        context = yield from _seen(base.context, ImageFiles())
-        yield from self._compactor.compacted(subject, context, situation, report, tokens=tokens)
-        return (yield from self._followed(anew=True))
+        subject = self._subject(base)
+        context = _seen(base.context, ImageFiles())
+        self._compactor.compacted(subject, context, situation, report, tokens=tokens)
+        return self._followed(anew=True)
 
-    def _is_outdated(self, known: Logged) -> Work[bool]:
-        newest: int | None = yield Run("compaction.find", partial(newest_of, self._at), shown=False)
+    def _is_outdated(self, known: Logged) -> bool:
+        newest = self._database.read(None, lambda tx: newest_of(tx, self._at))
         record = known.context.record
         return newest is not None and newest != (record.id if record else None)
 
-    def _made_smaller(self, model: Any, provider: str, report: CompactionReport) -> Work[bool]:
-        logged = yield from self._followed()
-        if logged.branch is None:
-            return False
-        subject = yield from self._subject(logged)
-        context = yield from _seen(logged.context, ImageFiles())
-        record = yield from self._compactor.recovered(subject, context, report, provider=provider, model=model)
-        if record is not None:
-            yield from self._followed(anew=True)
-        return record is not None
-
-    def _subject(self, logged: Logged) -> Work[CompactedHistory]:
-        make = partial(said, self._at, [*logged.context.copies])
-        found: list[DroppedMessage] = yield Run("compaction.read", make, shown=False)
+    def _subject(self, logged: Logged) -> CompactedHistory:
+        found = self._database.read(None, lambda tx: said(tx, self._at, [*logged.context.copies]))
         originals = {each.message.message_id: to_langchain(each.message) for each in found}
         return logged.subject(self._at, originals)
 
@@ -513,25 +496,28 @@ class ManagedConversationMemory(ConversationMemory):
         )
         return bool(self._trigger(state))
 
-    def _followed(self, *, anew: bool = False) -> Work[Logged]:
+    def _followed(self, *, anew: bool = False) -> Logged:
         """The context as it is now; what is known of it already is not read again."""
         known = self._logged
-        make = partial(reading, self._at, None if anew else known, self._compactor.counter)
-        begin = self._description is not None
-        reading_it = self._begun(make) if begin else make
-        logged: Logged = yield Run("compaction.read", reading_it, write=begin, shown=False)
-        self._description = None
+        counter = self._compactor.counter
+
+        def read(tx: Transaction) -> Logged:
+            return reading(tx, self._at, None if anew else known, counter)
+
+        if self._description is None:
+            logged = self._database.read(None, read)
+        else:
+            logged = self._database.write(None, self._begun(read))
+            self._description = None
         self._stats[_kind(known, logged, anew=anew)] += 1
         self._logged = logged
         return logged
 
-    def _base(self, logged: Logged, model: Any) -> Work[Logged]:
-        record = yield from self._compactor.base(logged.context.record, self._at, model)
+    def _base(self, logged: Logged, model: Any) -> Logged:
+        record = self._compactor.base(logged.context.record, self._at, model)
         if record is logged.context.record:
             return logged
-        make = partial(read_from, self._at, record, self._compactor.counter)
-        before: Logged = yield Run("compaction.read", make, shown=False)
-        return before
+        return self._database.read(None, lambda tx: read_from(tx, self._at, record, self._compactor.counter))
 
     def _counter_of(self, counter: Any) -> TokenCounter:
         return self._compactor.counter if counter is None else super()._counter_of(counter)
@@ -542,23 +528,25 @@ class ManagedConversationMemory(ConversationMemory):
         if not made:
             return super()._add(said)
 
-        def steps() -> Steps[message_log.Appended]:
+        def operation(tx: Transaction) -> message_log.Appended:
             fresh: list[message_log.LogEntry] = []
             for entry in said:
                 message = made.get(entry.key)
-                if message is None or not (is_filler(message) or (yield from message_log.get(self._at, entry.key))):
+                if message is None or not (is_filler(message) or message_log.get(tx, self._at, entry.key)):
                     fresh.append(entry)
-            return (yield from self._append(fresh)())
+            return self._append(fresh)(tx)
 
-        return steps
+        return operation
 
-    def _store_work(self, entries: Sequence[message_log.LogEntry]) -> Work[None]:
-        yield from super()._store_work(entries)
+    def _store(self, entries: Sequence[message_log.LogEntry]) -> None:
+        super()._store(entries)
         self._invalidated("add")
         if "add" in self.config.trigger_events:
             try:
-                yield from self._compacting("add", self._report())
-            except Exception:  # what was added is added
+                self._compact_after("add", self._report())
+            except Exception as error:  # what was added is added
+                if leaves_the_node(error):
+                    raise
                 logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
 
     def _announce_removal(self, keys: Sequence[str]) -> None:
@@ -578,10 +566,6 @@ class ManagedConversationMemory(ConversationMemory):
         return CompactionReport(self._database, self.conversation_id, bus=self._event_context)
 
 
-def _nothing() -> Work[None]:
-    yield from ()
-
-
 def _kind(known: Logged | None, logged: Logged, *, anew: bool) -> str:
     """What it took to read a context."""
     if anew:
@@ -592,16 +576,11 @@ def _kind(known: Logged | None, logged: Logged, *, anew: bool) -> str:
     return "extensions" if extends else "misses"
 
 
-def _seen(context: Context, images: ImageFiles) -> Work[Context]:
+def _seen(context: Context, images: ImageFiles) -> Context:
     """A context with its image files read: a compaction weighs and keeps what a model is sent."""
-
-    def read() -> Context:
-        return replace(context, messages=[with_images(each, images.of(each.id or "")) for each in context.messages])
-
-    if any(has_images(each) for each in context.messages):
-        read_them: Context = yield Do(read)
-        return read_them
-    return context
+    if not any(has_images(each) for each in context.messages):
+        return context
+    return replace(context, messages=[with_images(each, images.of(each.id or "")) for each in context.messages])
 
 
 def _made_in(entry: message_log.LogEntry) -> BaseMessage | None:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compaction_config import (
     LEAST_INPUT,
@@ -39,8 +40,8 @@ from langchain_agentmem.compaction.compaction_config import (
     ToolTruncationConfig,
     is_within,
 )
-from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import ModelLike, Work, aperform, perform, usable_model
+from langchain_agentmem.errors import InvalidInput, leaves_the_node
+from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_repair import repaired
@@ -55,6 +56,7 @@ from langchain_agentmem.messages.history_shape import (
     shape_of,
 )
 from langchain_agentmem.messages.message_marks import Summary, altered, is_filler, summary_in, summary_message
+from langchain_agentmem.storage.database import Database
 
 OFFLOADED = "agentmem_offloaded"
 """In `additional_kwargs` of a stub: the id by which what it stands for is brought back."""
@@ -277,27 +279,21 @@ def summarization(
     Raises:
         InvalidInput: The model cannot be asked.
     """
-    return perform(shortening(repaired(messages), _alone(model, max_tokens, config, counter)))[0]
+    return shortening(repaired(messages), _alone(model, max_tokens, config, counter))[0]
 
 
-async def asummarization(
-    messages: Sequence[BaseMessage],
-    *,
-    model: ModelLike | None,
-    max_tokens: int,
-    config: SummarizationConfig | None = None,
-    counter: TokenCounter | None = None,
-) -> list[BaseMessage]:
-    """`summarization`, awaited."""
-    return (await aperform(shortening(repaired(messages), _alone(model, max_tokens, config, counter))))[0]
+asummarization = awaited(summarization)
 
 
-def shortening(messages: list[BaseMessage], situation: Situation) -> Work[tuple[list[BaseMessage], Summarized | None]]:
+def shortening(
+    messages: list[BaseMessage], situation: Situation, database: Database | None = None
+) -> tuple[list[BaseMessage], Summarized | None]:
     """Summarize as much as the target needs, and no more.
 
     Args:
         messages: A valid history.
         situation: What to reach, and with what.
+        database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
 
     Returns:
         The context, and what came of summarizing; None where there was nothing to summarize.
@@ -316,7 +312,7 @@ def shortening(messages: list[BaseMessage], situation: Situation) -> Work[tuple[
         return messages, None
     earlier = summary_in(before) if before else None
     about = [messages[shape.first]] if earlier is None and shape.first is not None else []
-    made = yield from summarizing(
+    made = summarizing(
         list(map(situation.as_said, about + dropped)),
         earlier=earlier,
         model=situation.model,
@@ -324,6 +320,7 @@ def shortening(messages: list[BaseMessage], situation: Situation) -> Work[tuple[
         counter=situation.counter,
         output_tokens=min(situation.summary_tokens, max(room, _LEAST)),
         input_tokens=situation.input_tokens,
+        database=database,
     )
     stands_for = sum(not is_filler(each) for each in dropped) + (earlier.stands_for if earlier else 0)
     kept = _kept(messages, shape, going)
@@ -456,12 +453,15 @@ class PipelineOutcome:
     calls: int = 0
 
 
-def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[PipelineOutcome]:
+def compacting(
+    messages: Sequence[BaseMessage], situation: Situation, database: Database | None = None
+) -> PipelineOutcome:
     """Make a context as small as its target, if that can be.
 
     Args:
         messages: A history. It is not changed.
         situation: What to reach, and with what.
+        database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
     """
     context = repaired(messages)
     here = {message.id: message for message in context if message.id}
@@ -480,14 +480,16 @@ def compacting(messages: Sequence[BaseMessage], situation: Situation) -> Work[Pi
         try:
             new: Summarized | None = None
             if processor == "summarization":
-                made, new = yield from shortening(context, situation)
+                made, new = shortening(context, situation, database)
                 summarized = True
             else:
                 made = _processed(processor, context, situation)
             if new is not None:
                 calls += new.calls
                 failures += [] if new.failure is None else [ProcessorFailure(stage=name, error=new.failure)]
-        except Exception as error:  # noqa: BLE001 - a processor that fails is passed over
+        except Exception as error:  # a processor that fails is passed over
+            if leaves_the_node(error):
+                raise
             failures.append(ProcessorFailure(stage=name, error=error))
             continue
         if situation.tokens(made) < situation.tokens(context) or (

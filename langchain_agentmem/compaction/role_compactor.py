@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -41,20 +41,12 @@ from langchain_agentmem.conversations.role_context import (
     told,
 )
 from langchain_agentmem.errors import InvalidInput, MemoryClosed
-from langchain_agentmem.language_models.model_calls import (
-    ModelLike,
-    Run,
-    Shown,
-    Work,
-    compaction_job,
-    perform,
-    usable_model,
-)
+from langchain_agentmem.language_models.model_calls import ModelLike, compaction_job, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles
-from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage import Transaction, jobs
 from langchain_agentmem.storage.jobs import Job
 
 if TYPE_CHECKING:
@@ -162,7 +154,7 @@ class ContextCompactor:
     def _look(self) -> Looked:
         """Do what there is to do."""
         try:
-            seen = self._database.engine.read(self._seeing())
+            seen = self._database.engine.read(self._seen)
             if not seen.due(self.config):
                 return Looked()
             return Looked(self._database.worker.attempt(self._wanted, self._summarize) or 0.0)
@@ -179,26 +171,25 @@ class ContextCompactor:
         return Looked(over=True)
 
     def _summarize(self, job: Job) -> None:
-        report = CompactionReport(self._database, self._at.name, agent_name=self.role)
-        work = self._shown(report.step(COMPACT, self._summarizing(job, report), self._at, "rounds", role=self.role))
         # In a context of its own: whoever wrote the round does not wait, and is no parent for what is done here.
-        contextvars.Context().run(perform, work, self._database)
+        contextvars.Context().run(self._summarize_as_step, job)
 
-    def _seeing(self) -> Any:
-        return partial(seen_by, self._at, self.role)
+    def _summarize_as_step(self, job: Job) -> None:
+        report = CompactionReport(self._database, self._at.name, agent_name=self.role)
+        with report.step(COMPACT, self._at, "rounds", role=self.role):
+            self._summarize_due(job, report)
+
+    def _seen(self, tx: Transaction) -> SeenRounds:
+        return seen_by(tx, self._at, self.role)
 
     # -- what is done ------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _shown(step: Shown) -> Work[None]:
-        yield step
-
-    def _summarizing(self, job: Job, report: CompactionReport) -> Work[bool]:
-        """Summarize what is due, and keep it. Returns whether there is a new summary."""
-        seen: SeenRounds = yield Run("compaction.rounds", self._seeing(), shown=False)
+    def _summarize_due(self, job: Job, report: CompactionReport) -> None:
+        """Summarize the rounds that are due, and keep the summary."""
+        seen = self._database.read(None, self._seen)
         going = seen.due(self.config)
         if not going:
-            return False
+            return
         reached = seen.record.reached if seen.record else 0
         images = ImageFiles()
         messages = told(going, reached + 1, images)
@@ -207,7 +198,7 @@ class ContextCompactor:
         window = window_of(self._model)
         before = sum(map(self._counter.count_message, messages))
         with report.compacting(before, len(messages)):
-            made = yield from summarizing(
+            made = summarizing(
                 messages,
                 earlier=seen.summary,
                 model=self._model,
@@ -215,28 +206,19 @@ class ContextCompactor:
                 counter=self._counter,
                 output_tokens=self._summarization.output_max_tokens,
                 input_tokens=self._summarization.input_max_tokens or int((window or _INPUT) * _SHARE_OF_WINDOW),
+                database=self._database,
             )
             if made.failure is not None:
                 raise made.failure
             shown = summary_message(made.summary, id=None)
             tokens = self._counter.count_message(shown)
             earlier = 0 if seen.summary is None else self._counter.count_message(summary_message(seen.summary, id=None))
-            keep = partial(
-                keep_rounds,
-                self._at,
-                self.role,
-                seen,
-                going,
-                made.summary,
-                job,
-                now=self._database.now(),
-                tried=self._model is not None,
-                saved=max(0, before + earlier - tokens),
-            )
-            kept: bool = yield Run("compaction.keep", keep, write=True, shown=False)
+            now, saved = self._database.now(), max(0, before + earlier - tokens)
+            keep = partial(keep_rounds, at=self._at, role=self.role, seen=seen, going=going, summary=made.summary)
+            keep = partial(keep, job=job, now=now, tried=self._model is not None, saved=saved)
+            self._database.write(None, keep)
         outcome = PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary)
         report.completed(outcome, Size(), tokens=tokens, messages=1)
-        return kept
 
     def _prompt(self) -> str | None:
         """The instructions of the template's file; those of the configuration where there is none that can be used."""

@@ -22,7 +22,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput, MessageError, StorageError
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 
 STATE, LOG = "state", "log"
 """Lanes: the context of a graph's state, and that of the conversation's own log. A role has a lane of its own."""
@@ -105,25 +105,25 @@ class CompactionRecord:
     saved: int = 0
 
 
-def headers(at: message_log.Address, lane: str) -> Steps[list[Header]]:
+def headers(tx: Transaction, at: message_log.Address, lane: str) -> list[Header]:
     """The newest records of a lane, the newest first."""
-    rows = yield from message_log.rows_of(at, query.compactions, lane=lane, before=_END, limit=PAGE)
+    rows = message_log.rows_of(tx, at, query.compactions, lane=lane, before=_END, limit=PAGE)
     return [_header(row) for row in rows]
 
 
-def identity(at: message_log.Address) -> Steps[tuple[int, int] | None]:
+def identity(tx: Transaction, at: message_log.Address) -> tuple[int, int] | None:
     """What tells a conversation from one of the same name that was there before; None where it does not exist."""
-    rows = yield query.branch_counts(path=at.path, kind=message_log.CONVERSATION, name=at.name)
+    rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
 
 
-def newest(at: message_log.Address, limit: int) -> Steps[list[Compaction]]:
+def newest(tx: Transaction, at: message_log.Address, limit: int) -> list[Compaction]:
     """The newest compactions of a conversation that are in use, the newest first.
 
     Raises:
         StorageError: One is damaged.
     """
-    rows = yield from message_log.rows_of(at, query.newest_compactions, limit=limit)
+    rows = message_log.rows_of(tx, at, query.newest_compactions, limit=limit)
     found = [(row, _read(row)) for row in rows]
     return [
         Compaction(
@@ -138,21 +138,21 @@ def newest(at: message_log.Address, limit: int) -> Steps[list[Compaction]]:
     ]
 
 
-def newest_dropped(at: message_log.Address) -> Steps[list[str]]:
+def newest_dropped(tx: Transaction, at: message_log.Address) -> list[str]:
     """Return the keys of the messages that the newest context in use of a conversation has lost.
 
     Raises:
         StorageError: A record is damaged.
     """
-    rows = yield from message_log.rows_of(at, query.newest_compactions, limit=1)
-    return (yield from all_dropped(at, _read(rows[0]))) if rows else []
+    rows = message_log.rows_of(tx, at, query.newest_compactions, limit=1)
+    return all_dropped(tx, at, _read(rows[0])) if rows else []
 
 
-def all_dropped(at: message_log.Address, record: CompactionRecord) -> Steps[list[str]]:
+def all_dropped(tx: Transaction, at: message_log.Address, record: CompactionRecord) -> list[str]:
     """What left a context with a compaction and with those it went on from, in the order of the conversation."""
     parts = [record.dropped]
     while record.parent is not None:
-        before = yield from load(at, record.parent)
+        before = load(tx, at, record.parent)
         if before is None:  # a message of it was changed, and it was taken away
             break
         record = before
@@ -160,57 +160,52 @@ def all_dropped(at: message_log.Address, record: CompactionRecord) -> Steps[list
     return [key for part in reversed(parts) for key in part]
 
 
-def load(at: message_log.Address, number: int) -> Steps[CompactionRecord | None]:
+def load(tx: Transaction, at: message_log.Address, number: int) -> CompactionRecord | None:
     """One record; None where it is gone.
 
     Raises:
         StorageError: It is damaged.
     """
-    rows = yield from message_log.rows_of(at, query.compaction, id=number)
+    rows = message_log.rows_of(tx, at, query.compaction, id=number)
     return _read(rows[0]) if rows else None
 
 
 def keep(
-    at: message_log.Address, lane: str, record: CompactionRecord, *, now: int, anew: bool = False
-) -> Steps[CompactionRecord]:
+    tx: Transaction, at: message_log.Address, lane: str, record: CompactionRecord, *, now: int, anew: bool = False
+) -> CompactionRecord:
     """Keep a record, unless somebody was quicker: one of the same history that a model made is given back instead.
 
     Args:
+        tx: The transaction.
         at: The conversation, which exists.
         lane: Whose context.
         record: What to keep.
         now: When, in microseconds since 1970.
         anew: Whether to keep it although there is one.
     """
-    found = yield from message_log.locked(at)
+    found = message_log.locked(tx, at)
     if found is None:
         raise StorageError(f"The conversation {safe_repr(at.name)} was deleted while its context was compacted.")
     branch = found[0]
-    there = None if anew else (yield from _same(branch, lane, record.digest))
+    there = None if anew else _same(tx, branch, lane, record.digest)
     if there is not None and not there.provisional:
         return there
-    number = yield from _insert(
-        branch,
-        _written(record),
-        lane=lane,
-        digest=record.digest,
-        reached=record.reached,
-        slot=record.slot,
-        now=now,
+    number = _insert(
+        tx, branch, _written(record), lane=lane, digest=record.digest, reached=record.reached, slot=record.slot, now=now
     )
     return replace(record, id=number)
 
 
-def _insert(branch: int, body: bytes, **fields: Any) -> Steps[int]:
-    [row] = yield query.insert_compaction(branch=branch, checksum=zlib.crc32(body), body=body, **fields)
+def _insert(tx: Transaction, branch: int, body: bytes, **fields: Any) -> int:
+    [row] = query.insert_compaction(tx, branch=branch, checksum=zlib.crc32(body), body=body, **fields)
     return int(row["id"])
 
 
-def problems() -> Steps[list[str]]:
+def problems(tx: Transaction) -> list[str]:
     """What is wrong with the records, in sentences."""
     found: list[str] = []
     after = 0
-    while rows := (yield query.compactions_after(after=after, limit=PAGE)):
+    while rows := query.compactions_after(tx, after=after, limit=PAGE):
         for row in rows:
             try:
                 _checked(row)
@@ -220,9 +215,9 @@ def problems() -> Steps[list[str]]:
     return found
 
 
-def dump(branch: int) -> Steps[list[dict[str, Any]]]:
+def dump(tx: Transaction, branch: int) -> list[dict[str, Any]]:
     """The records of a conversation, to leave one database and enter another."""
-    rows = yield query.dump_compactions(branch=branch)
+    rows = query.dump_compactions(tx, branch=branch)
     numbers = {row["id"]: place for place, row in enumerate(rows)}
     dumped = []
     for row in rows:
@@ -233,7 +228,7 @@ def dump(branch: int) -> Steps[list[dict[str, Any]]]:
                 "lane": row["lane"],
                 "digest": bytes(row["digest"]).hex(),
                 "reached": row["reached"],
-                "through": None if row["slot"] is None else (yield query.key_of_slot(slot=row["slot"]))[0]["key"],
+                "through": None if row["slot"] is None else query.key_of_slot(tx, slot=row["slot"])[0]["key"],
                 "created_at": row["created_at"],
                 "body": body,
             }
@@ -241,17 +236,17 @@ def dump(branch: int) -> Steps[list[dict[str, Any]]]:
     return dumped
 
 
-def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> Steps[int]:
+def restore(tx: Transaction, at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> int:
     """Write what `dump` gave beside a conversation's messages, where it has no records of its own.
 
     Raises:
         InvalidInput: A record is damaged.
     """
-    found = yield from message_log.locked(at)
+    found = message_log.locked(tx, at)
     if found is None or not records:
         return 0
     branch = found[0]
-    if (yield query.dump_compactions(branch=branch)):
+    if query.dump_compactions(tx, branch=branch):
         return 0
     numbers: list[int] = []
     for each in records:
@@ -269,20 +264,20 @@ def restore(at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> St
             key = each["through"]
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, StorageError) as error:
             raise InvalidInput(f"The record of a compaction is damaged: {safe_repr(error)}.") from error
-        slot = None if key is None else (yield query.slot_of_key(branch=branch, key=key))
+        slot = None if key is None else query.slot_of_key(tx, branch=branch, key=key)
         if slot is not None and not slot:
             raise InvalidInput(f"The record of a compaction reaches to {safe_repr(key)}, which is not there.")
         fields["slot"] = slot[0]["slot"] if slot else None
-        numbers.append((yield from _insert(branch, written, **fields)))
+        numbers.append(_insert(tx, branch, written, **fields))
     return len(numbers)
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _same(branch: int, lane: str, digest: bytes) -> Steps[CompactionRecord | None]:
+def _same(tx: Transaction, branch: int, lane: str, digest: bytes) -> CompactionRecord | None:
     """The newest record of this very history, unless it is damaged."""
-    rows = yield query.compaction_of(branch=branch, lane=lane, digest=digest)
+    rows = query.compaction_of(tx, branch=branch, lane=lane, digest=digest)
     try:
         return _read(rows[0]) if rows else None
     except StorageError:

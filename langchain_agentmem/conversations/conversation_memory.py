@@ -41,6 +41,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
@@ -56,7 +57,6 @@ from langchain_agentmem.conversations.log_entries import (
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import (
     AgentCallLike,
@@ -70,8 +70,8 @@ from langchain_agentmem.messages.message import (
 )
 from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Operation, Steps
-from langchain_agentmem.storage.database import MemoryLike, database_of
+from langchain_agentmem.storage import Operation, Transaction
+from langchain_agentmem.storage.database import MemoryLike, Outputs, database_of
 from langchain_agentmem.tracing import Thunk, brief
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     # -- adding ------------------------------------------------------------------------------------------------
 
-    def _add_work(
+    def add(
         self,
         message: MessageLike | None = None,
         *,
@@ -144,7 +144,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         agent_calls: Sequence[AgentCallLike] | None = None,
         images: Sequence[str] | None = None,
         tool_call_id: str | None = None,
-    ) -> Work[str]:
+    ) -> str:
         """Add one message.
 
         Args:
@@ -174,12 +174,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             images=images,
             tool_call_id=tool_call_id,
         )
-        yield from self._store_work([entry])
+        self._store([entry])
         return entry.key
 
-    add, aadd = both(_add_work)
+    aadd = awaited(add, writes=True)
 
-    def _add_messages_work(self, messages: Sequence[BaseMessage]) -> Work[None]:
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Add messages in one transaction: all of them or none.
 
         A message's own time may be given as `additional_kwargs["created_at"]`, a datetime or ISO text.
@@ -189,33 +189,31 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         if not isinstance(messages, Iterable) or isinstance(messages, BaseMessage | Mapping | str):
             raise MessageError(f"Messages come as a list, not as {type(messages).__name__}.")
-        yield from self._store_work([self._given(message) for message in messages])
+        self._store([self._given(message) for message in messages])
 
-    add_messages, aadd_messages = both(_add_messages_work)
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Async version of `add_messages`."""
+        await in_worker(partial(self.add_messages, messages), writes=True)
 
     async def aadd_message(self, message: BaseMessage) -> None:
-        """`add_message`, awaited."""
+        """Async version of `add_message`."""
         await self.aadd_messages([message])
 
     def add_user_message(self, message: HumanMessage | str) -> None:
         """Add what a user says: a message or its text."""
         self.add_message(HumanMessage(message) if isinstance(message, str) else message)
 
+    aadd_user_message = awaited(add_user_message, writes=True)
+
     def add_ai_message(self, message: AIMessage | str) -> None:
         """Add what a model says: a message or its text."""
         self.add_message(AIMessage(message) if isinstance(message, str) else message)
 
-    async def aadd_user_message(self, message: HumanMessage | str) -> None:
-        """`add_user_message`, awaited."""
-        await self.aadd_message(HumanMessage(message) if isinstance(message, str) else message)
-
-    async def aadd_ai_message(self, message: AIMessage | str) -> None:
-        """`add_ai_message`, awaited."""
-        await self.aadd_message(AIMessage(message) if isinstance(message, str) else message)
+    aadd_ai_message = awaited(add_ai_message, writes=True)
 
     # -- changing ----------------------------------------------------------------------------------------------
 
-    def _update_work(self, /, message_id: str, **changes: Unpack[MessageFields]) -> Work[None]:
+    def update(self, /, message_id: str, **changes: Unpack[MessageFields]) -> None:
         """Change a message; the version before is kept, see `history_of`.
 
         Args:
@@ -230,16 +228,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         def inputs() -> dict[str, Any]:
             return {"message_id": message_id, "changes": log_entries.trace_fields(changes)}
 
-        yield from self._revise("update", inputs, lambda old: edited(old, changes), key=key)
+        self._revise("update", inputs, lambda old: edited(old, changes), key=key)
 
-    update, aupdate = both(_update_work)
+    aupdate = awaited(update, writes=True)
 
-    def _correct_work(
-        self,
-        message_id: str,
-        make: Callable[[message_log.Stored], message_log.LogEntry],
-        at: int,
-    ) -> Work[None]:
+    def _correct(self, message_id: str, make: Callable[[message_log.Stored], message_log.LogEntry], at: int) -> None:
         """Store a new version of a message that a person corrects.
 
         Args:
@@ -251,11 +244,9 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: No message has this id.
         """
         inputs = trace_inputs(message_id=message_id)
-        yield from self._revise("correct", inputs, make, key=message_id, at=at)
+        self._revise("correct", inputs, make, key=message_id, at=at)
 
-    def _replace_memory_work(
-        self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]
-    ) -> Work[None]:
+    def replace_memory(self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> None:
         """Put other content in the place of the message at an index; its id stays.
 
         Args:
@@ -274,23 +265,23 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         def moved(old: message_log.Stored) -> message_log.LogEntry:
             return new_version(old, dataclasses.replace(new, message_id=old.key))
 
-        yield from self._revise("replace", inputs, moved, idx=idx)
+        self._revise("replace", inputs, moved, idx=idx)
 
-    replace_memory, areplace_memory = both(_replace_memory_work)
+    areplace_memory = awaited(replace_memory, writes=True)
 
     # -- removing ----------------------------------------------------------------------------------------------
 
-    def _remove_by_id_work(self, message_id: str) -> Work[bool]:
+    def remove_by_id(self, message_id: str) -> bool:
         """Remove a message and its earlier versions. Returns whether it was there.
 
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        return bool((yield from self._remove(self._by_id(message_id), message_id=message_id)))
+        return bool(self._remove(self._by_id(message_id), message_id=message_id))
 
-    remove_by_id, aremove_by_id = both(_remove_by_id_work)
+    aremove_by_id = awaited(remove_by_id, writes=True)
 
-    def _delete_memory_work(self, idx: int) -> Work[None]:
+    def delete_memory(self, idx: int) -> None:
         """Remove the message at an index.
 
         Args:
@@ -299,33 +290,35 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: There is no such index.
         """
-        yield from self._remove(partial(self._at_index, idx), index=idx)
+        self._remove(lambda tx: self._at_index(tx, idx), index=idx)
 
-    delete_memory, adelete_memory = both(_delete_memory_work)
+    adelete_memory = awaited(delete_memory, writes=True)
 
-    def _reset_memory_work(self) -> Work[None]:
+    def reset_memory(self) -> None:
         """Remove everything but the description, which stays as system message."""
         description, now = self._own_description, self._now()
 
-        def reset() -> Steps[int]:
-            removed = yield from message_log.clear(self._at, keep_description=True)
+        def reset(tx: Transaction) -> int:
+            removed = message_log.clear(tx, self._at, keep_description=True)
             if description is not None:  # one that came late had no place before what was said already
-                yield from message_log.describe(self._at, description, **now)
+                message_log.describe(tx, self._at, description, **now)
             return removed
 
-        yield from self._run("reset", reset, outputs=log_entries.trace_cleared, write=True)
+        self._run("reset", reset, outputs=log_entries.trace_cleared, write=True)
         self._announce_reset()
 
-    reset_memory, areset_memory = both(_reset_memory_work)
+    areset_memory = awaited(reset_memory, writes=True)
 
-    def _clear_work(self) -> Work[None]:
+    def clear(self) -> None:
         """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
-        clear = partial(message_log.clear, self._at, keep_description=False)
-        yield Run("conversation.clear", clear, write=True, inputs=self._given_to(), outputs=log_entries.trace_cleared)
+        clear = partial(message_log.clear, at=self._at, keep_description=False)
+        self._database.write("conversation.clear", clear, self._given_to(), log_entries.trace_cleared)
         self._description = None
         self._announce_reset()
 
-    clear, aclear = both(_clear_work)
+    async def aclear(self) -> None:
+        """Async version of `clear`."""
+        await in_worker(self.clear, writes=True)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -339,19 +332,19 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         return self.raw_messages
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """`messages`, awaited."""
+        """Async version of `messages`."""
         return await self.araw_messages()
 
     @property
     def raw_messages(self) -> list[BaseMessage]:
         """Everything ever said, as LangChain messages, whatever `messages` shows of it; a new list each time."""
-        return self._do(self._messages_work())
+        return self._raw_messages()
 
     async def araw_messages(self) -> list[BaseMessage]:
-        """`raw_messages`, awaited."""
-        return await self._ado(self._messages_work())
+        """Async version of `raw_messages`."""
+        return await in_worker(self._raw_messages)
 
-    def _retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+    def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """Every message in order, as dictionaries that a provider accepts.
 
         Image files are read into them, as into `messages`.
@@ -359,19 +352,19 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Args:
             include_ids: Whether to add `message_id`, which providers refuse. Default: no.
         """
-        return (yield from self._dicts(partial(message_log.messages, self._at), include_ids))
+        return self._dicts(lambda tx: message_log.messages(tx, self._at), include_ids)
 
-    retrieve_all, aretrieve_all = both(_retrieve_all_work)
+    aretrieve_all = awaited(retrieve_all)
 
     def get_messages(self) -> list[dict[str, Any]]:
         """Give the messages for a model: the same as `retrieve_all`."""
         return self.retrieve_all()
 
     async def aget_message_dicts(self) -> list[dict[str, Any]]:
-        """`get_messages`, awaited; the name `aget_messages` is LangChain's."""
+        """Async version of `get_messages`; the name `aget_messages` is LangChain's."""
         return await self.aretrieve_all()
 
-    def _retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+    def retrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """Return the last messages, oldest first.
 
         Args:
@@ -382,25 +375,23 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: `n` is negative or not a whole number.
         """
-        find = partial(message_log.recent_turns, self._at, limit=message_log.count_given("n", n, MessageError))
-        return (yield from self._dicts(find, include_ids, n=n))
+        limit = message_log.count_given("n", n, MessageError)
+        return self._dicts(lambda tx: message_log.recent_turns(tx, self._at, limit=limit), include_ids, n=n)
 
-    retrieve_recent, aretrieve_recent = both(_retrieve_recent_work)
+    aretrieve_recent = awaited(retrieve_recent)
 
-    def _retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
+    def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """One message by its id, or None.
 
         Raises:
             MessageError: This cannot be the id of a message.
         """
-        found = yield from self._dicts(self._by_id(message_id), include_ids, message_id=message_id)
+        found = self._dicts(self._by_id(message_id), include_ids, message_id=message_id)
         return found[0] if found else None
 
-    retrieve_by_id, aretrieve_by_id = both(_retrieve_by_id_work)
+    aretrieve_by_id = awaited(retrieve_by_id)
 
-    def _retrieve_by_role_work(
-        self, role: str, n: int | None = None, *, include_ids: bool = False
-    ) -> Work[list[dict[str, Any]]]:
+    def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """The messages of one role, oldest first.
 
         Args:
@@ -414,12 +405,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         if not isinstance(role, str) or not role:
             raise MessageError(f"A role is a name such as 'user' or 'assistant', not {safe_repr(role)}.")
         limit = message_log.ALL if n is None else message_log.count_given("n", n, MessageError)
-        find = partial(message_log.recent, self._at, limit=limit, role=column_role(role))
-        return (yield from self._dicts(find, include_ids, role=role, n=n))
+        column = column_role(role)
+        return self._dicts(
+            lambda tx: message_log.recent(tx, self._at, limit=limit, role=column), include_ids, role=role, n=n
+        )
 
-    retrieve_by_role, aretrieve_by_role = both(_retrieve_by_role_work)
+    aretrieve_by_role = awaited(retrieve_by_role)
 
-    def _around_work(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> Work[list[Message]]:
+    def around(self, message_id: str | None = None, *, before: int = 10, after: int = 10) -> list[Message]:
         """A message and its neighbours, in the order they were said: where a search found something, or the end.
 
         Args:
@@ -435,35 +428,38 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         given = {"before": before, "after": after}
         asked = {name: message_log.count_given(name, number, MessageError) for name, number in given.items()}
-        if message_id is None:
-            find: _Find = partial(message_log.recent, self._at, limit=asked["before"])
-        else:
-            find = partial(message_log.around, self._at, id_of(message_id, "message", MessageError), **asked)
+        key = None if message_id is None else id_of(message_id, "message", MessageError)
+
+        def find(tx: Transaction) -> list[message_log.Stored]:
+            if key is None:
+                return message_log.recent(tx, self._at, limit=asked["before"])
+            return message_log.around(tx, self._at, key, **asked)
 
         def show(row: message_log.Stored, _: ImageFiles) -> Message:
             return dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
 
-        return (yield from self._shown(find, show, message_id=message_id, **asked))
+        return self._shown(find, show, message_id=message_id, **asked)
 
-    around, aaround = both(_around_work)
+    aaround = awaited(around)
 
-    def _history_of_work(self, message_id: str) -> Work[list[MessageVersion]]:
+    def history_of(self, message_id: str) -> list[MessageVersion]:
         """Every version of a message, oldest first; the last one is what the conversation shows.
 
         Raises:
             MessageError: No message has this id.
         """
         key = id_of(message_id, "message", MessageError)
-        find = partial(message_log.history, self._at, key)
-        rows = yield from self._run("history", find, trace_inputs(message_id=message_id))
+        rows = self._run(
+            "history", lambda tx: message_log.history(tx, self._at, key), trace_inputs(message_id=message_id)
+        )
         found = [row for row in rows if row.kind != message_log.ROUND]
         if not found:
             raise message_log.unknown(key, self._at)
         return [MessageVersion(decode_body(row.body, row.key), moment(row.written_at)) for row in found]
 
-    history_of, ahistory_of = both(_history_of_work)
+    ahistory_of = awaited(history_of)
 
-    def _shown_work(self, message_id: str | list[str] | tuple[str, ...] | None = None) -> Work[list[PromptNote]]:
+    def shown(self, message_id: str | list[str] | tuple[str, ...] | None = None) -> list[PromptNote]:
         """What memory and experiences put into the prompts of the thread of this conversation, and why.
 
         Notes are kept for 30 days, and have ids, scores and signals, and not the texts.
@@ -479,13 +475,15 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         given = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
         keys = None if given is None else [id_of(each, "message", MessageError) for each in given]
-        find = partial(prompt_notes.shown, self._at, keys, now=self._database.now())
-        notes: list[PromptNote] = yield from self._run("shown", find, trace_inputs(message_id=message_id))
+        now = self._database.now()
+        notes = self._run(
+            "shown", lambda tx: prompt_notes.shown(tx, self._at, keys, now=now), trace_inputs(message_id=message_id)
+        )
         return [each for each in notes if each.items]
 
-    shown, ashown = both(_shown_work)
+    ashown = awaited(shown)
 
-    def _compactions_work(self, limit: int = 10) -> Work[list[Compaction]]:
+    def compactions(self, limit: int = 10) -> list[Compaction]:
         """What the contexts of this conversation, and of the thread of its id, were compacted to.
 
         Args:
@@ -498,24 +496,24 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: The limit is negative or not a whole number.
             StorageError: What is kept of one is damaged.
         """
-        find = partial(compaction_records.newest, self._at, message_log.count_given("limit", limit, MessageError))
-        return (yield from self._run("compactions", find))
+        most = message_log.count_given("limit", limit, MessageError)
+        return self._run("compactions", lambda tx: compaction_records.newest(tx, self._at, most))
 
-    compactions, acompactions = both(_compactions_work)
+    acompactions = awaited(compactions)
 
     def __len__(self) -> int:
-        return self._do(self._count_work())
+        return self._count()
 
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation
 
-    def _count_tokens_work(
+    def count_tokens(
         self,
         counter: TokenCounter | CounterLike | None = None,
         *,
         tools: Sequence[ToolLike] | None = None,
         system: Countable | None = None,
-    ) -> Work[int]:
+    ) -> int:
         """How many tokens the whole conversation takes in a prompt.
 
         Counts are kept with the messages, so that only new messages are counted. Those of a counter of your own are
@@ -527,30 +525,38 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             tools: Tool schemas that go with the prompt.
             system: A system prompt that goes with it.
         """
-        counting = yield from self._in_thread(partial(self._counter_of, counter))
-        work = self._counting(counting, tools=tools, system=system)
-        _, tokens = yield Shown("conversation.count_tokens", work, self._given_to(), _counts)
-        return int(tokens)
+        used = self._counter_of(counter)
+        with self._database.step("conversation.count_tokens", self._given_to()) as step:
+            messages, tokens = self._count_tokens(used, tools=tools, system=system)
+            step.finish(lambda: {"messages": messages, "tokens": tokens})
+        return tokens
 
-    count_tokens, acount_tokens = both(_count_tokens_work)
+    acount_tokens = awaited(count_tokens)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _answer(self, run: Run) -> Work[Any]:
-        """Run an operation; the description is written before it, if it is not there yet."""
-        if not run.write and self._description is not None:
-            engine, look = self._database.engine, partial(self._undescribed, self._description)
-            self._description = yield Do(partial(engine.read, look), partial(engine.aread, look))
-            run = run._replace(write=self._description is not None)
-        if not run.write:
-            return (yield run)
-        value = yield run._replace(make=self._begun(run.make))
+    def _run(
+        self,
+        verb: str | None,
+        do: Operation[T],
+        inputs: Thunk | None = None,
+        outputs: Outputs | None = None,
+        *,
+        write: bool = False,
+    ) -> T:
+        """Run an operation on the log; the description is written before it, if it is not there yet."""
+        if not write and (description := self._description) is not None:
+            self._description = self._database.engine.read(lambda tx: self._undescribed(tx, description))
+            write = self._description is not None
+        if not write:
+            return super()._run(verb, do, inputs, outputs)
+        value = super()._run(verb, self._begun(do), inputs, outputs, write=True)
         self._description = None
         return value
 
-    def _undescribed(self, description: message_log.LogEntry) -> Steps[message_log.LogEntry | None]:
+    def _undescribed(self, tx: Transaction, description: message_log.LogEntry) -> message_log.LogEntry | None:
         """The description, if it has to be written: a reader does not wait for a writer to find that it is there."""
-        return None if (yield from message_log.is_described(self._at, description)) else description
+        return None if message_log.is_described(tx, self._at, description) else description
 
     def _begun(self, make: Operation[T]) -> Operation[T]:
         """The operation, after the description where that is not written yet."""
@@ -558,21 +564,21 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             return make
         now = self._now()
 
-        def steps() -> Steps[T]:
-            yield from message_log.describe(self._at, description, **now)
-            return (yield from make())
+        def operation(tx: Transaction) -> T:
+            message_log.describe(tx, self._at, description, **now)
+            return make(tx)
 
-        return steps
+        return operation
 
     def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         """The operation that adds messages."""
         return self._append(said)
 
-    def _store_work(self, entries: Sequence[message_log.LogEntry]) -> Work[None]:
+    def _store(self, entries: Sequence[message_log.LogEntry]) -> None:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
         if said := [entry for entry in entries if not brings_memory(entry)]:
             inputs, outputs = partial(log_entries.trace_entries, said), log_entries.trace_appended
-            self._announce((yield from self._run("add", self._add(said), inputs, outputs, write=True)))
+            self._announce(self._run("add", self._add(said), inputs, outputs, write=True))
 
     def _revise(
         self,
@@ -583,27 +589,27 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         key: str = "",
         idx: Any = None,
         at: int | None = None,
-    ) -> Work[None]:
+    ) -> None:
         """Store a new version of the message of an id, or at an index."""
         now = self._now() if at is None else self._now() | {"now": at}
 
-        def steps() -> Steps[str | None]:
-            which = key or (yield from self._at_index(idx))[0].key
-            changed = yield from message_log.update(self._at, which, make, **now)
+        def operation(tx: Transaction) -> str | None:
+            which = key or self._at_index(tx, idx)[0].key
+            changed = message_log.update(tx, self._at, which, make, **now)
             if changed:
-                yield from message_log.disown(self._at, which)
+                message_log.disown(tx, self._at, which)
             return which if changed else None
 
-        self._announce_update((yield from self._run(verb, steps, inputs, log_entries.trace_changed, write=True)))
+        self._announce_update(self._run(verb, operation, inputs, log_entries.trace_changed, write=True))
 
-    def _remove(self, find: _Find, **which: Any) -> Work[list[str]]:
-        def steps() -> Steps[list[str]]:
-            keys = [row.key for row in (yield from find())]
+    def _remove(self, find: _Find, **which: Any) -> list[str]:
+        def operation(tx: Transaction) -> list[str]:
+            keys = [row.key for row in find(tx)]
             for key in keys:
-                yield from message_log.disown(self._at, key)
-            return (yield from message_log.remove(self._at, keys))
+                message_log.disown(tx, self._at, key)
+            return message_log.remove(tx, self._at, keys)
 
-        removed = yield from self._run("remove", steps, trace_inputs(**which), log_entries.trace_removed, write=True)
+        removed = self._run("remove", operation, trace_inputs(**which), log_entries.trace_removed, write=True)
         self._announce_removal(removed)
         return removed
 
@@ -611,53 +617,51 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """The message of an id, or nothing. A round under this id is the session's affair."""
         key = id_of(message_id, "message", MessageError)
 
-        def steps() -> Steps[list[message_log.Stored]]:
-            row = yield from message_log.get(self._at, key)
+        def operation(tx: Transaction) -> list[message_log.Stored]:
+            row = message_log.get(tx, self._at, key)
             return [] if row is None or row.kind == message_log.ROUND else [row]
 
-        return steps
+        return operation
 
-    def _at_index(self, idx: Any) -> Steps[list[message_log.Stored]]:
+    def _at_index(self, tx: Transaction, idx: Any) -> list[message_log.Stored]:
         if isinstance(idx, bool) or not isinstance(idx, int):
             raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
-        row = None if abs(idx) > message_log.ALL else (yield from message_log.at_index(self._at, idx))
+        row = None if abs(idx) > message_log.ALL else message_log.at_index(tx, self._at, idx)
         if row is None:
             raise MessageError(f"The conversation {safe_repr(self._at.name)} has no message at index {idx}.")
         return [row]
 
-    def _messages_work(self) -> Work[list[BaseMessage]]:
-        return (yield from self._shown(partial(message_log.messages, self._at), log_entries.langchain_of))
+    def _raw_messages(self) -> list[BaseMessage]:
+        return self._shown(lambda tx: message_log.messages(tx, self._at), log_entries.langchain_of)
 
-    def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> Work[list[dict[str, Any]]]:  # noqa: FBT001
+    def _dicts(self, find: _Find, include_ids: bool, **asked: Any) -> list[dict[str, Any]]:  # noqa: FBT001
         """What an operation finds, as dictionaries for a provider."""
         show = partial(log_entries.dict_of, include_ids=check_flag("include_ids", include_ids))
-        return (yield from self._shown(find, show, **asked))
+        return self._shown(find, show, **asked)
 
-    def _shown(self, find: _Find, show: Callable[[message_log.Stored, ImageFiles], T], **asked: Any) -> Work[list[T]]:
-        """What an operation finds, in another form: image files are read where it runs, and not on an event loop."""
+    def _shown(self, find: _Find, show: Callable[[message_log.Stored, ImageFiles], T], **asked: Any) -> list[T]:
+        """Return what an operation finds, in another form. Image files are read meanwhile."""
         images = ImageFiles()
 
-        def steps() -> Steps[list[T]]:
-            return [show(row, images) for row in (yield from find())]
+        def operation(tx: Transaction) -> list[T]:
+            return [show(row, images) for row in find(tx)]
 
-        found = yield from self._run("retrieve", steps, trace_inputs(**asked), log_entries.trace_said)
+        found = self._run("retrieve", operation, trace_inputs(**asked), log_entries.trace_said)
         self._announce_unread(images)
         return found
 
-    def _count_work(self) -> Work[int]:
-        return (yield from self._run("count", partial(message_log.count, self._at), shown=False))
+    def _count(self) -> int:
+        return self._run(None, lambda tx: message_log.count(tx, self._at))
 
-    def _counting(self, counting: TokenCounter, **around: Any) -> Work[tuple[int, int]]:
-        """How many messages there are, and their tokens with those of what goes around them."""
-        kept_as = (yield from self._in_thread(lambda: counting.kept_as)) or ""  # it may load a vocabulary
-        rows = yield from self._run("count", partial(message_log.counted, self._at, kept_as), shown=False)
-        total, new = yield from self._in_thread(partial(_count_tokens, counting, rows))
+    def _count_tokens(self, counter: TokenCounter, **around: Any) -> tuple[int, int]:
+        """Return how many messages there are, and their tokens with those of what goes around them."""
+        kept_as = counter.kept_as or ""
+        rows = self._run(None, lambda tx: message_log.counted(tx, self._at, kept_as))
+        total, new = _count_tokens(counter, rows)
         if new and kept_as:
             with suppress(DatabaseReadOnly):  # it is counted all the same
-                keep = partial(message_log.keep_token_counts, kept_as, new)
-                yield from self._run("count", keep, write=True, shown=False)
-        beside = yield from self._in_thread(lambda: counting.count((), **around))
-        return len(rows), math.ceil(total * counting.factor()) + beside
+                self._run(None, lambda tx: message_log.keep_token_counts(tx, kept_as, new), write=True)
+        return len(rows), math.ceil(total * counter.factor()) + counter.count((), **around)
 
     def _counter_of(self, counter: Any) -> TokenCounter:
         """What counts the tokens of this conversation where a caller gave this."""
@@ -674,10 +678,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         if not isinstance(description, str):
             raise InvalidInput(f"A description is text, not {type(description).__name__}.")
         return self._given(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)
-
-
-def _counts(counted: tuple[int, int]) -> dict[str, Any]:
-    return {"messages": counted[0], "tokens": counted[1]}
 
 
 def _count_tokens(counter: TokenCounter, rows: Sequence[message_log.Counted]) -> tuple[int, dict[bytes, int]]:

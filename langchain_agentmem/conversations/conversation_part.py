@@ -27,36 +27,40 @@ from langchain_agentmem.messages.message import SOURCES, Message, body_text, dec
 from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, said_from, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 
 
-def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """The texts by which messages are found, by their rows.
 
     Args:
+        tx: The transaction.
         owners: The rows of their wordings.
     """
-    rows = yield query.found_entries(owners=json.dumps(list(owners)))
+    rows = query.found_entries(tx, owners=json.dumps(list(owners)))
     return {row["wording"]: (body_text(bytes(row["body"]), with_calls=True),) for row in rows}
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
+def recollections(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:
+        tx: The transaction.
         hits: Messages that a search found. What was deleted meanwhile is left out.
         now: When.
         outlook: From where it looks. Those that follow no thread are seen from everywhere, the others in the wording
             that is shown there.
     """
-    rows = yield query.found_entries(owners=json.dumps([hit.owner for hit in hits]))
+    rows = query.found_entries(tx, owners=json.dumps([hit.owner for hit in hits]))
     found = {row["wording"]: _fields(row) for row in rows}
     following = {row["slot"] for row in found.values() if row["follows"]}
     if following:
         here = outlook or EVERYWHERE
-        shown = yield from said_from(here, following, now)
+        shown = said_from(tx, here, following, now)
         says = {row["wording"] for row in shown}
         found = {
             wording: row
@@ -66,15 +70,18 @@ def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Ste
     return {hit.document: _recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
 
 
-def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
+def rewound_recollections(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
     Args:
+        tx: The transaction.
         hits: Posts of the sessions of threads that a search found.
         now: When.
         outlook: From where it looks.
     """
-    there, sights = yield from sighted(hits, now, outlook)
+    there, sights = sighted(tx, hits, now, outlook)
     seen = {number for sight in sights for number in sight.numbers}
     return {hit.document: _recollection(hit, _fields(there[hit.owner]), "name") for hit in hits if hit.owner in seen}
 
@@ -113,13 +120,13 @@ _CORRECTION = ("id", "by", "undoes")
 """The fields of the correction that an edit is."""
 
 
-def dump(at: message_log.Address) -> Steps[list[dict[str, Any]]]:
+def dump(tx: Transaction, at: message_log.Address) -> list[dict[str, Any]]:
     """Every version of everything in a conversation, as records.
 
     Raises:
         DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
     """
-    rows = yield from message_log.rows_of(at, query.dump_entries)
+    rows = message_log.rows_of(tx, at, query.dump_entries)
     for row in rows:
         _check(row, at)
     return [_record(row) for row in rows]
@@ -147,6 +154,7 @@ def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
 
 
 def restore(
+    tx: Transaction,
     at: message_log.Address,
     records: Sequence[Record],
     *,
@@ -154,13 +162,14 @@ def restore(
     tail: int,
     into: message_log.Log = message_log,
     following: bool = False,
-) -> Steps[list[str]]:
+) -> list[str]:
     """Write records into a conversation, keeping what is there.
 
     What is there already is left alone. A message that was edited since it came here from the same source gets the
     edits it lacks; one that was edited here stays as it is.
 
     Args:
+        tx: The transaction.
         at: The conversation; it is created when it does not exist.
         records: What `dump` gave.
         now: When.
@@ -187,15 +196,15 @@ def restore(
             for entry in entries:
                 versions = here.get(entry.key)
                 if versions is None or (entry.body not in versions and _is_behind(versions, entry.key, records)):
-                    yield from into.update(at, entry.key, lambda _, new=entry: new, now=written_at, tail=tail)
+                    into.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at, tail=tail)
                     written.append(entry.key)
             continue
         for entry in entries:
-            rows = yield from into.history(at, entry.key)
+            rows = into.history(tx, at, entry.key)
             if any(bytes(row.body) == entry.body for row in rows):
                 here[entry.key] = [bytes(row.body) for row in rows]
         new = [entry for entry in entries if entry.key not in here]
-        written += (yield from into.append(at, new, now=written_at or now, tail=tail)).keys
+        written += into.append(tx, at, new, now=written_at or now, tail=tail).keys
     return written
 
 
@@ -262,51 +271,51 @@ def _whole(number: Any) -> int:
     return int(number)
 
 
-def problems() -> Steps[list[str]]:
+def problems(tx: Transaction) -> list[str]:
     """What is wrong with what conversations say of their messages."""
-    heads = yield query.wrong_heads()
+    heads = query.wrong_heads(tx)
     found = [f"the head of the conversation {safe_repr(row['name'])} is behind its newest entry" for row in heads]
-    counts = yield query.wrong_counts()
+    counts = query.wrong_counts(tx)
     found += [
         f"the conversation {safe_repr(row['name'])} counts {row['messages']} messages, not {row['found']}"
         for row in counts
     ]
-    versions = yield query.wrong_versions()
+    versions = query.wrong_versions(tx)
     return found + [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
 
 
-def _erase(erasure: Erasure) -> Steps[None]:
+def _erase(tx: Transaction, erasure: Erasure) -> None:
     within = {"low": erasure.low, "high": erasure.high, "name": erasure.name}
-    yield from prompt_notes.erase(erasure.low, erasure.high, erasure.name)
-    rows = yield query.list_branches(kind=message_log.CONVERSATION, **within)
+    prompt_notes.erase(tx, erasure.low, erasure.high, erasure.name)
+    rows = query.list_branches(tx, kind=message_log.CONVERSATION, **within)
     if erasure.threads and erasure.name is not None:
-        rows = [*rows, *(yield from message_log.nested_in(erasure.low, erasure.high, erasure.name))]
+        rows = [*rows, *message_log.nested_in(tx, erasure.low, erasure.high, erasure.name)]
     for row in rows:
         at = message_log.Address(row["path"], row["name"])
-        erasure.removed["entries"] += yield from message_log.clear(at, keep_description=False)
+        erasure.removed["entries"] += message_log.clear(tx, at, keep_description=False)
         erasure.removed["conversations"] += 1
         erasure.conversations.append((at.path, at.name))
 
 
-def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
+def _dump(tx: Transaction, write: WriteRecord, low: str, high: str) -> Mapping[str, int]:
     written: Counter[str] = Counter()
-    for row in (yield query.list_branches(low=low, high=high, kind=message_log.CONVERSATION, name=None)):
+    for row in query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None):
         at = message_log.Address(row["path"], row["name"])
-        entries = yield from dump(at)
+        entries = dump(tx, at)
         write({"record": "conversation", "namespace": namespace_of(at.path), "id": at.name})
         for entry in entries:
             write({"record": "entry", **entry})
-        for record in (yield from compaction_records.dump(row["id"])):
+        for record in compaction_records.dump(tx, row["id"]):
             write({"record": "compaction", **record})
         written.update(conversations=1, entries=len(entries))
     return written
 
 
-def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
     at = message_log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
     entries = [record for record in records if record["record"] == "entry"]
-    keys = yield from restore(at, entries, now=into.now, tail=into.tail, following=True)
-    yield from compaction_records.restore(at, [record for record in records if record["record"] == "compaction"])
+    keys = restore(tx, at, entries, now=into.now, tail=into.tail, following=True)
+    compaction_records.restore(tx, at, [record for record in records if record["record"] == "compaction"])
     into.conversations.append((at.path, at.name, keys))
     into.added.update(conversations=1, entries=len(keys))
 

@@ -4,7 +4,7 @@ A conversation is a branch; what one call writes is a group at the next position
 one version of a message or of a round. Its key is unique within the conversation: the same content again is a
 repeat and changes nothing, other content is an error. An edit adds a version; nothing is overwritten.
 
-Everything here is written as steps and does no I/O. Times are microseconds since 1970 in UTC.
+Everything here is a function of a transaction. Times are microseconds since 1970 in UTC.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from langchain_agentmem.messages.message import body_text, same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows, message_sources
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.queries import Query
-from langchain_agentmem.storage.steps import Rows
+from langchain_agentmem.storage.transaction import Rows
 
 CONVERSATION = "conversation"
 MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
@@ -132,23 +132,30 @@ class Log(Protocol):
     """What a session asks of a log. This module is one, that of conversations."""
 
     def append(
-        self, at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, retention: Retention | None = None
-    ) -> Steps[Appended]:
+        self,
+        tx: Transaction,
+        at: Address,
+        entries: Sequence[LogEntry],
+        *,
+        now: int,
+        tail: int,
+        retention: Retention | None = None,
+    ) -> Appended:
         """Add entries at the end, all of them or none."""
 
-    def update(self, at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[bool]:
+    def update(self, tx: Transaction, at: Address, key: str, change: Any, *, now: int, tail: int) -> bool:
         """Store a new version of one entry."""
 
-    def clear(self, at: Address, *, keep_description: bool) -> Steps[int]:
+    def clear(self, tx: Transaction, at: Address, *, keep_description: bool) -> int:
         """Delete everything, or everything but the description."""
 
-    def get(self, at: Address, key: str) -> Steps[Stored | None]:
+    def get(self, tx: Transaction, at: Address, key: str) -> Stored | None:
         """One entry by its key, or None."""
 
-    def history(self, at: Address, key: str) -> Steps[list[Stored]]:
+    def history(self, tx: Transaction, at: Address, key: str) -> list[Stored]:
         """The versions of one entry, oldest first."""
 
-    def rounds(self, at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
+    def rounds(self, tx: Transaction, at: Address) -> tuple[list[Stored], list[Stored]]:
         """The rounds and all messages, each in order."""
 
 
@@ -156,11 +163,18 @@ class Log(Protocol):
 
 
 def append(
-    at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, retention: Retention | None = None
-) -> Steps[Appended]:
+    tx: Transaction,
+    at: Address,
+    entries: Sequence[LogEntry],
+    *,
+    now: int,
+    tail: int,
+    retention: Retention | None = None,
+) -> Appended:
     """Add entries at the end of a conversation, all of them or none.
 
     Args:
+        tx: The transaction.
         at: The conversation; it is created when it does not exist.
         entries: What to add, in order.
         now: When.
@@ -176,24 +190,31 @@ def append(
     spot = None
     fresh = entries
     if not all(entry.new_key for entry in entries):
-        spot = yield from _open(at, now)
-        fresh = yield from _fresh(spot[0], entries)
+        spot = _open(tx, at, now)
+        fresh = _fresh(tx, spot[0], entries)
     dropped: list[str] = []
     if fresh:
-        branch = yield from _write(at, spot, fresh, now=now, tail=tail)
+        branch = _write(tx, at, spot, fresh, now=now, tail=tail)
         if retention:
-            dropped = yield from _retain(at, branch, retention, now)
+            dropped = _retain(tx, at, branch, retention, now)
     return Appended([entry.key for entry in fresh], dropped)
 
 
 def record(
-    at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, unless_there: Collection[str] = ()
-) -> Steps[Appended]:
+    tx: Transaction,
+    at: Address,
+    entries: Sequence[LogEntry],
+    *,
+    now: int,
+    tail: int,
+    unless_there: Collection[str] = (),
+) -> Appended:
     """Add entries, and where a key is taken by other content, take this content for its newer version.
 
     Content that the key had in an earlier version is no newer one: what somebody edited since stays edited.
 
     Args:
+        tx: The transaction.
         at: The conversation.
         entries: What to add; no two of them have one key.
         now: When.
@@ -205,59 +226,60 @@ def record(
         The keys of the entries that were new or have changed.
     """
     named = {"path": at.path, "kind": CONVERSATION, "name": at.name}
-    found = yield query.lock_branch.ahead(**named)
-    known = yield query.known_in(**named, keys=json.dumps([entry.key for entry in entries]))
+    found = query.lock_branch.ahead(tx, **named)
+    known = query.known_in(tx, **named, keys=json.dumps([entry.key for entry in entries]))
     here = {row["key"]: _row_identity(row) for row in known}
     if found:
         branch, head = found[0]["id"], found[0]["head"]
     else:
-        branch, head = yield from _open(at, now)
+        branch, head = _open(tx, at, now)
         if head:
             raise BranchMoved  # others have made it, and written to it, just now: begin again
     changed: list[LogEntry] = []
     for entry in entries:
         if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
-            earlier = yield query.versions(branch=branch, key=entry.key)
+            earlier = query.versions(tx, branch=branch, key=entry.key)
             if not any(says_the_same(_stored(row), entry) for row in earlier):
                 changed.append(entry)
     new = [entry for entry in entries if entry.key not in here]
     if new:
-        yield from _write(at, (branch, head), new, now=now, tail=tail)
+        _write(tx, at, (branch, head), new, now=now, tail=tail)
     if following := [entry.key for entry in entries if entry.key in here and entry.follows]:
-        yield query.follow(branch=branch, keys=json.dumps(following))
+        query.follow(tx, branch=branch, keys=json.dumps(following))
     for entry in changed:
-        yield from update(at, entry.key, lambda _, new=entry: new, now=now, tail=tail)
+        update(tx, at, entry.key, lambda _, new=entry: new, now=now, tail=tail)
     return Appended([entry.key for entry in (*new, *changed)], [])
 
 
-def describe(at: Address, entry: LogEntry, *, now: int, tail: int) -> Steps[None]:
+def describe(tx: Transaction, at: Address, entry: LogEntry, *, now: int, tail: int) -> None:
     """Give a conversation its description: a system message that a reset keeps.
 
     An empty conversation begins with it. One that has another description gets the new text as an edit; one that
     began without any stays as it is.
     """
-    branch, head = yield from _open(at, now)
-    first = yield query.messages_forward(branch=branch, limit=1, offset=0)
+    branch, head = _open(tx, at, now)
+    first = query.messages_forward(tx, branch=branch, limit=1, offset=0)
     if not first:
-        yield from _write(at, (branch, head), [entry], now=now, tail=tail)
+        _write(tx, at, (branch, head), [entry], now=now, tail=tail)
     elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
-        row = yield from _current(branch, first[0]["key"])
-        yield from _replace(at, branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
+        row = _current(tx, branch, first[0]["key"])
+        _replace(tx, at, branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
 
 
-def is_described(at: Address, entry: LogEntry) -> Steps[bool]:
+def is_described(tx: Transaction, at: Address, entry: LogEntry) -> bool:
     """Whether `describe` would change nothing."""
-    first = yield from rows_of(at, query.messages_forward, limit=1, offset=0)
+    first = rows_of(tx, at, query.messages_forward, limit=1, offset=0)
     return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
 
 
-def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[bool]:
+def update(tx: Transaction, at: Address, key: str, change: Any, *, now: int, tail: int) -> bool:
     """Store a new version of one entry.
 
     Facts that rest on a message still do when it was edited: nobody knows which of them it says still, and most edits
     correct a word. Their evidence shows what it says now. Who wants them gone removes the message, or the facts.
 
     Args:
+        tx: The transaction.
         at: The conversation.
         key: The entry's key.
         change: Takes the stored entry and gives the new one.
@@ -270,49 +292,49 @@ def update(at: Address, key: str, change: Any, *, now: int, tail: int) -> Steps[
     Raises:
         MessageError: Nothing has this key.
     """
-    found = yield from locked(at)
+    found = locked(tx, at)
     if found is None:
         raise unknown(key, at)
     branch, head = found
-    row = yield from _current(branch, key)
+    row = _current(tx, branch, key)
     if row is None:
         raise unknown(key, at)
     entry: LogEntry = change(_stored(row))
     if queries.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
         return False
-    yield from _replace(at, branch, head, row, entry, now=now, tail=tail)
+    _replace(tx, at, branch, head, row, entry, now=now, tail=tail)
     return True
 
 
-def remove(at: Address, keys: Sequence[str]) -> Steps[list[str]]:
+def remove(tx: Transaction, at: Address, keys: Sequence[str]) -> list[str]:
     """Delete entries with all their versions, and the facts that nothing else tells of.
 
     Returns:
         The keys that were there.
     """
-    found = yield from locked(at)
+    found = locked(tx, at)
     removed: list[str] = []
     if found is None:
         return removed
     for key in dict.fromkeys(keys):
-        row = yield from _current(found[0], key)
+        row = _current(tx, found[0], key)
         if row is not None:
-            yield from _drop(row["slot"])
+            _drop(tx, row["slot"])
             if row["kind"] == MESSAGE:
-                yield query.message_dropped(branch=found[0])
+                query.message_dropped(tx, branch=found[0])
             removed.append(key)
-    yield from _unsay(at, removed)
-    yield from message_sources.forget(*_own(at), at.name, removed)
+    _unsay(tx, at, removed)
+    message_sources.forget(tx, *_own(at), at.name, removed)
     return removed
 
 
-def shorten(at: Address, retention: Retention, *, now: int) -> Steps[int]:
+def shorten(tx: Transaction, at: Address, retention: Retention, *, now: int) -> int:
     """Drop what a retention does not keep, as an addition does. Gives how many messages that were."""
-    found = yield from locked(at)
-    return 0 if found is None else len((yield from _retain(at, found[0], retention, now)))
+    found = locked(tx, at)
+    return 0 if found is None else len(_retain(tx, at, found[0], retention, now))
 
 
-def clear(at: Address, *, keep_description: bool) -> Steps[int]:
+def clear(tx: Transaction, at: Address, *, keep_description: bool) -> int:
     """Delete everything in a conversation, or everything but its description, and the facts that rest on it alone.
 
     What rests on messages that a retention dropped before goes with the whole conversation, and stays if the
@@ -321,84 +343,87 @@ def clear(at: Address, *, keep_description: bool) -> Steps[int]:
     Returns:
         How many entries were deleted, versions included.
     """
-    yield query.delete_prompt_notes(path=at.path, name=at.name)
-    found = yield from locked(at)
+    query.delete_prompt_notes(tx, path=at.path, name=at.name)
+    found = locked(tx, at)
     if found is None:
         return 0
     branch, _ = found
-    rows = yield query.slots_to_drop(branch=branch, everything=int(not keep_description))
-    yield from _unindex(rows)
+    rows = query.slots_to_drop(tx, branch=branch, everything=int(not keep_description))
+    _unindex(tx, rows)
     if keep_description:
-        yield query.delete_compactions(branch=branch, slot=0)
-        yield query.delete_all_but_description(branch=branch)
-        yield query.no_messages(branch=branch)
+        query.delete_compactions(tx, branch=branch, slot=0)
+        query.delete_all_but_description(tx, branch=branch)
+        query.no_messages(tx, branch=branch)
     else:
-        yield from _delete(at, branch)
-    yield from queries.collect(_hashes(rows))
-    yield from message_sources.forget(*_own(at), at.name, sorted({row["key"] for row in rows}))
-    yield from _unsay(at)
+        _delete(tx, at, branch)
+    queries.collect(tx, _hashes(rows))
+    message_sources.forget(tx, *_own(at), at.name, sorted({row["key"] for row in rows}))
+    _unsay(tx, at)
     if not keep_description:
-        yield from message_sources.forget(*_own(at), at.name)
+        message_sources.forget(tx, *_own(at), at.name)
     return len(rows)
 
 
-def copy(at: Address, name: str, *, now: int, tail: int) -> Steps[None]:
+def copy(tx: Transaction, at: Address, name: str, *, now: int, tail: int) -> None:
     """Have another conversation begin with what follows a thread in this one, in all its versions.
 
     Args:
+        tx: The transaction.
         at: The conversation.
         name: The id of the other one, in the same namespace. What it has already stays.
         now: When.
         tail: How many entries may wait for the index.
     """
     target = Address(at.path, name)
-    rows = yield from rows_of(at, query.following_versions)
+    rows = rows_of(tx, at, query.following_versions)
     first = [_copied(row) for row in rows if row["replaces"] is None]
     if first:
-        new = set((yield from record(target, first, now=now, tail=tail)).keys)
+        new = set(record(tx, target, first, now=now, tail=tail).keys)
         for row in rows:
             if row["replaces"] is not None and row["key"] in new:
-                yield from update(target, row["key"], lambda _, row=row: _copied(row), now=now, tail=tail)
+                update(tx, target, row["key"], lambda _, row=row: _copied(row), now=now, tail=tail)
 
 
-def nested_in(low: str, high: str, thread: str) -> Steps[Rows]:
+def nested_in(tx: Transaction, low: str, high: str, thread: str) -> Rows:
     """Return the conversations of the graphs nested in a thread: rows with "path" and "name".
 
     Args:
+        tx: The transaction.
         low: The first namespace path.
         high: Path after the last.
         thread: The thread's id.
     """
     first, last = nested_range(thread)
-    return (yield query.nested_conversations(low=low, high=high, kind=CONVERSATION, first=first, last=last))
+    return query.nested_conversations(tx, low=low, high=high, kind=CONVERSATION, first=first, last=last)
 
 
-def forget(at: Address) -> Steps[None]:
+def forget(tx: Transaction, at: Address) -> None:
     """Delete what follows a thread that is deleted, and its nested conversations. What was learned from it stays."""
-    for row in (yield from nested_in(*_own(at), at.name)):
-        yield from forget(Address(row["path"], row["name"]))
-    yield from memory_rows.discard((yield query.said_of(path=at.path, name=at.name, keys=None)))
-    yield query.delete_prompt_notes(path=at.path, name=at.name)
-    found = yield from locked(at)
+    for row in nested_in(tx, *_own(at), at.name):
+        forget(tx, Address(row["path"], row["name"]))
+    memory_rows.discard(tx, query.said_of(tx, path=at.path, name=at.name, keys=None))
+    query.delete_prompt_notes(tx, path=at.path, name=at.name)
+    found = locked(tx, at)
     if found is None:
         return
     branch, _ = found
     nested = is_nested(at.name)
-    whole = nested or not (yield query.unbound(branch=branch))
-    for row in (yield query.following(branch=branch, every=int(nested))):
-        yield from _drop(row["slot"])
-        yield query.message_dropped(branch=branch)
+    whole = nested or not query.unbound(tx, branch=branch)
+    for row in query.following(tx, branch=branch, every=int(nested)):
+        _drop(tx, row["slot"])
+        query.message_dropped(tx, branch=branch)
     if whole:
-        yield from _delete(at, branch)
+        _delete(tx, at, branch)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def move(at: Address, path: str, *, tail: int) -> Steps[bool]:
+def move(tx: Transaction, at: Address, path: str, *, tail: int) -> bool:
     """Move a conversation into another namespace, with what is known of its contexts.
 
     Args:
+        tx: The transaction.
         at: The conversation.
         path: The path of the namespace, which is there.
         tail: How many documents may wait for the index.
@@ -409,92 +434,92 @@ def move(at: Address, path: str, *, tail: int) -> Steps[bool]:
     Raises:
         InvalidInput: There is one of its name already.
     """
-    if (yield from find(Address(path, at.name))) is not None:
+    if find(tx, Address(path, at.name)) is not None:
         raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
-    yield query.delete_prompt_notes(path=at.path, name=at.name)
-    found = yield from locked(at)
+    query.delete_prompt_notes(tx, path=at.path, name=at.name)
+    found = locked(tx, at)
     if found is None:
         return False
-    yield query.move_branch(branch=found[0], path=path)
-    while page := (yield query.documents_said(branch=found[0], limit=search_index.REBUILD_BATCH)):
-        yield from search_index.move(page, path, query.renumber_entry, tail=tail)
-    yield from search_index.close(*_series(at))
+    query.move_branch(tx, branch=found[0], path=path)
+    while page := query.documents_said(tx, branch=found[0], limit=search_index.REBUILD_BATCH):
+        search_index.move(tx, page, path, query.renumber_entry, tail=tail)
+    search_index.close(tx, *_series(at))
     return True
 
 
-def at_index(at: Address, idx: int) -> Steps[Stored | None]:
+def at_index(tx: Transaction, at: Address, idx: int) -> Stored | None:
     """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
-    yield from locked(at)
+    locked(tx, at)
     asked = query.messages_forward if idx >= 0 else query.messages_backward
-    found = yield from _entries(at, asked, limit=1, offset=idx if idx >= 0 else -idx - 1)
+    found = _entries(tx, at, asked, limit=1, offset=idx if idx >= 0 else -idx - 1)
     return found[0] if found else None
 
 
-def messages(at: Address, *, limit: int = ALL, offset: int = 0) -> Steps[list[Stored]]:
+def messages(tx: Transaction, at: Address, *, limit: int = ALL, offset: int = 0) -> list[Stored]:
     """Messages in the order they were said."""
-    return (yield from _entries(at, query.messages_forward, limit=limit, offset=offset))
+    return _entries(tx, at, query.messages_forward, limit=limit, offset=offset)
 
 
-def recent(at: Address, *, limit: int = ALL, role: str | None = None) -> Steps[list[Stored]]:
+def recent(tx: Transaction, at: Address, *, limit: int = ALL, role: str | None = None) -> list[Stored]:
     """The last messages, oldest first; only one role's when it is named."""
     if role is None:
-        found = yield from _entries(at, query.messages_backward, limit=limit, offset=0)
+        found = _entries(tx, at, query.messages_backward, limit=limit, offset=0)
     else:
-        found = yield from _entries(at, query.messages_of_role, limit=limit, role=role)
+        found = _entries(tx, at, query.messages_of_role, limit=limit, role=role)
     return found[::-1]
 
 
-def recent_turns(at: Address, *, limit: int) -> Steps[list[Stored]]:
+def recent_turns(tx: Transaction, at: Address, *, limit: int) -> list[Stored]:
     """Return the last messages, oldest first, and where they begin with results of tools the calls of these."""
-    found = yield from recent(at, limit=limit)
+    found = recent(tx, at, limit=limit)
     most = limit
     while len(found) == most and found and found[0].role == "tool":
         most += _RESULTS
-        found = yield from recent(at, limit=most)
+        found = recent(tx, at, limit=most)
     start = max(0, len(found) - limit)
     while 0 < start < len(found) and found[start].role == "tool":
         start -= 1
     return found[start:]
 
 
-def around(at: Address, key: str, *, before: int, after: int) -> Steps[list[Stored]]:
+def around(tx: Transaction, at: Address, key: str, *, before: int, after: int) -> list[Stored]:
     """A message, with some of those before and after it, in the order they were said.
 
     Raises:
         MessageError: Nothing has this key.
     """
-    found = yield from rows_of(at, query.where_said, key=key)
+    found = rows_of(tx, at, query.where_said, key=key)
     if not found:
         raise unknown(key, at)
     place = {"position": found[0]["position"], "slot": found[0]["slot"]}
-    earlier = yield from _entries(at, query.messages_before, **place, limit=min(before, ALL - 1) + 1)
-    return earlier + (yield from _entries(at, query.messages_after, **place, limit=after))
+    earlier = _entries(tx, at, query.messages_before, **place, limit=min(before, ALL - 1) + 1)
+    return earlier + _entries(tx, at, query.messages_after, **place, limit=after)
 
 
-def get(at: Address, key: str) -> Steps[Stored | None]:
+def get(tx: Transaction, at: Address, key: str) -> Stored | None:
     """One entry by its key, or None."""
-    found = yield from _entries(at, query.current_entry, key=key)
+    found = _entries(tx, at, query.current_entry, key=key)
     return found[0] if found else None
 
 
-def history(at: Address, key: str) -> Steps[list[Stored]]:
+def history(tx: Transaction, at: Address, key: str) -> list[Stored]:
     """Every version of one entry, oldest first; empty when nothing has this key."""
-    return (yield from _entries(at, query.versions, key=key))
+    return _entries(tx, at, query.versions, key=key)
 
 
-def count(at: Address) -> Steps[int]:
+def count(tx: Transaction, at: Address) -> int:
     """How many messages a conversation holds."""
-    rows = yield from rows_of(at, query.count_messages)
+    rows = rows_of(tx, at, query.count_messages)
     return int(rows[0]["messages"]) if rows else 0
 
 
-def rounds(at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
+def rounds(tx: Transaction, at: Address) -> tuple[list[Stored], list[Stored]]:
     """The rounds of a conversation and all its messages, each in order, on one snapshot."""
-    branch = yield from find(at)
+    branch = find(tx, at)
     if branch is None:
         return [], []
-    begun = yield query.rounds(branch=branch)
-    said = yield query.messages_forward(branch=branch, limit=ALL, offset=0)
+    begun = query.rounds(tx, branch=branch)
+    said = query.messages_forward(tx, branch=branch, limit=ALL, offset=0)
     return list(map(_stored, begun)), list(map(_stored, said))
 
 
@@ -506,24 +531,24 @@ class Counted(NamedTuple):
     body: bytes | None
 
 
-def counted(at: Address, counter: str) -> Steps[list[Counted]]:
+def counted(tx: Transaction, at: Address, counter: str) -> list[Counted]:
     """Every message with the tokens that one way of counting has kept for it."""
-    rows = yield from rows_of(at, query.bodies_to_count, counter=counter)
+    rows = rows_of(tx, at, query.bodies_to_count, counter=counter)
     return [Counted(bytes(row["hash"]), row["tokens"], row["body"]) for row in rows]
 
 
-def keep_token_counts(counter: str, counts: dict[bytes, int]) -> Steps[None]:
+def keep_token_counts(tx: Transaction, counter: str, counts: dict[bytes, int]) -> None:
     """Keep token counts by body digest."""
-    yield query.store_token_count.many(
-        [{"hash": key, "counter": counter, "tokens": counts[key]} for key in sorted(counts)]
+    query.store_token_count.many(
+        tx, [{"hash": key, "counter": counter, "tokens": counts[key]} for key in sorted(counts)]
     )
 
 
-def disown(at: Address, key: str) -> Steps[None]:
+def disown(tx: Transaction, at: Address, key: str) -> None:
     """Take away the compactions that stand for a message, since it is about to be changed or removed."""
-    branch = yield from find(at)
-    if branch is not None and (found := (yield query.slot_of_key(branch=branch, key=key))):
-        yield query.delete_compactions(branch=branch, slot=found[0]["slot"])
+    branch = find(tx, at)
+    if branch is not None and (found := query.slot_of_key(tx, branch=branch, key=key)):
+        query.delete_compactions(tx, branch=branch, slot=found[0]["slot"])
 
 
 class ListedConversation(NamedTuple):
@@ -544,7 +569,7 @@ class ListedConversation(NamedTuple):
     last_at: datetime
 
 
-def conversations(namespace: Namespace, limit: int, offset: int) -> Steps[list[ListedConversation]]:
+def conversations(tx: Transaction, namespace: Namespace, limit: int, offset: int) -> list[ListedConversation]:
     """The conversations of a namespace and of all below it.
 
     Raises:
@@ -552,7 +577,7 @@ def conversations(namespace: Namespace, limit: int, offset: int) -> Steps[list[L
     """
     low, high = range_of(namespace)
     counts = {"limit": count_given("limit", limit), "offset": count_given("offset", offset)}
-    rows = yield query.newest_conversations(low=low, high=high, kind=CONVERSATION, mark=NESTED, **counts)
+    rows = query.newest_conversations(tx, low=low, high=high, kind=CONVERSATION, mark=NESTED, **counts)
     return [
         ListedConversation(
             conversation_id=row["name"],
@@ -584,11 +609,11 @@ def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _delete(at: Address, branch: int) -> Steps[None]:
+def _delete(tx: Transaction, at: Address, branch: int) -> None:
     """Delete the branch of a conversation, whose documents are gone, and what only it had."""
-    yield query.delete_branch(branch=branch)
-    yield from search_index.close(*_series(at))
-    yield query.delete_empty_namespaces(path=at.path)
+    query.delete_branch(tx, branch=branch)
+    search_index.close(tx, *_series(at))
+    query.delete_empty_namespaces(tx, path=at.path)
 
 
 def _own(at: Address) -> tuple[str, str]:
@@ -596,43 +621,50 @@ def _own(at: Address) -> tuple[str, str]:
     return at.path, at.path + "\x01"
 
 
-def rows_of(at: Address, asked: Query, **given: Any) -> Steps[Rows]:
+def rows_of(tx: Transaction, at: Address, asked: Query, **given: Any) -> Rows:
     """What a query gives of a conversation; nothing where there is none."""
-    branch = yield from find(at)
-    return [] if branch is None else (yield asked(branch=branch, **given))
+    branch = find(tx, at)
+    return [] if branch is None else asked(tx, branch=branch, **given)
 
 
-def _entries(at: Address, asked: Query, **given: Any) -> Steps[list[Stored]]:
-    return list(map(_stored, (yield from rows_of(at, asked, **given))))
+def _entries(tx: Transaction, at: Address, asked: Query, **given: Any) -> list[Stored]:
+    return list(map(_stored, rows_of(tx, at, asked, **given)))
 
 
-def find(at: Address) -> Steps[int | None]:
+def find(tx: Transaction, at: Address) -> int | None:
     """A conversation's branch; None where there is none."""
-    rows = yield query.find_branch(path=at.path, kind=CONVERSATION, name=at.name)
+    rows = query.find_branch(tx, path=at.path, kind=CONVERSATION, name=at.name)
     return rows[0]["id"] if rows else None
 
 
-def locked(at: Address) -> Steps[tuple[int, int] | None]:
+def locked(tx: Transaction, at: Address) -> tuple[int, int] | None:
     """A conversation's branch and head, locked for a write; None where there is none."""
-    rows = yield query.lock_branch(path=at.path, kind=CONVERSATION, name=at.name)
+    rows = query.lock_branch(tx, path=at.path, kind=CONVERSATION, name=at.name)
     return (rows[0]["id"], rows[0]["head"]) if rows else None
 
 
-def _open(at: Address, now: int) -> Steps[tuple[int, int]]:
-    found = yield from locked(at)
+def _moved_on(tx: Transaction, at: Address, spot: tuple[int, int] | None, added: int) -> Rows:
+    """Move the head of a conversation on: to the next position, or to that behind the one that was locked."""
+    if spot is None:
+        return query.move_on.ahead(tx, path=at.path, kind=CONVERSATION, name=at.name, added=added)
+    return query.move_head.ahead(tx, branch=spot[0], expected=spot[1], position=spot[1] + 1, added=added)
+
+
+def _open(tx: Transaction, at: Address, now: int) -> tuple[int, int]:
+    found = locked(tx, at)
     if found is None:
-        yield query.create_namespace(path=at.path)
-        yield query.create_branch(path=at.path, kind=CONVERSATION, name=at.name, now=now)
-        found = yield from locked(at)
+        query.create_namespace(tx, path=at.path)
+        query.create_branch(tx, path=at.path, kind=CONVERSATION, name=at.name, now=now)
+        found = locked(tx, at)
         if found is None:
             raise BranchMoved  # created and deleted by others in between: begin again
     return found
 
 
-def _fresh(branch: int, entries: Sequence[LogEntry]) -> Steps[list[LogEntry]]:
+def _fresh(tx: Transaction, branch: int, entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Those entries whose keys are new; a repeat is left out, a contradiction raised."""
     given = [entry.key for entry in entries if not entry.new_key]
-    known = {row["key"]: _row_identity(row) for row in (yield from _known(branch, given))}
+    known = {row["key"]: _row_identity(row) for row in _known(tx, branch, given)}
     fresh: list[LogEntry] = []
     if not known and len(set(given)) == len(given):
         return list(entries)
@@ -642,25 +674,26 @@ def _fresh(branch: int, entries: Sequence[LogEntry]) -> Steps[list[LogEntry]]:
             fresh.append(entry)
         elif known[entry.key] != _identity(entry):
             # What was edited since is here all the same: a step that is run again repeats its first words.
-            earlier = yield query.versions(branch=branch, key=entry.key)
+            earlier = query.versions(tx, branch=branch, key=entry.key)
             if not any(says_the_same(_stored(row), entry) or _is_recorded(row, entry) for row in earlier):
                 raise taken(entry.key)
     return fresh
 
 
-def _known(branch: int, keys: Sequence[str]) -> Steps[Rows]:
+def _known(tx: Transaction, branch: int, keys: Sequence[str]) -> Rows:
     """The entries that hold these keys, without their bodies."""
     if len(keys) == 1:
-        return (yield query.known_key(branch=branch, key=keys[0]))
-    return (yield query.known_keys(branch=branch, keys=json.dumps(keys))) if keys else []
+        return query.known_key(tx, branch=branch, key=keys[0])
+    return query.known_keys(tx, branch=branch, keys=json.dumps(keys)) if keys else []
 
 
 def _write(
-    at: Address, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int, tail: int
-) -> Steps[int]:
+    tx: Transaction, at: Address, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int, tail: int
+) -> int:
     """Write entries at the end of a conversation, and give its branch.
 
     Args:
+        tx: The transaction.
         at: The conversation.
         spot: Its branch and head, locked. None where nothing has to be known of it: it is made if need be.
         entries: What to write; nothing there holds their keys.
@@ -670,16 +703,12 @@ def _write(
     bodies: dict[bytes, bytes] = {}
     rows = [_row(entry, now, bodies) for entry in entries]
     added = sum(1 for entry in entries if entry.kind == MESSAGE)
-    if spot is None:
-        moving = query.move_on.ahead(path=at.path, kind=CONVERSATION, name=at.name, added=added)
-    else:
-        moving = query.move_head.ahead(branch=spot[0], expected=spot[1], position=spot[1] + 1, added=added)
-    moved = yield moving
-    yield from queries.store(bodies)
-    placed = yield from _places(at, entries)
+    moved = _moved_on(tx, at, spot, added)
+    queries.store(tx, bodies)
+    placed = _places(tx, at, entries)
     if not moved and spot is None:
-        yield from _open(at, now)
-        moved = yield moving
+        _open(tx, at, now)
+        moved = _moved_on(tx, at, spot, added)
     if not moved:
         raise BranchMoved
     [here] = moved
@@ -688,17 +717,19 @@ def _write(
     for row, entry in zip(rows, entries, strict=True):
         row.update(place, document=next(numbers) if entry.findable else None)
     if len(rows) == 1:
-        written = yield query.insert_entry(**rows[0])
+        written = query.insert_entry(tx, **rows[0])
     else:
-        yield query.insert_entries.many(rows)
-        written = yield query.entries_at(**place)
+        query.insert_entries.many(tx, rows)
+        written = query.entries_at(tx, **place)
     if placed:
         owners = [row["id"] for row, entry in zip(written, entries, strict=True) if entry.findable]
-        yield from search_index.write(placed, owners, tail=tail)
+        search_index.write(tx, placed, owners, tail=tail)
     return int(here["id"])
 
 
-def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tail: int) -> Steps[None]:
+def _replace(
+    tx: Transaction, at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tail: int
+) -> None:
     """Store a version beside what counts of an entry.
 
     What a checkpoint brings is another wording, with a document of its own: the thread may go back to the one before,
@@ -708,38 +739,38 @@ def _replace(at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, 
     bodies: dict[bytes, bytes] = {}
     new = _row(entry, now, bodies) | {"branch": branch, "position": head + 1}
     new |= {"replaces": row["slot"], "kind": row["kind"], "document": None}
-    yield from queries.store(bodies)
-    if not (yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)):
+    queries.store(tx, bodies)
+    if not query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0):
         raise BranchMoved
     edited = not entry.follows and row["wording"] == row["newest"]
     if row["document_id"] is None or edited:
-        yield from _insert_edit(new, entry)
+        _insert_edit(tx, new, entry)
         if row["document_id"] is not None:
             old = body_text(bytes(row["body"]), with_calls=True)
-            yield from search_index.replace(row["document_id"], old, row["wording"], _document(entry), tail=tail)
+            search_index.replace(tx, row["document_id"], old, row["wording"], _document(entry), tail=tail)
         return
-    placed = yield from search_index.places(_series(at), [_document(entry)])
+    placed = search_index.places(tx, _series(at), [_document(entry)])
     [number] = placed.numbers
     if entry.follows:
-        [wording] = yield query.insert_entry(**new | {"document": number})
+        [wording] = query.insert_entry(tx, **new | {"document": number})
     else:
-        [wording] = yield query.say_again(wording=row["wording"], position=head + 1, document=number, now=now)
-        yield from _insert_edit(new, entry)
-    yield from search_index.write(placed, [wording["id"]], tail=tail)
+        [wording] = query.say_again(tx, wording=row["wording"], position=head + 1, document=number, now=now)
+        _insert_edit(tx, new, entry)
+    search_index.write(tx, placed, [wording["id"]], tail=tail)
 
 
-def _insert_edit(row: Mapping[str, Any], entry: LogEntry) -> Steps[None]:
-    [written] = yield query.insert_entry(**row)
+def _insert_edit(tx: Transaction, row: Mapping[str, Any], entry: LogEntry) -> None:
+    [written] = query.insert_entry(tx, **row)
     if entry.correction is not None:
-        yield query.sign_entry(id=written["id"], correction=as_json(entry.correction))
+        query.sign_entry(tx, id=written["id"], correction=as_json(entry.correction))
 
 
-def _places(at: Address, entries: Sequence[LogEntry]) -> Steps[search_index.Placed | None]:
+def _places(tx: Transaction, at: Address, entries: Sequence[LogEntry]) -> search_index.Placed | None:
     """Places in the search for the entries that can be found."""
     documents = [_document(entry) for entry in entries if entry.findable]
     if not documents:
         return None
-    return (yield from search_index.places(_series(at), documents))
+    return search_index.places(tx, _series(at), documents)
 
 
 def _series(at: Address) -> search_index.Series:
@@ -752,7 +783,7 @@ def _document(entry: LogEntry) -> search_index.IndexedDocument:
     return search_index.IndexedDocument(entry.words, entry.created_at, speaker=speaker, role=entry.role)
 
 
-def _retain(at: Address, branch: int, retention: Retention, now: int) -> Steps[list[str]]:
+def _retain(tx: Transaction, at: Address, branch: int, retention: Retention, now: int) -> list[str]:
     """Drop the oldest messages, and rounds that have no post left. Gives the keys of the messages.
 
     A tool's result is kept only with the call that stands before it. Facts that rest on what is dropped stay: to know
@@ -760,13 +791,13 @@ def _retain(at: Address, branch: int, retention: Retention, now: int) -> Steps[l
     """
     surplus = 0
     if retention.keep_last:
-        [row] = yield query.droppable(branch=branch)
+        [row] = query.droppable(tx, branch=branch)
         surplus = max(0, row["messages"] - retention.keep_last)
     oldest = now - int(retention.max_age.total_seconds() * 1_000_000) if retention.max_age else None
     # Read from the beginning until something stays, so that an append costs what it drops.
     limit = surplus + 8
     while True:
-        rows = yield query.oldest_messages(branch=branch, limit=limit)
+        rows = query.oldest_messages(tx, branch=branch, limit=limit)
         cut = surplus
         while oldest is not None and cut < len(rows) and rows[cut]["created_at"] < oldest:
             cut += 1
@@ -776,37 +807,38 @@ def _retain(at: Address, branch: int, retention: Retention, now: int) -> Steps[l
     while 0 < cut < len(rows) and rows[cut]["role"] == "tool":
         cut -= 1
     for row in rows[:cut]:
-        yield from _drop(row["slot"])
-        yield query.message_dropped(branch=branch)
+        _drop(tx, row["slot"])
+        query.message_dropped(tx, branch=branch)
     if cut < len(rows) and cut:
-        emptied = yield query.emptied_rounds(branch=branch, position=rows[cut]["position"])
+        emptied = query.emptied_rounds(tx, branch=branch, position=rows[cut]["position"])
         for row in emptied:
-            yield from _drop(row["slot"])
-    yield from _unsay(at, [row["key"] for row in rows[:cut] if row["follows"]])
+            _drop(tx, row["slot"])
+    _unsay(tx, at, [row["key"] for row in rows[:cut] if row["follows"]])
     return [row["key"] for row in rows[:cut]]
 
 
-def _unsay(at: Address, keys: Sequence[str] | None = None) -> Steps[None]:
+def _unsay(tx: Transaction, at: Address, keys: Sequence[str] | None = None) -> None:
     """Have the thread of a conversation's name say some messages no more, wherever it did. Default: all."""
     if keys is None or keys:
         asked = None if keys is None else json.dumps(keys)
-        yield from memory_rows.bury((yield query.said_of(path=at.path, name=at.name, keys=asked)))
+        memory_rows.bury(tx, query.said_of(tx, path=at.path, name=at.name, keys=asked))
 
 
-def _drop(slot: int) -> Steps[None]:
-    rows = yield query.slot_versions(slot=slot)
-    yield from _unindex(rows)
-    yield query.delete_entry(id=slot)
-    yield from queries.collect(_hashes(rows))
+def _drop(tx: Transaction, slot: int) -> None:
+    rows = query.slot_versions(tx, slot=slot)
+    _unindex(tx, rows)
+    query.delete_entry(tx, id=slot)
+    queries.collect(tx, _hashes(rows))
 
 
-def _unindex(rows: Sequence[Any]) -> Steps[None]:
-    yield from search_index.remove(
+def _unindex(tx: Transaction, rows: Sequence[Any]) -> None:
+    search_index.remove(
+        tx,
         [
             (row["document_id"], body_text(bytes(row["body"]), with_calls=True))
             for row in rows
             if row["body"] is not None and row["document_id"] is not None
-        ]
+        ],
     )
 
 
@@ -814,8 +846,8 @@ def _hashes(rows: Sequence[Any]) -> list[bytes]:
     return [bytes(h) for row in rows for h in (row["content_hash"], row["attachments_hash"]) if h is not None]
 
 
-def _current(branch: int, key: str) -> Steps[Any]:
-    rows = yield query.current_entry(branch=branch, key=key)
+def _current(tx: Transaction, branch: int, key: str) -> Any:
+    rows = query.current_entry(tx, branch=branch, key=key)
     return rows[0] if rows else None
 
 

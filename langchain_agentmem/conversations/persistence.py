@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import (
     EventContext,
     MemoryEvent,
@@ -27,10 +27,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import trace_inputs
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Work, both
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Operation, Steps
+from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database, Outputs
 from langchain_agentmem.tracing import Thunk
 
@@ -40,7 +39,7 @@ FORMAT = "langchain-agentmem/memory"
 VERSION = 1
 
 
-class EventSource(Performer):
+class EventSource:
     """A memory that tells an event bus what happens, and that may be asked to compact itself."""
 
     _database: Database
@@ -68,9 +67,7 @@ class EventSource(Performer):
         del runtime
         return False
 
-    async def acompact_if_needed(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """`compact_if_needed`, awaited."""
-        return self.compact_if_needed(runtime)
+    acompact_if_needed = awaited(compact_if_needed, writes=True)
 
     def compact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
         """Make the payload smaller after a provider refused it.
@@ -84,9 +81,7 @@ class EventSource(Performer):
         del runtime
         return False
 
-    async def acompact_for_payload_error(self, runtime: Mapping[str, Any] | None = None) -> bool:
-        """`compact_for_payload_error`, awaited."""
-        return self.compact_for_payload_error(runtime)
+    acompact_for_payload_error = awaited(compact_for_payload_error, writes=True)
 
     def _tell(self, event: MemoryEvent | Callable[[str], MemoryEvent]) -> None:
         """Tell hooks and the event bus. A function is given the agent's name, empty where there is none."""
@@ -120,9 +115,7 @@ class LogMemory(EventSource):
         """Whose memory it is."""
         return namespace_of(self._at.path)
 
-    def _save_to_file_work(
-        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
-    ) -> Work[None]:
+    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
         """Write this memory to a JSON file, whole or not at all.
 
         Args:
@@ -132,13 +125,12 @@ class LogMemory(EventSource):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        records = yield from self._run("save", self._dump, trace_inputs(path=path))
-        document = document_of(self.memory_type, records, additional_state)
-        yield from self._in_thread(partial(write_document, path, document))
+        records = self._run("save", self._dump, trace_inputs(path=path))
+        write_document(path, document_of(self.memory_type, records, additional_state))
 
-    save_to_file, asave_to_file = both(_save_to_file_work)
+    asave_to_file = awaited(save_to_file)
 
-    def _load_from_file_work(self, path: str | os.PathLike[str]) -> Work[dict[str, Any] | None]:
+    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """Take the place of what this memory holds with what a file holds.
 
         Args:
@@ -151,47 +143,37 @@ class LogMemory(EventSource):
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
         self._database.limits.check_file(path)
-        document = yield from self._in_thread(partial(read_document, path, *self._readable))
+        document = read_document(path, *self._readable)
         now = self._now()
 
-        def load() -> Steps[list[str]]:
+        def load(tx: Transaction) -> list[str]:
             from langchain_agentmem.conversations.conversation_part import restore  # noqa: PLC0415 - who needs it pays
 
-            yield from self._log.clear(self._at, keep_description=False)
+            self._log.clear(tx, self._at, keep_description=False)
             entries = document["entries"]
-            return (yield from restore(self._at, entries, **now, into=self._log, following=False))
+            return restore(tx, self._at, entries, **now, into=self._log, following=False)
 
-        keys: list[str] = yield Run(f"{self._part}.load", load, True, self._given_to(trace_inputs(path=path)))  # noqa: FBT003
+        keys = self._database.write(f"{self._part}.load", load, self._given_to(trace_inputs(path=path)))
         self._description = self._own_description = None  # the file's counts now
         self._announce(message_log.Appended(list(dict.fromkeys(keys)), []))
         return additional_in(document)
 
-    load_from_file, aload_from_file = both(_load_from_file_work)
+    aload_from_file = awaited(load_from_file, writes=True)
 
     # -- what the views of a log share -------------------------------------------------------------------------
 
     def _run(
         self,
-        verb: str,
-        make: Operation[T],
+        verb: str | None,
+        do: Operation[T],
         inputs: Thunk | None = None,
         outputs: Outputs | None = None,
         *,
         write: bool = False,
-        shown: bool = True,
-    ) -> Work[T]:
-        """Run an operation on the log as the step `<part>.<verb>`; the arguments are those of a `Run`."""
-        run = Run(f"{self._part}.{verb}", make, write, self._given_to(inputs), outputs, shown)
-        value: T = yield from self._answer(run)
-        return value
-
-    def _answer(self, run: Run) -> Work[Any]:
-        return (yield run)
-
-    def _in_thread(self, function: Callable[[], T]) -> Work[T]:
-        """Call a function that reads files, or computes for long, off the event loop."""
-        value: T = yield Do(function, partial(self._database.engine.in_thread, function, write=False))
-        return value
+    ) -> T:
+        """Run an operation on the log as the step `<part>.<verb>`; other arguments as for `Database.read`."""
+        run = self._database.write if write else self._database.read
+        return run(verb and f"{self._part}.{verb}", do, self._given_to(inputs), outputs)
 
     def _given_to(self, more: Thunk | None = None) -> Thunk:
         """What a trace shows of a call: whose log it is about, and what else it was given."""
@@ -206,7 +188,7 @@ class LogMemory(EventSource):
 
     def _append(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         now, retention = self._now(), self._retention
-        return lambda: self._log.append(self._at, entries, retention=retention, **now)
+        return lambda tx: self._log.append(tx, self._at, entries, retention=retention, **now)
 
     def _announce(self, added: message_log.Appended) -> None:
         if added.keys:
@@ -232,10 +214,10 @@ class LogMemory(EventSource):
     def _whose(self) -> dict[str, Any]:
         return {"namespace": self.namespace, "conversation_id": self._at.name}
 
-    def _dump(self) -> Steps[list[dict[str, Any]]]:
+    def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
         from langchain_agentmem.conversations.conversation_part import dump  # noqa: PLC0415 - who needs it pays
 
-        return (yield from dump(self._at))
+        return dump(tx, self._at)
 
 
 def checked_retention(retention: Any) -> Retention | None:

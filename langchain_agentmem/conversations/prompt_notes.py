@@ -16,25 +16,25 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, id_of, path_of, thread_around
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseReadOnly, DatabaseTimeout, InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
-from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
 
 START, CHANGES = "start", "changes"
@@ -48,6 +48,8 @@ REMEMBERED = 256
 """Threads of which the last prompt is remembered, or notes that are put off; and how many of each of them."""
 PATIENCE = 0.05
 """Seconds that a note may wait for others that write."""
+
+T = TypeVar("T")
 
 _failures = FirstFailures(logging.getLogger(__name__))
 
@@ -186,10 +188,10 @@ class NoteBook:
         if known is None or _said_by(known) != _said_by(made):
             self._put(made)
 
-    def keeping(self, database: Database) -> Work[None]:
+    def keeping(self, database: Database) -> None:
         """Keep what is new."""
         if self._at is not None:
-            yield from _keeping(database, self._at, [*self._new.values()])
+            _keeping(database, self._at, [*self._new.values()])
 
     def _put(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
@@ -197,7 +199,7 @@ class NoteBook:
 
 def opening(
     database: Database, config: Mapping[str, Any], messages: Sequence[BaseMessage], reader: str = ""
-) -> Work[NoteBook]:
+) -> NoteBook:
     """The notes on a prompt. In no thread there are none, and nothing is noted.
 
     Args:
@@ -210,22 +212,24 @@ def opening(
     keys = [message.id for message in messages if message.id and is_said_by_user(message)]
     if at is None or not keys:
         return NoteBook(None, reader, messages)
-    notes = yield from _known(database, at, keys, reader)
+    notes = _known(database, at, keys, reader)
     return NoteBook(None, reader, messages) if notes is None else NoteBook(at, reader, messages, notes)
 
 
-def counting(at: Address, keys: Sequence[str]) -> Work[int]:
-    """How many tokens stand before some messages of a thread in its prompts.
+def counting(database: Database, at: Address, keys: Sequence[str]) -> int:
+    """Count the tokens that stand before some messages of a thread in its prompts.
 
     Args:
+        database: Where.
         at: The thread, or the conversation of a graph nested in it.
         keys: The ids of the messages.
     """
     at = _thread_around(at)
-    return (yield from _aside(Run("prompt.tokens", partial(_tokens, at, keys), shown=False))) or 0
+    tokens = _attempt("prompt.tokens", lambda: database.engine.read(lambda tx: _tokens(tx, at, keys)))
+    return tokens or 0
 
 
-def leaving(database: Database, at: Address, keys: Sequence[str]) -> Work[None]:
+def leaving(database: Database, at: Address, keys: Sequence[str]) -> None:
     """Note that what stands before some messages of a thread is not shown any more.
 
     Args:
@@ -234,8 +238,8 @@ def leaving(database: Database, at: Address, keys: Sequence[str]) -> Work[None]:
         keys: The ids of the messages.
     """
     at = _thread_around(at)
-    notes = (yield from _known(database, at, keys)) or ()
-    yield from _keeping(database, at, [replace(each, stands=False) for each in notes if each.stands])
+    notes = _known(database, at, keys) or ()
+    _keeping(database, at, [replace(each, stands=False) for each in notes if each.stands])
 
 
 def _thread_around(at: Address) -> Address:
@@ -275,87 +279,85 @@ def _put_off(database: Database) -> _PutOff:
     return database.attached(_PutOff, partial(_PutOff, database))
 
 
-def _known(
-    database: Database, at: Address, keys: Sequence[str], reader: str | None = None
-) -> Work[list[PromptNote] | None]:
+def _known(database: Database, at: Address, keys: Sequence[str], reader: str | None = None) -> list[PromptNote] | None:
     """What was put before some messages of a thread, by one reader or by all; None where it cannot be read."""
-    run = Run("prompt.notes", partial(_notes, at, keys, reader), shown=False)
-    if (notes := (yield from _aside(run))) is None:
+    notes = _attempt("prompt.notes", lambda: database.engine.read(lambda tx: _notes(tx, at, keys, reader)))
+    if notes is None:
         return None
     put_off = _put_off(database).of(at)
     return _newest([*notes, *(each for each in put_off if each.message_id in keys and reader in (None, each.reader))])
 
 
-def _keeping(database: Database, at: Address, notes: Sequence[PromptNote]) -> Work[None]:
+def _keeping(database: Database, at: Address, notes: Sequence[PromptNote]) -> None:
     """Write notes, and what is put off of their thread; they are put off where that would have to wait, or fails."""
     put_off, now = _put_off(database), database.now()
     made = [replace(each, created_at=each.created_at or moment(now)) for each in notes]
     every = _newest([*put_off.of(at), *made])
     if every:
-        make = partial(_keep, at, every, now=now)
-        write = Do(lambda: database.engine.write_at_once(make, PATIENCE))
-        written = yield from _aside(write)
+        written = _attempt(
+            "prompt.note", lambda: database.engine.write_at_once(lambda tx: _keep(tx, at, every, now=now), PATIENCE)
+        )
         others = [each for each in put_off.of(at) if each not in every]  # of a prompt that is made at the same time
         put_off.put(at, others if written else [*every, *others])
 
 
-def _aside(wish: Run | Do) -> Work[Any]:
-    """The answer; None where it fails, which is logged: what is noted on the side never fails a prompt."""
+def _attempt(name: str, function: Callable[[], T]) -> T | None:
+    """Call a function of the database; None where it fails, which is logged: a note never fails a prompt."""
+    check_cancelled()
     try:
-        return (yield wish)
+        return function()
     except (DatabaseBusy, DatabaseReadOnly, DatabaseTimeout):
         return None
     except AgentMemoryError as error:
-        name = wish.name if isinstance(wish, Run) else "prompt.note"
         _failures.report(name, "What stands in prompts cannot be noted, and may be put there anew.", error=error)
         return None
 
 
-def shown(at: Address, keys: Sequence[str] | None = None, *, now: int) -> Steps[list[PromptNote]]:
+def shown(tx: Transaction, at: Address, keys: Sequence[str] | None = None, *, now: int) -> list[PromptNote]:
     """What was put into the prompts of a thread and is not too old, before some messages or all, the oldest first."""
     asked = {"every": int(keys is None), "keys": json.dumps(keys or []), "after": now - KEPT_FOR}
-    notes = [_note(row) for row in (yield query.prompt_notes_of(path=at.path, name=at.name, **asked))]
+    notes = [_note(row) for row in query.prompt_notes_of(tx, path=at.path, name=at.name, **asked)]
     return [replace(note, reader=note.reader.replace("\x1f", "/")) for note in notes]  # its namespace is a path
 
 
-def sweep(*, now: int) -> Steps[None]:
+def sweep(tx: Transaction, *, now: int) -> None:
     """Delete the notes that are too old, of whatever thread."""
-    yield query.delete_old_prompt_notes(before=now - KEPT_FOR)
+    query.delete_old_prompt_notes(tx, before=now - KEPT_FOR)
 
 
-def erase(low: str, high: str, name: str | None) -> Steps[None]:
+def erase(tx: Transaction, low: str, high: str, name: str | None) -> None:
     """Delete the notes of a thread, or of all, in a range of paths.
 
     What others were shown of core memory goes with a thread, since that may have said it.
     """
     if name is None:
-        yield query.erase_prompt_notes(low=low, high=high)
+        query.erase_prompt_notes(tx, low=low, high=high)
     else:
-        yield query.erase_prompt_notes_of(low=low, high=high, name=name)
+        query.erase_prompt_notes_of(tx, low=low, high=high, name=name)
 
 
-def erase_elsewhere(low: str, high: str, name: str | None) -> Steps[bool]:
+def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> bool:
     """Delete what any thread was shown of the memories in a range of paths; with a thread, of core memory alone.
 
     Returns:
         Whether there was any.
     """
-    return bool((yield query.erase_shown_elsewhere(low=low, high=high, everything=int(name is None))))
+    return bool(query.erase_shown_elsewhere(tx, low=low, high=high, everything=int(name is None)))
 
 
-def _tokens(at: Address, keys: Sequence[str]) -> Steps[int]:
-    [row] = yield query.tokens_put(path=at.path, name=at.name, keys=json.dumps(keys))
+def _tokens(tx: Transaction, at: Address, keys: Sequence[str]) -> int:
+    [row] = query.tokens_put(tx, path=at.path, name=at.name, keys=json.dumps(keys))
     return int(row["tokens"])
 
 
-def _notes(at: Address, keys: Sequence[str], reader: str | None) -> Steps[list[PromptNote]]:
-    rows = yield query.prompt_notes(path=at.path, name=at.name, reader=reader, keys=json.dumps(keys))
+def _notes(tx: Transaction, at: Address, keys: Sequence[str], reader: str | None) -> list[PromptNote]:
+    rows = query.prompt_notes(tx, path=at.path, name=at.name, reader=reader, keys=json.dumps(keys))
     return [_note(row) for row in rows]
 
 
-def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[bool]:
-    yield from sweep(now=now)
-    namespace = yield from queries.number_of(at.path)
+def _keep(tx: Transaction, at: Address, notes: Sequence[PromptNote], *, now: int) -> bool:
+    sweep(tx, now=now)
+    namespace = queries.number_of(tx, at.path)
     rows = [
         {
             "namespace": namespace,
@@ -377,7 +379,7 @@ def _keep(at: Address, notes: Sequence[PromptNote], *, now: int) -> Steps[bool]:
         }
         for note in sorted(notes, key=lambda note: (note.message_id, note.part, note.reader))
     ]
-    yield query.keep_prompt_note.many(rows)
+    query.keep_prompt_note.many(tx, rows)
     return True
 
 

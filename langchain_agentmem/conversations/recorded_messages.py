@@ -24,9 +24,9 @@ from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body, plain
 from langchain_agentmem.messages.message_marks import MARKS, is_filler, is_made
 from langchain_agentmem.rewinding.outlook import Outlook, said_from
-from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import Noted, Said
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 
 _PAGE, _PAGES = 50, 4
 """Messages that are read first to find the newest of a user's; each further page, of four, is four times as long."""
@@ -66,8 +66,15 @@ def named(messages: Sequence[Said]) -> dict[str, _Message]:
 
 
 def note(
-    path: str, name: str, messages: Mapping[str, Any], known: Mapping[str, bytes | None], *, now: int, tail: int
-) -> Steps[list[Noted]]:
+    tx: Transaction,
+    path: str,
+    name: str,
+    messages: Mapping[str, Any],
+    known: Mapping[str, bytes | None],
+    *,
+    now: int,
+    tail: int,
+) -> list[Noted]:
     """Note what is new to a thread; the arguments are those of `Listener.note`."""
     entries: list[message_log.LogEntry] = []
     hashes: dict[str, bytes] = {}
@@ -83,7 +90,7 @@ def note(
             made.add(key)
     if not entries:
         return []
-    stored = yield from message_log.record(Address(path, name), entries, now=now, tail=tail, unless_there=made)
+    stored = message_log.record(tx, Address(path, name), entries, now=now, tail=tail, unless_there=made)
     new = set(stored.keys)
     return [
         Noted(each.key, hashes[each.key], each.created_at, each.role, each.key in new)
@@ -92,17 +99,17 @@ def note(
     ]
 
 
-def copy(path: str, name: str, target: str, *, now: int, tail: int) -> Steps[None]:
+def copy(tx: Transaction, path: str, name: str, target: str, *, now: int, tail: int) -> None:
     """Note of a copy of a thread what was noted of the thread; the arguments are those of `Listener.copy`."""
-    yield from message_log.copy(Address(path, name), target, now=now, tail=tail)
+    message_log.copy(tx, Address(path, name), target, now=now, tail=tail)
 
 
-def forget(path: str, name: str) -> Steps[None]:
+def forget(tx: Transaction, path: str, name: str) -> None:
     """Delete what was noted of a thread that is deleted."""
-    yield from message_log.forget(Address(path, name))
+    message_log.forget(tx, Address(path, name))
 
 
-def current_turn(outlook: Outlook, now: int) -> Steps[frozenset[int]]:
+def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:
     """Return the documents that a running model is shown; the arguments are those of `Listener.current_turn`.
 
     Messages after them that the run does not see are among them: its own may be stored, and not be known to it yet.
@@ -110,26 +117,26 @@ def current_turn(outlook: Outlook, now: int) -> Steps[frozenset[int]]:
     if outlook.turn is None:
         return frozenset()
     at, before = Address(*outlook.turn[:2]), outlook.turn.before
-    turn, unseen = yield from _newest_turn(at, outlook, now)
+    turn, unseen = _newest_turn(tx, at, outlook, now)
     if turn and before is not None and turn[-1]["follows"]:
-        there = outlook._replace(point=before, view=(yield from before.view(now)))
-        if (yield from said_from(there, {turn[-1]["slot"]}, now)):
+        there = outlook._replace(point=before, view=before.view(tx, now))
+        if said_from(tx, there, {turn[-1]["slot"]}, now):
             turn = []
     left = outlook.context
     if turn and left is None:
-        left = frozenset(row["key"] for row in turn).difference((yield from newest_dropped(at)))
+        left = frozenset(row["key"] for row in turn).difference(newest_dropped(tx, at))
     rows = [*(() if outlook.abandoned else unseen), *(row for row in turn if row["key"] in (left or ()))]
     return frozenset(row["document_id"] for row in rows)
 
 
-def _newest_turn(at: Address, outlook: Outlook, now: int) -> Steps[tuple[list[Row], list[Row]]]:
+def _newest_turn(tx: Transaction, at: Address, outlook: Outlook, now: int) -> tuple[list[Row], list[Row]]:
     """The messages since the newest of a user's that is seen, the newest first; and those after it that are not."""
     turn: list[Row] = []
     unseen: list[Row] = []
     for page in range(_PAGES):
         size, offset = _PAGE * 4**page, _PAGE * (4**page - 1) // 3
-        rows = yield query.newest_documents(**at._asdict(), kind=message_log.CONVERSATION, limit=size, offset=offset)
-        shown = yield from said_from(outlook, {row["slot"] for row in rows if row["follows"]}, now)
+        rows = query.newest_documents(tx, **at._asdict(), kind=message_log.CONVERSATION, limit=size, offset=offset)
+        shown = said_from(tx, outlook, {row["slot"] for row in rows if row["follows"]}, now)
         seen = {row["slot"] for row in shown}
         for row in rows:
             if turn and turn[-1]["role"] == "user" and row["slot"] != turn[-1]["slot"]:

@@ -24,7 +24,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles, PartOf
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Portable, Post, Round
-from langchain_agentmem.storage import Steps, jobs, query
+from langchain_agentmem.storage import Transaction, jobs, query
 from langchain_agentmem.storage.jobs import Job
 
 KEPT = 3
@@ -140,11 +140,17 @@ class SeenRounds(NamedTuple):
 
 
 def seen_by(
-    at: message_log.Address, role: str, *, include_failures: bool = False, log: message_log.Log = message_log
-) -> Steps[SeenRounds]:
+    tx: Transaction,
+    at: message_log.Address,
+    role: str,
+    *,
+    include_failures: bool = False,
+    log: message_log.Log = message_log,
+) -> SeenRounds:
     """What a role has of a session.
 
     Args:
+        tx: The transaction.
         at: The session.
         role: The role.
         include_failures: Whether failed rounds are there. Default: no.
@@ -153,9 +159,9 @@ def seen_by(
     Raises:
         StorageError: What is kept of the compaction is damaged.
     """
-    begun, said = yield from log.rounds(at)
-    newest = (yield from headers(at, lane_of(role))) if log is message_log else []
-    record = (yield from load(at, newest[0].id)) if newest else None
+    begun, said = log.rounds(tx, at)
+    newest = headers(tx, at, lane_of(role)) if log is message_log else []
+    record = load(tx, at, newest[0].id) if newest else None
     rounds = role_rounds(assembled(begun, said), role, include_failures=include_failures)
     rows = {row.key: row.slot for row in (*begun, *said)}
     slots = {
@@ -168,6 +174,7 @@ def seen_by(
 
 
 def keep_rounds(
+    tx: Transaction,
     at: message_log.Address,
     role: str,
     seen: SeenRounds,
@@ -178,10 +185,11 @@ def keep_rounds(
     now: int,
     tried: bool,
     saved: int,
-) -> Steps[bool]:
+) -> bool:
     """Keep the summary of rounds, if they are still what was summarized and nobody else was quicker.
 
     Args:
+        tx: The transaction.
         at: The session.
         role: The role.
         seen: What it had when the summary was begun.
@@ -195,10 +203,10 @@ def keep_rounds(
     Returns:
         Whether it was kept.
     """
-    found = yield from message_log.locked(at)
-    if found is None or not (yield from jobs.holds(job)):
+    found = message_log.locked(tx, at)
+    if found is None or not jobs.holds(tx, job):
         return False
-    here = yield from seen_by(at, role)
+    here = seen_by(tx, at, role)
     names = {each.id for each in going}
     same = [each for each in here.rest if each.id in names] == [*going]
     if not same or (here.record and here.record.id) != (seen.record and seen.record.id):
@@ -218,8 +226,8 @@ def keep_rounds(
         saved=saved + (seen.record.saved if seen.record else 0),
         slot=max((seen.record.slot or 0 if seen.record else 0, *(here.slots[each.id] for each in going))),
     )
-    yield from keep(at, lane_of(role), record, now=now, anew=True)
-    yield query.prune_compactions(branch=found[0], lane=lane_of(role), limit=KEPT)
+    keep(tx, at, lane_of(role), record, now=now, anew=True)
+    query.prune_compactions(tx, branch=found[0], lane=lane_of(role), limit=KEPT)
     return True
 
 

@@ -39,6 +39,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import check_flag
+from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
@@ -49,7 +50,6 @@ from langchain_agentmem.conversations.persistence import LogMemory, checked_rete
 from langchain_agentmem.conversations.role_context import CompactedMessage, SeenRounds, seen_by
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import (
@@ -63,7 +63,7 @@ from langchain_agentmem.messages.role_rounds import (
     SharedMemoryEntry,
 )
 from langchain_agentmem.rewinding.thread_memory import thread_point
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import Thunk, brief
 
@@ -125,7 +125,7 @@ class SessionMemory(LogMemory):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def _create_round_work(self, user_query: str) -> Work[Round]:
+    def create_round(self, user_query: str) -> Round:
         """Begin a round.
 
         Args:
@@ -134,15 +134,17 @@ class SessionMemory(LogMemory):
         Returns:
             The round, in state "created" and without posts.
         """
-        new = Round.create(user_query)
-        entry, inputs = self._round_entry(new), trace_inputs(round_id=new.id, user_query=user_query)
-        yield from self._run("create_round", self._append([entry]), inputs, _begun, write=True)
-        yield Do(self._rounds_changed, self._arounds_changed)
+        new = self._begin_round(user_query)
+        self._rounds_changed()
         return new
 
-    create_round, acreate_round = both(_create_round_work)
+    async def acreate_round(self, user_query: str) -> Round:
+        """Async version of `create_round`. Functions that watch the rounds are called on the event loop."""
+        new = await in_worker(partial(self._begin_round, user_query), writes=True)
+        self._rounds_changed()
+        return new
 
-    def _add_post_work(
+    def add_post(
         self,
         round_id: str,
         post: Post | None = None,
@@ -151,7 +153,7 @@ class SessionMemory(LogMemory):
         send_to: str | None = None,
         message: str | None = None,
         attachments: Iterable[Attachment] = (),
-    ) -> Work[Post]:
+    ) -> Post:
         """Add a post to a round.
 
         Args:
@@ -172,63 +174,61 @@ class SessionMemory(LogMemory):
         given = _post(post, send_from, send_to, message, attachments)
         append = self._append([self._post_entry(given, round_id)])
 
-        def add() -> Steps[message_log.Appended]:
-            yield from self._require_round(round_id)
-            return (yield from append())
+        def add(tx: Transaction) -> message_log.Appended:
+            self._require_round(tx, round_id)
+            return append(tx)
 
-        self._announce(
-            (yield from self._run("add_post", add, _posts(round_id, given), log_entries.trace_appended, write=True))
-        )
+        self._announce(self._run("add_post", add, _posts(round_id, given), log_entries.trace_appended, write=True))
         return given
 
-    add_post, aadd_post = both(_add_post_work)
+    aadd_post = awaited(add_post, writes=True)
 
-    def _finish_round_work(self, round_id: str) -> Work[None]:
+    def finish_round(self, round_id: str) -> None:
         """Set a round to "finished".
 
         Raises:
             MessageError: There is no such round.
         """
-        yield from self._set_state("finish_round", round_id, "finished")
+        self._set_state("finish_round", round_id, "finished")
 
-    finish_round, afinish_round = both(_finish_round_work)
+    afinish_round = awaited(finish_round, writes=True)
 
-    def _fail_round_work(self, round_id: str) -> Work[None]:
+    def fail_round(self, round_id: str) -> None:
         """Set a round to "failed": `get_role_rounds` leaves it out unless it is asked for.
 
         Raises:
             MessageError: There is no such round.
         """
-        yield from self._set_state("fail_round", round_id, "failed")
+        self._set_state("fail_round", round_id, "failed")
 
-    fail_round, afail_round = both(_fail_round_work)
+    afail_round = awaited(fail_round, writes=True)
 
-    def _reset_memory_work(self) -> Work[None]:
+    def reset_memory(self) -> None:
         """Remove every round and message but the conversation's description."""
-        clear = partial(self._log.clear, self._at, keep_description=True)
-        yield from self._run("reset", clear, outputs=log_entries.trace_cleared, write=True)
+        clear = partial(self._log.clear, at=self._at, keep_description=True)
+        self._run("reset", clear, outputs=log_entries.trace_cleared, write=True)
         self._announce_reset()
 
-    reset_memory, areset_memory = both(_reset_memory_work)
+    areset_memory = awaited(reset_memory, writes=True)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _to_conversation_work(self) -> Work[Conversation]:
+    def to_conversation(self) -> Conversation:
         """The whole session as a value: every round with its posts, in order."""
-        return Conversation.create((yield from self._rounds()), id=self.session_id)
+        return Conversation.create(self._rounds(), id=self.session_id)
 
-    to_conversation, ato_conversation = both(_to_conversation_work)
+    ato_conversation = awaited(to_conversation)
 
     @property
     def rounds(self) -> list[Round]:
         """Every round with its posts, in order."""
-        return self._do(self._rounds())
+        return self._rounds()
 
     async def arounds(self) -> list[Round]:
-        """`rounds`, awaited."""
-        return await self._ado(self._rounds())
+        """Async version of `rounds`."""
+        return await in_worker(self._rounds)
 
-    def _get_role_rounds_work(self, role: str, include_failure_rounds: bool = False) -> Work[list[Round]]:  # noqa: FBT001, FBT002
+    def get_role_rounds(self, role: str, include_failure_rounds: bool = False) -> list[Round]:  # noqa: FBT001, FBT002
         """The rounds as one role sees them.
 
         Every round is there, so that rounds have the same place for all roles; of its posts, those that the role
@@ -239,15 +239,15 @@ class SessionMemory(LogMemory):
             include_failure_rounds: Whether failed rounds are given too. Default: no.
         """
         failures = check_flag("include_failure_rounds", include_failure_rounds)
-        return role_rounds((yield from self._rounds(role=role)), role, include_failures=failures)
+        return role_rounds(self._rounds(role=role), role, include_failures=failures)
 
-    get_role_rounds, aget_role_rounds = both(_get_role_rounds_work)
+    aget_role_rounds = awaited(get_role_rounds)
 
-    def _get_role_rounds_with_compaction_work(
+    def get_role_rounds_with_compaction(
         self,
         role: str,
         include_failure_rounds: bool = False,  # noqa: FBT001, FBT002
-    ) -> Work[tuple[list[Round], CompactedMessage | None]]:
+    ) -> tuple[list[Round], CompactedMessage | None]:
         """The rounds as one role sees them, without those that a summary stands for, and the summary.
 
         In TaskWeaver the caller slices the rounds by the summary's `end_index`, which goes wrong where
@@ -265,11 +265,11 @@ class SessionMemory(LogMemory):
         _check_role(role)
 
         failures = check_flag("include_failure_rounds", include_failure_rounds)
-        see = partial(seen_by, self._at, role, include_failures=failures, log=self._log)
-        seen = yield from self._run("read", see, trace_inputs(role=role), _seen)
+        see = partial(seen_by, at=self._at, role=role, include_failures=failures, log=self._log)
+        seen = self._run("read", see, trace_inputs(role=role), _seen)
         return seen.rest, seen.compacted
 
-    get_role_rounds_with_compaction, aget_role_rounds_with_compaction = both(_get_role_rounds_with_compaction_work)
+    aget_role_rounds_with_compaction = awaited(get_role_rounds_with_compaction)
 
     def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each round that this object begins.
@@ -290,7 +290,7 @@ class SessionMemory(LogMemory):
 
         return unwatch
 
-    def _get_shared_memory_entries_work(self, entry_type: str) -> Work[list[SharedMemoryEntry]]:
+    def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
         """What roles share under one type.
 
         An entry of scope "conversation" counts in every round, one of scope "round" only while its round is the
@@ -299,11 +299,11 @@ class SessionMemory(LogMemory):
         Args:
             entry_type: "plan", "experience_sub_path", or any other.
         """
-        return log_entries.shared_entries((yield from self._rounds(type=entry_type)), entry_type)
+        return log_entries.shared_entries(self._rounds(type=entry_type), entry_type)
 
-    get_shared_memory_entries, aget_shared_memory_entries = both(_get_shared_memory_entries_work)
+    aget_shared_memory_entries = awaited(get_shared_memory_entries)
 
-    def _messages_for_work(self, role: str) -> Work[list[BaseMessage]]:
+    def messages_for(self, role: str) -> list[BaseMessage]:
         """The session from one role's point of view, as LangChain messages.
 
         Its own posts are AI messages, posts to it human ones with the sender's name; posts between others are not
@@ -315,16 +315,15 @@ class SessionMemory(LogMemory):
             role: The role.
         """
         images = ImageFiles()
-        found = yield from self._read(role=role)
-        messages = yield from self._in_thread(partial(_messages_for, *found, role, images))
+        messages = _messages_for(*self._read(role=role), role, images)
         self._announce_unread(images)
         return messages
 
-    messages_for, amessages_for = both(_messages_for_work)
+    amessages_for = awaited(messages_for)
 
     # -- files -------------------------------------------------------------------------------------------------
 
-    def _export_work(self, path: str | os.PathLike[str] | None = None) -> Work[str]:
+    def export(self, path: str | os.PathLike[str] | None = None) -> str:
         """Write the session as YAML, which holds texts and attachments.
 
         What else a plain message has, such as images and tool calls, `save_to_file` keeps.
@@ -338,12 +337,15 @@ class SessionMemory(LogMemory):
         Raises:
             InvalidInput: The file cannot be written.
         """
-        whole = yield from self._to_conversation_work()
-        return (yield from self._in_thread(partial(_exported, whole, path)))
+        text = self.to_conversation().to_yaml()
+        if path is not None:
+            with whole_file(path) as file:
+                file.write(text)
+        return text
 
-    export, aexport = both(_export_work)
+    aexport = awaited(export)
 
-    def _import__work(self, source: str | os.PathLike[str] | Conversation) -> Work[Conversation]:
+    def import_(self, source: str | os.PathLike[str] | Conversation) -> Conversation:
         """Add the rounds of a YAML text, a YAML file or a conversation to this session.
 
         Ids are kept; what is here already under the same id and content stays as it is.
@@ -359,26 +361,32 @@ class SessionMemory(LogMemory):
             InvalidInput: The source is no conversation.
             MessageError: An id is taken by other content. Nothing was added.
         """
-        given = yield from self._in_thread(partial(_conversation, source, self._database.limits))
+        given = _conversation(source, self._database.limits)
         now, retention = self._now(), self._retention
         entries = [
             (each, [self._round_entry(each), *(self._post_entry(post, each.id) for post in each.post_list)])
             for each in given.rounds
         ]
 
-        def add() -> Steps[message_log.Appended]:
+        def add(tx: Transaction) -> message_log.Appended:
             # A round made of plain messages is here already, though in another form.
-            here = {each.id: each for each in assembled(*(yield from self._log.rounds(self._at)))}
+            here = {each.id: each for each in assembled(*self._log.rounds(tx, self._at))}
             fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
-            return (yield from self._log.append(self._at, fresh, retention=retention, **now))
+            return self._log.append(tx, self._at, fresh, retention=retention, **now)
 
         inputs = trace_inputs(rounds=len(given.rounds))
-        self._announce((yield from self._run("import", add, inputs, log_entries.trace_appended, write=True)))
+        self._announce(self._run("import", add, inputs, log_entries.trace_appended, write=True))
         return given
 
-    import_, aimport_ = both(_import__work)
+    aimport_ = awaited(import_, writes=True)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
+
+    def _begin_round(self, user_query: str) -> Round:
+        new = Round.create(user_query)
+        entry, inputs = self._round_entry(new), trace_inputs(round_id=new.id, user_query=user_query)
+        self._run("create_round", self._append([entry]), inputs, _begun, write=True)
+        return new
 
     def _of_thread(self, given: Any, namespace: Any) -> tuple[message_log.Address, ThreadLog]:
         point = thread_point(self._database, given)
@@ -390,8 +398,8 @@ class SessionMemory(LogMemory):
             raise InvalidInput("The session of a thread keeps what its checkpoints show: leave retention= out.")
         return message_log.Address(point.path, point.name), ThreadLog(point, self._database)
 
-    def _dump(self) -> Steps[list[dict[str, Any]]]:
-        return (yield from self._log.dump() if isinstance(self._log, ThreadLog) else super()._dump())
+    def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
+        return self._log.dump(tx) if isinstance(self._log, ThreadLog) else super()._dump(tx)
 
     def _given_to(self, more: Thunk | None = None) -> Thunk:
         shown = super()._given_to(more)
@@ -399,24 +407,21 @@ class SessionMemory(LogMemory):
             return shown
         return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
 
-    def _read(self, **asked: str) -> Work[tuple[list[message_log.Stored], list[message_log.Stored]]]:
+    def _read(self, **asked: str) -> tuple[list[message_log.Stored], list[message_log.Stored]]:
         if "role" in asked:
             _check_role(asked["role"])
-        read = partial(self._log.rounds, self._at)
-        return (yield from self._run("read", read, trace_inputs(**asked), log_entries.trace_rounds))
+        read = partial(self._log.rounds, at=self._at)
+        return self._run("read", read, trace_inputs(**asked), log_entries.trace_rounds)
 
-    def _rounds(self, **asked: str) -> Work[list[Round]]:
-        return assembled(*(yield from self._read(**asked)))
+    def _rounds(self, **asked: str) -> list[Round]:
+        return assembled(*self._read(**asked))
 
     def _rounds_changed(self) -> None:
         for notify in self._watchers.values():
             notify()
 
-    async def _arounds_changed(self) -> None:
-        self._rounds_changed()  # on the event loop, however large the query is
-
-    def _require_round(self, round_id: str) -> Steps[message_log.Stored]:
-        row = yield from self._log.get(self._at, id_of(round_id, "round", MessageError))
+    def _require_round(self, tx: Transaction, round_id: str) -> message_log.Stored:
+        row = self._log.get(tx, self._at, id_of(round_id, "round", MessageError))
         if row is None or row.kind != message_log.ROUND:
             raise MessageError(
                 f"The session {safe_repr(self.session_id)} has no round {safe_repr(round_id)} that can be "
@@ -424,19 +429,19 @@ class SessionMemory(LogMemory):
             )
         return row
 
-    def _set_state(self, verb: str, round_id: str, state: RoundState) -> Work[None]:
+    def _set_state(self, verb: str, round_id: str, state: RoundState) -> None:
         now = self._now()
 
-        def change() -> Steps[bool]:
-            row = yield from self._require_round(round_id)
+        def change(tx: Transaction) -> bool:
+            row = self._require_round(tx, round_id)
             given = Round.create(encoding.decode(row.body)["user_query"], id=row.key, state=state)
             entry = self._round_entry(given)._replace(created_at=row.created_at)
-            return (yield from self._log.update(self._at, row.key, lambda _: entry, **now))
+            return self._log.update(tx, self._at, row.key, lambda _: entry, **now)
 
         def outputs(changed: bool) -> dict[str, Any]:  # noqa: FBT001 - what the operation gives
             return {"status": state, "changed": changed}
 
-        yield from self._run(verb, change, trace_inputs(round_id=round_id), outputs, write=True)
+        self._run(verb, change, trace_inputs(round_id=round_id), outputs, write=True)
 
     def _round_entry(self, given: Round) -> message_log.LogEntry:
         return log_entries.round_entry(given, self._database.now())

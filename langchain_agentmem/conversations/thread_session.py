@@ -18,7 +18,7 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, Place, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.storage import Steps, queries
+from langchain_agentmem.storage import Transaction, queries
 from langchain_agentmem.storage.database import Database
 
 POST_KIND, ROUND_KIND = "thread_post", "thread_round"
@@ -37,8 +37,15 @@ class ThreadLog:
         self._database = database
 
     def append(
-        self, at: Address, entries: Sequence[LogEntry], *, now: int, tail: int, retention: Retention | None = None
-    ) -> Steps[Appended]:
+        self,
+        tx: Transaction,
+        at: Address,
+        entries: Sequence[LogEntry],
+        *,
+        now: int,
+        tail: int,
+        retention: Retention | None = None,
+    ) -> Appended:
         """Add entries at the end, all of them or none.
 
         Raises:
@@ -47,8 +54,8 @@ class ThreadLog:
             StepIsOver: Another attempt of the task has taken its place.
         """
         del at, retention  # what a thread's checkpoints show is kept
-        view, place = yield from self._point.open(now)
-        here = yield from _named(view, [entry.key for entry in entries])
+        view, place = self._point.open(tx, now)
+        here = _named(tx, view, [entry.key for entry in entries])
         known = {key: (_stored(kept), kept.extra.get("earlier", ())) for key, kept in here.items()}
         fresh: list[LogEntry] = []
         for entry in entries:
@@ -60,12 +67,12 @@ class ThreadLog:
             # What was edited since is here all the same: a step that is run again repeats its first words.
             if not says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
                 raise message_log.taken(entry.key)
-        yield from self._write(place, [_draft(entry) for entry in fresh], now, tail)
+        self._write(tx, place, [_draft(entry) for entry in fresh], now, tail)
         return Appended([entry.key for entry in fresh], [])
 
     def update(
-        self, at: Address, key: str, change: Callable[[Stored], LogEntry], *, now: int, tail: int
-    ) -> Steps[bool]:
+        self, tx: Transaction, at: Address, key: str, change: Callable[[Stored], LogEntry], *, now: int, tail: int
+    ) -> bool:
         """Store a new version of one entry, in the place of the old one.
 
         Returns:
@@ -76,8 +83,8 @@ class ThreadLog:
             MessageError: Nothing has this key.
             StepIsOver: Another attempt of the task has taken its place.
         """
-        view, place = yield from self._point.open(now)
-        kept = (yield from _named(view, [key])).get(key)
+        view, place = self._point.open(tx, now)
+        kept = _named(tx, view, [key]).get(key)
         if kept is None:
             raise message_log.unknown(key, at)
         old = _stored(kept)
@@ -85,10 +92,10 @@ class ThreadLog:
         if entry.body == old.body and entry.attachments == old.attachments:
             return False
         earlier = [*kept.extra.get("earlier", ()), _mark(kept.body)]
-        yield from self._write(place, [_draft(entry, first=old.slot, earlier=earlier)], now, tail)
+        self._write(tx, place, [_draft(entry, first=old.slot, earlier=earlier)], now, tail)
         return True
 
-    def clear(self, at: Address, *, keep_description: bool) -> Steps[int]:
+    def clear(self, tx: Transaction, at: Address, *, keep_description: bool) -> int:
         """Delete everything, or everything but the description. What past checkpoints show stays as it is.
 
         Returns:
@@ -100,47 +107,46 @@ class ThreadLog:
         """
         del at
         now = self._database.now()
-        view, place = yield from self._point.open(now)
-        there = [
-            *(yield from memory_rows.current(view, ROUND_KIND)),
-            *(yield from memory_rows.current(view, POST_KIND)),
-        ]
+        view, place = self._point.open(tx, now)
+        there = [*memory_rows.current(tx, view, ROUND_KIND), *memory_rows.current(tx, view, POST_KIND)]
         gone = [each for each in there if not (keep_description and each.label == message_log.DESCRIPTION)]
         drafts = [memory_rows.RowDraft(each.kind, each.key, None, now) for each in gone]
-        yield from self._write(place, drafts, now, self._database.tail)
+        self._write(tx, place, drafts, now, self._database.tail)
         return len(gone)
 
-    def get(self, at: Address, key: str) -> Steps[Stored | None]:
+    def get(self, tx: Transaction, at: Address, key: str) -> Stored | None:
         """One entry by its key, or None."""
         del at
-        found = yield from _named((yield from self._view()), [key])
+        found = _named(tx, self._view(tx), [key])
         return _stored(found[key]) if key in found else None
 
-    def history(self, at: Address, key: str) -> Steps[list[Stored]]:
+    def history(self, tx: Transaction, at: Address, key: str) -> list[Stored]:
         """The newest version of one entry: those before it are what earlier checkpoints show."""
-        found = yield from self.get(at, key)
+        found = self.get(tx, at, key)
         return [] if found is None else [found]
 
-    def rounds(self, at: Address) -> Steps[tuple[list[Stored], list[Stored]]]:
+    def rounds(self, tx: Transaction, at: Address) -> tuple[list[Stored], list[Stored]]:
         """The rounds and all messages, each in the order in which they came."""
         del at
-        view = yield from self._view()
-        begun = yield from memory_rows.current(view, ROUND_KIND)
-        said = yield from memory_rows.current(view, POST_KIND)
+        view = self._view(tx)
+        begun = memory_rows.current(tx, view, ROUND_KIND)
+        said = memory_rows.current(tx, view, POST_KIND)
         return _in_order(begun), _in_order(said)
 
-    def dump(self) -> Steps[list[dict[str, Any]]]:
+    def dump(self, tx: Transaction) -> list[dict[str, Any]]:
         """Everything as records, as `conversation_part.dump` gives them; of each entry the newest version."""
-        begun, said = yield from self.rounds(Address(self._point.path, self._point.name))
+        begun, said = self.rounds(tx, Address(self._point.path, self._point.name))
         rows = sorted((*begun, *said), key=lambda each: each.slot)
         return [record_of(each._asdict(), each.slot, edit=False) for each in rows]
 
-    def _view(self) -> Steps[View]:
-        return (yield from self._point.view(self._database.now()))
+    def _view(self, tx: Transaction) -> View:
+        return self._point.view(tx, self._database.now())
 
-    def _write(self, place: Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int) -> Steps[None]:
+    def _write(
+        self, tx: Transaction, place: Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int
+    ) -> None:
         series = Series(self._point.path, POST_KIND, self._point.name)
-        yield from memory_rows.write(place, drafts, series=series, now=now, tail=tail)
+        memory_rows.write(tx, place, drafts, series=series, now=now, tail=tail)
 
 
 def is_of_thread(given: Any) -> bool:
@@ -148,11 +154,11 @@ def is_of_thread(given: Any) -> bool:
     return isinstance(given, Mapping) or hasattr(given, "stream_writer")
 
 
-def _named(view: View, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
+def _named(tx: Transaction, view: View, keys: Iterable[str]) -> dict[str, Kept]:
     """Rounds and posts by their keys; none is both."""
     wanted = list(keys)
-    begun = yield from memory_rows.named(view, ROUND_KIND, wanted)
-    return begun | (yield from memory_rows.named(view, POST_KIND, wanted))
+    begun = memory_rows.named(tx, view, ROUND_KIND, wanted)
+    return begun | memory_rows.named(tx, view, POST_KIND, wanted)
 
 
 def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] = ()) -> memory_rows.RowDraft:

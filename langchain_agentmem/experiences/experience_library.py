@@ -41,21 +41,14 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Unpack
 
+from langchain_agentmem.base.concurrency import awaited, check_cancelled
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
-from langchain_agentmem.language_models.model_calls import (
-    Do,
-    Performer,
-    Shown,
-    Work,
-    both,
-)
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import brief
 
@@ -78,7 +71,7 @@ class LibraryCheck:
         return all(problem.is_loaded for problem in self.problems)
 
 
-class ExperienceLibrary(Performer):
+class ExperienceLibrary:
     """A folder of YAML files, each with one experience or a list of them. Methods that wait have awaited twins.
 
     Files `*.yaml` and `*.yml` are read, except hidden ones and those whose names begin with `raw_exp_`. Of two
@@ -105,7 +98,7 @@ class ExperienceLibrary(Performer):
         *,
         subfolders: bool = False,
     ) -> None:
-        self.database = self._database = database_of(memory)
+        self.database = database_of(memory)
         self._folders = Folder(directory, subfolders=subfolders)
 
     def __repr__(self) -> str:
@@ -133,7 +126,7 @@ class ExperienceLibrary(Performer):
 
     # -- what the folder holds ----------------------------------------------------------------------------------
 
-    def _load_work(self, sub_path: str | None = None) -> Work[list[Experience]]:
+    def load(self, sub_path: str | None = None) -> list[Experience]:
         """The experiences that the folder holds now (the original system's `load_experience`).
 
         Each file that cannot be used is logged once as a warning; `validate` returns the reasons.
@@ -144,23 +137,22 @@ class ExperienceLibrary(Performer):
         Raises:
             InvalidInput: There is no such folder below it.
         """
-        shelf = yield Do(partial(self._folders.load, sub_path))
-        return list(shelf.experiences)
+        return list(self._folders.load(sub_path).experiences)
 
-    load, aload = both(_load_work)
+    aload = awaited(load)
 
-    def _validate_work(self, sub_path: str | None = None) -> Work[LibraryCheck]:
+    def validate(self, sub_path: str | None = None) -> LibraryCheck:
         """Look at every file, and say what is wrong.
 
         Args:
             sub_path: As for `load`.
         """
-        shelf = yield Do(partial(self._folders.look, sub_path))
+        shelf = self._folders.look(sub_path)
         return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
 
-    validate, avalidate = both(_validate_work)
+    avalidate = awaited(validate)
 
-    def _add_work(self, experience: Experience) -> Work[Path]:
+    def add(self, experience: Experience) -> Path:
         """Write an experience to a file of its own. It counts from now on.
 
         Args:
@@ -174,28 +166,23 @@ class ExperienceLibrary(Performer):
         """
         if not isinstance(experience, Experience):
             raise InvalidInput(f"A library holds experiences, not {type(experience).__name__}.")
-        path: Path = yield Shown(
+        with self.database.step(
             "experience.add",
-            self._adding(experience),
-            inputs=lambda: {
+            lambda: {
                 "exp_id": experience.exp_id,
                 "roles": experience.who,
                 "when": brief(experience.when),
                 "what": brief(experience.what),
             },
-            outputs=lambda path: {"file": path.name},
-        )
+        ) as step:
+            shelf = self._folders.look()
+            if (file := shelf.files.get(experience.exp_id)) is not None:
+                raise InvalidInput(
+                    f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
+                )
+            check_cancelled()
+            path = write_new(self.directory, PREFIX, experience.exp_id, experience.to_yaml())
+            step.finish(lambda: {"file": path.name})
         return path
 
-    add, aadd = both(_add_work)
-
-    # -- plumbing -----------------------------------------------------------------------------------------------
-
-    def _adding(self, experience: Experience) -> Work[Path]:
-        shelf = yield Do(self._folders.look)
-        if (file := shelf.files.get(experience.exp_id)) is not None:
-            raise InvalidInput(
-                f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
-            )
-        path: Path = yield Do(partial(write_new, self.directory, PREFIX, experience.exp_id, experience.to_yaml()))
-        return path
+    aadd = awaited(add)

@@ -8,15 +8,15 @@ They are selected for what the user said last.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Unpack
 
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
-from langchain_agentmem.language_models.model_calls import Work, aperform, perform
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -46,7 +46,6 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
         elif not isinstance(selector, ExperienceSelector) or options:
             raise InvalidInput("Give an ExperienceSelector, or an ExperienceLibrary with the options of a selector.")
         self._selector = selector
-        self._database = selector.library.database
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -57,17 +56,14 @@ class ExperienceMiddleware(AgentMiddleware[Any, Any, Any]):
             request: What the agent is about to ask. It is not changed.
             handler: Asks it.
         """
-        return handler(_with(request, perform(self._putting(request), self._database)))
+        return handler(self._with_experiences(request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """`wrap_model_call`, awaited."""
-        return await handler(_with(request, await aperform(self._putting(request), self._database)))
+        """Async version of `wrap_model_call`."""
+        return await handler(await in_worker(partial(self._with_experiences, request)))
 
-    def _putting(self, request: ModelRequest[Any]) -> Work[list[BaseMessage]]:
-        return self._selector._putting(request.messages, ensure_config())
-
-
-def _with(request: ModelRequest[Any], messages: list[Any]) -> ModelRequest[Any]:
-    return request.override(messages=messages)
+    def _with_experiences(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        messages: list[Any] = self._selector._place(request.messages, ensure_config())
+        return request.override(messages=messages)

@@ -39,7 +39,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.argument_checks import check_flag, check_timeout, check_whole
-from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.concurrency import PerProcess, awaited, in_worker
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import config_given
@@ -48,7 +48,7 @@ from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
 from langchain_agentmem.conversations.prompt_notes import NotedItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.experiences.experience import PART, Experience, told
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.experiences.model_choice import (
@@ -60,16 +60,7 @@ from langchain_agentmem.experiences.model_choice import (
     Strategy,
     selected,
 )
-from langchain_agentmem.language_models.model_calls import (
-    Ask,
-    Do,
-    ModelLike,
-    Performer,
-    Shown,
-    Work,
-    both,
-    usable_model,
-)
+from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import is_injected
@@ -141,7 +132,7 @@ class SelectorOptions(TypedDict, total=False):
     timeout: float | None
 
 
-class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
+class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
     """Puts the experiences that apply into whatever a model is about to be given.
 
     It gives back what it is given, with their instructions in it:
@@ -298,7 +289,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             return self._inject(input, None, complete, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """`invoke`, awaited."""
+        """Async version of `invoke`."""
         config = config_given(config)
         if self._database.tracing.shows_content:
             return await self._acall_with_config(self._ainject, input, config, **kwargs)
@@ -307,22 +298,24 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
 
     def _inject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
         del run_manager, kwargs
-        return self._do(self._put(given, config))
+        form = form_of(given, config, PART, shared=True)
+        request = self._request(given, form.messages, config)
+        selection = self._selected(request)
+        texts = self._standing(request, selection)
+        return form.close(Insertion(lambda messages: placed(messages, PART, texts), selection.section))
 
-    async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
-        del run_manager, kwargs
-        return await self._ado(self._put(given, config))
+    _ainject = awaited(_inject)
 
     # -- as the original system's retrieve_experience -----------------------------------------------------------
 
-    def _select_work(
+    def select(
         self,
         query: object,
         *,
         context: str | None = None,
         config: RunnableConfig | None = None,
         prompt_log_path: str | os.PathLike[str] | None = None,
-    ) -> Work[Selection]:
+    ) -> Selection:
         """Say which experiences apply, with reasons (the original's `retrieve_experience`).
 
         Args:
@@ -340,50 +333,54 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         messages = form_of(query, {}, PART).messages
         request = self._request(query, messages, ensure_config(config_given(config)))
         log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
-        return (yield from self._selected(request._replace(context=context, log=log)))
+        return self._selected(request._replace(context=context, log=log))
 
-    select, aselect = both(_select_work)
+    aselect = awaited(select)
 
     # -- as an example selector ---------------------------------------------------------------------------------
 
-    def _select_examples_work(self, input_variables: dict[str, str]) -> Work[list[dict[str, Any]]]:
+    def select_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
         """The experiences that apply, as examples for a few-shot prompt: "exp_id", "who", "when" and "what".
 
         Args:
             input_variables: The variables of the prompt.
         """
-        selection = yield from self._select_work(input_variables)
+        selection = self.select(input_variables)
         return [each.to_dict() for each in selection.experiences]
 
-    select_examples, aselect_examples = both(_select_examples_work)
+    async def aselect_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
+        """Async version of `select_examples`."""
+        return await in_worker(partial(self.select_examples, input_variables))
 
-    def _add_example_work(self, example: dict[str, str]) -> Work[Path]:
+    def add_example(self, example: dict[str, str]) -> Path:
         """Add an experience to the library, see `ExperienceLibrary.add`.
 
         Args:
             example: "exp_id", "when" and "what", perhaps "who".
         """
-        return (yield from self.library._add_work(Experience.from_dict(example)))
+        return self.library.add(Experience.from_dict(example))
 
-    add_example, aadd_example = both(_add_example_work)
+    async def aadd_example(self, example: dict[str, str]) -> Path:
+        """Async version of `add_example`."""
+        return await in_worker(partial(self.add_example, example))
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _selected(self, request: SelectionRequest) -> Work[Selection]:
+    def _selected(self, request: SelectionRequest) -> Selection:
         if not self.enabled:
             return Selection(query=request.query, role=self.role, strategy=self.strategy)
-        selection: Selection = yield Shown(
+        with self._database.step(
             STEP,
-            self._selecting(request),
-            inputs=lambda: {
+            lambda: {
                 "query": brief(request.query),
                 "role": self.role,
                 "strategy": self.strategy,
                 "namespace": self._database.scopes.resolve(None, request.config),
             },
-            outputs=shown,
             config=request.config,
-        )
+        ) as step:
+            selection = self._select(request)
+            step.finish(lambda: shown(selection))
         return selection
 
     def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:
@@ -395,29 +392,21 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
         return SelectionRequest(asked, messages, config)
 
-    def _put(self, given: Any, config: RunnableConfig) -> Work[Any]:
-        """Put what applies into what is given."""
-        form = form_of(given, config, PART, shared=True)
-        request = self._request(given, form.messages, config)
-        selection = yield from self._selected(request)
-        texts = yield from self._standing(request, selection)
-        return form.close(Insertion(lambda messages: placed(messages, PART, texts), selection.section))
-
-    def _putting(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> Work[list[BaseMessage]]:
-        """Messages with the instructions that apply before the questions that they were chosen for.
+    def _place(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:
+        """Put the instructions that apply before the questions that they were chosen for.
 
         Args:
             messages: A context. It is not changed.
             config: The run.
         """
         request = self._request(messages, [*messages], config)
-        texts = yield from self._standing(request, (yield from self._selected(request)))
+        texts = self._standing(request, self._selected(request))
         return placed(messages, PART, texts)
 
-    def _standing(self, request: SelectionRequest, selection: Selection) -> Work[dict[str | None, str]]:
+    def _standing(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
         """What stands before each question that is still shown; what stands already is not put there again."""
         said = [message for message in request.messages if not is_injected(message)]
-        book = yield from prompt_notes.opening(self._database, request.config, said, f"{PART} {self.role or ''}")
+        book = prompt_notes.opening(self._database, request.config, said, f"{PART} {self.role or ''}")
         if book.start is None:
             book.begin({}, 0)
         texts: dict[str | None, str] = {}
@@ -433,16 +422,16 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             if text := told(selection.known[item.id] for item in items if item.id in selection.known):
                 texts[key] = text
         book.note(PART, chosen, self._counter.count_text(texts.get(book.question, "")))
-        yield from book.keeping(self._database)
+        book.keeping(self._database)
         return texts
 
-    def _selecting(self, request: SelectionRequest) -> Work[Selection]:
+    def _select(self, request: SelectionRequest) -> Selection:
         """Select: what the folder holds, by words, and by a model."""
-        rounds = yield from self._rounds_of(request.config)
+        rounds = self._rounds_of(request.config)
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
         named = shared_entries(rounds, SUB_PATH)
         below = named[0].content.strip() if named else ""
-        shelf = yield Do(partial(self.library._folders.load, below or None))
+        shelf = self.library._folders.load(below or None)
         candidates = [each for each in shelf.experiences if each.is_for(self.role)]
         nothing = Selection(
             query=query,
@@ -465,8 +454,8 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         fell_back = ""
         if open_ones:
             messages = self._messages(query, context, open_ones)
-            yield Do(partial(self._log, request, rounds, messages))
-            reading = yield from self._asking(query, messages, [each.exp_id for each in open_ones])
+            self._log(request, rounds, messages)
+            reading = self._ask_model(query, messages, [each.exp_id for each in open_ones])
             if isinstance(reading, str):
                 fell_back = reading
             else:
@@ -496,25 +485,32 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
         system = self._template.fill(experiences=shown, user_query=query, context=context)
         return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
 
-    def _asking(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> Work[AnswerReading | str]:
+    def _ask_model(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> AnswerReading | str:
         """What a model chooses, or in a sentence why it was of no use, of which hooks are told."""
         key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
         with self._lock:
             if (known := self._known.get(key)) is not None:
                 return known
         failure, reason = None, "The model's answer cannot be understood, or chooses only what is no candidate."
-        ask = Ask(
-            self._model,
-            messages,
-            "experience.choose",
-            self._timeout,
-            inputs=lambda: {"query": brief(query), "role": self.role, "exp_ids": ids},
-        )
+
+        def choose() -> AnswerReading | None:
+            answer = ask(
+                self._database,
+                self._model,
+                messages,
+                "experience.choose",
+                self._timeout,
+                inputs=lambda: {"query": brief(query), "role": self.role, "exp_ids": ids},
+            )
+            return selected(str(answer)[:LONGEST_ANSWER], ids)
+
         try:
-            reading = selected(str((yield ask))[:LONGEST_ANSWER], ids)
+            reading = choose()
             if reading is not None and not reading.whole:
-                reading = selected(str((yield ask))[:LONGEST_ANSWER], ids) or reading
-        except Exception as error:  # noqa: BLE001 - a model that fails must not end the run
+                reading = choose() or reading
+        except Exception as error:  # a model that fails must not end the run
+            if leaves_the_node(error):
+                raise
             failure, reading, reason = error, None, f"The model failed: {type(error).__name__}."
         if reading is None:
             event = partial(ExperienceSelectionFellBack, role=self.role, query=query, reason=reason, error=failure)
@@ -526,7 +522,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
                 del self._known[next(iter(self._known))]
         return reading
 
-    def _rounds_of(self, config: RunnableConfig) -> Work[list[Round]]:
+    def _rounds_of(self, config: RunnableConfig) -> list[Round]:
         """The rounds of the session as the role sees them."""
         session = self._session
         if session is None:
@@ -535,8 +531,7 @@ class ExperienceSelector(Performer, Runnable[Any, Any], BaseExampleSelector):
             session = session(config)
             if not isinstance(session, SessionMemory):
                 raise InvalidInput(f"session must give a SessionMemory, not {type(session).__name__}.")
-        rounds = yield Do(session.to_conversation, session.ato_conversation)
-        return list(rounds.rounds)
+        return list(session.to_conversation().rounds)
 
     def _situation(self, request: SelectionRequest, rounds: Sequence[Round]) -> str:
         if request.context is not None:

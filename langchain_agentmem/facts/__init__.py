@@ -4,10 +4,10 @@ A fact is the list of events that told of it (`fact_events`); from when to when 
 the same thing and is never stored. Messages are kept as they are and wait until a model has extracted their facts, in
 the transaction that kept them.
 
-Begin reading in `kg_memory`: `KGMemory` lists every verb. Each is a function `…_work` in `fact_commands` (changes),
-`fact_queries` (questions) or `fact_graph` (entities and neighbours). They stand on a `FactsGround` (`fact_extraction`),
-read and write rows through `fact_store`, and keep messages through `source_texts`. `fact_tools` has the tools and the
-node for agents, `fact_part` what search and upkeep know of facts.
+Begin reading in `kg_memory`: `KGMemory` has every method. What several of them or other modules need stands in
+`fact_commands` (changes), `fact_queries` (questions) and `fact_graph` (entities and neighbours). They stand on a
+`FactsGround` (`fact_extraction`), read and write rows through `fact_store`, and keep messages through `source_texts`.
+`fact_tools` has the tools and the node for agents, `fact_part` what search and upkeep know of facts.
 
 This folder may import `base`, `messages`, `tracing`, `storage`, `threads`, `search`, `rewinding`, `conversations` and
 `language_models`.

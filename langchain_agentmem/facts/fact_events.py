@@ -28,7 +28,7 @@ from langchain_agentmem.facts.fact import SINGLE_VALUED, Alias, entity_key, pred
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import SAID, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 
 BESIDE = "beside"
 _NOBODY: frozenset[str] = frozenset()
@@ -233,11 +233,11 @@ class Rules(NamedTuple):
         return predicate_key(predicate) in self.single
 
 
-def rules_in(view: View) -> Steps[Rules]:
+def rules_in(tx: Transaction, view: View) -> Rules:
     """What is agreed where somebody stands, by what they see."""
     aliases: dict[str, Alias] = {}
     one = {predicate_key(name) for name in SINGLE_VALUED}
-    for kept in (yield from memory_rows.current(view, RULE)):
+    for kept in memory_rows.current(tx, view, RULE):
         _, _, key = kept.key.partition(":")
         if kept.label == _SINGLE:
             (one.add if kept.extra["single"] else one.discard)(key)

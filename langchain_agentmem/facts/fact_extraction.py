@@ -24,7 +24,7 @@ from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.facts import fact_store, source_texts
 from langchain_agentmem.facts.fact import (
     Alias,
@@ -37,12 +37,12 @@ from langchain_agentmem.facts.fact_events import Rules, named_alike, rules_in
 from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
 from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
 from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
-from langchain_agentmem.language_models.model_calls import Ask, Work, Writer
+from langchain_agentmem.language_models.model_calls import Writer, ask
 from langchain_agentmem.language_models.summarization import is_refusal
 from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, whose
 from langchain_agentmem.rewinding.memory_rows import FOREVER, View
 from langchain_agentmem.search.dates import spans
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.tracing import brief
 
 _NAMES = {
@@ -352,13 +352,13 @@ class FactsGround(Footing):
         """A text without secrets."""
         return redact(text)
 
-    def rules(self, view: View) -> Steps[Rules]:
+    def rules(self, tx: Transaction, view: View) -> Rules:
         """What is agreed on names."""
-        return rules_in(view)
+        return rules_in(tx, view)
 
-    def book(self, change: Change) -> Steps[Book]:
+    def book(self, tx: Transaction, change: Change) -> Book:
         """Where facts are changed."""
-        agreed = yield from self.rules(change.view)
+        agreed = self.rules(tx, change.view)
         return Book(change=change, agreed=agreed, new_id=self.database.new_id)
 
 
@@ -403,15 +403,15 @@ class _BatchOutcome(NamedTuple):
         return {"read": self.read, **fact_store.turns_shown(self.turns, self.refused), **failure}
 
 
-def learning(
+def learn(
     ground: FactsGround,
     model: Any,
     *,
     learned: Learned | None = None,
-    holds: Callable[[], Steps[bool]] | None = None,
+    holds: Callable[[Transaction], bool] | None = None,
     wanted: Callable[[Due], bool] = lambda _: True,
     patient: bool = False,
-) -> Work[Learned]:
+) -> Learned:
     """Have facts extracted from what waits.
 
     Args:
@@ -429,18 +429,18 @@ def learning(
     alone: set[str] = set()
     parked: set[str] = set()
     while True:
-        waits: list[Due] = yield from looking(ground, "facts.due", source_texts.waiting, shown=False)
+        waits = looking(ground, None, source_texts.waiting)
         here = [due for due in waits if wanted(due) and due.key not in parked]
         ready, _ = source_texts.in_time(here, most, ground.now() if patient else FOREVER)
         for some in _batches(ready, alone):
-            outcome = yield from _batch(ground, model, some, holds, alone)
+            outcome = _batch(ground, model, some, holds, alone)
             is_last = some[0].failed
             in_doubt = outcome.silent >= most or some[0].attempts > 0 or (is_last and not patient)
             others = [due for due in ready if due not in some] if outcome.silent and in_doubt else []
             if others:
                 learned.failed = is_last = True
                 probe = others[outcome.silent % len(others)]
-                outcome = yield from _batch(ground, model, [probe], holds, alone, keeps=False)
+                outcome = _batch(ground, model, [probe], holds, alone, keeps=False)
             if outcome.lost:
                 learned.lost = True
                 return learned
@@ -462,47 +462,45 @@ def _batch(
     ground: FactsGround,
     model: Any,
     some: Sequence[Due],
-    holds: Callable[[], Steps[bool]] | None,
+    holds: Callable[[Transaction], bool] | None,
     alone: set[str],
     *,
     keeps: bool = True,
-) -> Work[_BatchOutcome]:
+) -> _BatchOutcome:
     """Have facts extracted from some messages; or, where nothing is kept of it, see whether the model answers."""
-    answer, said, failure = yield from _asked(ground, model, some)
+    answer, said, failure = _asked(ground, model, some)
     if failure is None and answer.unplaced and keeps:
         # A fact that names no message has no source. Shown one at a time, none is needed.
         alone.update(due.key for due in some)
         return _BatchOutcome(0)
 
-    def keep(change: Change) -> Steps[_BatchOutcome]:
-        if holds is not None and not (yield from holds()):
+    def keep(tx: Transaction, change: Change) -> _BatchOutcome:
+        if holds is not None and not holds(tx):
             return _BatchOutcome(0, lost=True)
         # What was changed meanwhile waits to be shown as it is now.
         shown = {due.key: due.shown for due in some}
-        still = [
-            due for due in (yield from source_texts.waiting(change.view, list(shown))) if due.shown == shown[due.key]
-        ]
+        still = [due for due in source_texts.waiting(tx, change.view, list(shown)) if due.shown == shown[due.key]]
         change.writer = Writer("model")
-        book = yield from ground.book(change)
+        book = ground.book(tx, change)
         whole = len(still) == len(some)  # else the answer may quote what is gone by now, and is not kept
         most = ground.settings.max_attempts
         told = ExtractionTrouble(" ".join(answer.problems), said) if failure is None else failure
         told = told if whole else told._replace(error=_GONE, answer="")
         if failure is not None:
-            silent = (yield from source_texts.failed(book, still, told, most)) if still else 0
+            silent = source_texts.failed(tx, book, still, told, most) if still else 0
             return _BatchOutcome(0, failure=told, silent=silent)
-        yield from source_texts.answered(book, some, most)
+        source_texts.answered(tx, book, some, most)
         if not keeps:
             return _BatchOutcome(0)
         if answer.problems and still:
             source_texts.record(book, still, told)
-        yield from _tell(ground, book, answer, [due.key for due in some], still)
+        _tell(tx, ground, book, answer, [due.key for due in some], still)
         for due in still:
             source_texts.done(book, due)
         return _BatchOutcome(len(still), book.turns, answer.problems)
 
     asked_about = [due.message.message_id for due in some]
-    return (yield from changing(ground, "facts.learn", keep, outputs=_BatchOutcome.told, message_ids=asked_about))
+    return changing(ground, "facts.learn", keep, outputs=_BatchOutcome.told, message_ids=asked_about)
 
 
 class _Reports(FirstFailures):
@@ -511,11 +509,12 @@ class _Reports(FirstFailures):
 
 def _asked(
     ground: FactsGround, model: Any, some: Sequence[Due]
-) -> Work[tuple[ExtractionAnswer, str, ExtractionTrouble | None]]:
+) -> tuple[ExtractionAnswer, str, ExtractionTrouble | None]:
     """What a model answers about some messages, in its words too, and what went wrong."""
-    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
+    agreed = looking(ground, None, ground.rules)
     try:
-        reply = yield Ask(
+        reply = ask(
+            ground.database,
             model if some[0].failed else structured(model) or model,  # what failed is asked without a form
             question(some, ground.settings, sorted(agreed.single)),
             "facts.extract",
@@ -524,7 +523,9 @@ def _asked(
             inputs=lambda: whose(ground, said=fact_store.messages_shown([due.message for due in some])),
         )
         answer = read(reply, some)
-    except Exception as error:  # noqa: BLE001 - whatever a model raises, the messages go on waiting
+    except Exception as error:  # whatever a model raises, the messages go on waiting
+        if leaves_the_node(error):
+            raise
         trouble = ExtractionTrouble(f"The model gave no answer: {type(error).__name__}: {error}", "", silent=True)
         _report(ground, type(error).__name__, some, trouble, error)
         return ExtractionAnswer(), "", trouble
@@ -544,14 +545,19 @@ def _report(
 
 
 def _tell(
-    ground: FactsGround, book: Book, answer: ExtractionAnswer, asked: Sequence[str], still: Sequence[Due]
-) -> Steps[None]:
+    tx: Transaction,
+    ground: FactsGround,
+    book: Book,
+    answer: ExtractionAnswer,
+    asked: Sequence[str],
+    still: Sequence[Due],
+) -> None:
     """Keep what a model answered about messages, by their keys, of which some still wait."""
     keys = {due.key for due in still}
     for place, fact in answer.facts:
         if asked[place] in keys:
             clean = fact._replace(subject=ground.clean(fact.subject), object=ground.clean(fact.object))
-            yield from book.tell(clean)
+            book.tell(tx, clean)
     for name, into, why in answer.same if len(still) == len(asked) else ():
         if entity_key(name) not in book.agreed.aliases:
             now = book.change.now

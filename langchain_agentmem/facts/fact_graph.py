@@ -11,56 +11,31 @@ from langchain_agentmem.base.argument_checks import check_whole, limit_given, te
 from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.facts import fact_store
-from langchain_agentmem.facts.fact import Alias, Entity, Fact, Neighbour, entity_key, predicate_key
+from langchain_agentmem.facts.fact import Entity, Fact, Neighbour, entity_key, predicate_key
 from langchain_agentmem.facts.fact_events import Rules
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_queries import matching
-from langchain_agentmem.language_models.model_calls import Do, Work
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
+from langchain_agentmem.rewinding.memory_access import listed, looking
 from langchain_agentmem.rewinding.memory_rows import FACT, View
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 
 MOST_STEPS = 1_000
 """How many facts a walk may follow one after the other, whatever it is asked for."""
 _LAST = "\U0010ffff"
 
 
-def neighbours_work(
-    ground: FactsGround,
-    entity: str,
-    depth: int = 1,
-    *,
-    predicates: Sequence[str] | None = None,
-    valid: datetime | None = None,
-    recorded: datetime | None = None,
-) -> Work[list[Neighbour]]:
-    """What is connected with an entity by facts, whichever way they point.
-
-    Args:
-        ground: The facts.
-        entity: Its name.
-        depth: How many facts may lie between, at most 1,000, which is what more counts as. Default: 1.
-        predicates: Only by facts with these predicates. Default: any.
-        valid: Only by what held at this time. Default: now.
-        recorded: What we learned later does not count. Default: all counts.
-
-    Returns:
-        The nearest first, by name.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
+def neighbours(ground: FactsGround, entity: str, depth: int, when: FactFilter) -> list[Neighbour]:
+    """Find what is connected with an entity; see `KGMemory.neighbours`."""
     text_given(entity, "An entity")
     most = _most_steps("depth", depth)
-    when = _When(ground, predicates, valid, recorded)
 
-    def look(view: View) -> Steps[list[Neighbour]]:
-        agreed = yield from ground.rules(view)
+    def look(tx: Transaction, view: View) -> list[Neighbour]:
+        agreed = ground.rules(tx, view)
         walk = _Walk(view, agreed, when, entity)
         found: list[Neighbour] = []
         for distance in range(1, most + 1):
-            yield from walk.step()
+            walk.step(tx)
             beyond = [
                 Neighbour(name=agreed.spelled(each.name), distance=distance, fact=each.fact)
                 for each in map(walk.reached.__getitem__, walk.frontier)
@@ -78,46 +53,23 @@ def neighbours_work(
     return looking(ground, "facts.neighbours", look, outputs=told, entity=entity, depth=depth)
 
 
-def aliases_work(ground: FactsGround, *, proposed: bool = False) -> Work[list[Alias]]:
-    """The names that are merged.
-
-    Args:
-        ground: The facts.
-        proposed: Those that a model proposes to merge, instead. Nothing comes of a proposal until `merge` is
-        called.
-    """
-
-    def look(view: View) -> Steps[list[Alias]]:
-        agreed = yield from ground.rules(view)
-        return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
-
-    told = partial(listed, "aliases", show=lambda each: {"alias": each.name, "same_as": each.into})
-    return looking(ground, "facts.aliases", look, outputs=told, proposed=proposed)
-
-
-def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = None) -> Work[list[Entity]]:
-    """What facts are about, or name, by the beginning of a name.
-
-    Args:
-        ground: The facts.
-        prefix: How the name begins; case does not count. Default: any name.
-        limit: Most entities. Default: all.
-    """
+def entities(ground: FactsGround, prefix: str, limit: int | None) -> list[Entity]:
+    """List what facts are about, or name; see `KGMemory.entities`."""
     text_given(prefix, "A prefix")
     most = limit_given(limit)
 
-    def look(view: View) -> Steps[list[Entity]]:
-        agreed = yield from ground.rules(view)
+    def look(tx: Transaction, view: View) -> list[Entity]:
+        agreed = ground.rules(tx, view)
         low = entity_key(prefix) if prefix.strip() else ""
         counts: dict[str, int] = {}
         samples: dict[str, str] = {}
-        for name, facts_there, sample in (yield from _entities(view, low)):
+        for name, facts_there, sample in _entities(tx, view, low):
             key = agreed.followed(name)
             counts[key] = counts.get(key, 0) + facts_there
             if key not in samples or name == key:
                 samples[key] = sample
         chosen = sorted(counts)[:most]
-        facts = yield from memory_rows.named(view, FACT, sorted({samples[key] for key in chosen}))
+        facts = memory_rows.named(tx, view, FACT, sorted({samples[key] for key in chosen}))
         shown: list[Entity] = []
         for key in chosen:
             state = fact_store.state_of(facts[samples[key]].extra)
@@ -131,13 +83,13 @@ def entities_work(ground: FactsGround, prefix: str = "", limit: int | None = Non
     return looking(ground, "facts.entities", look, outputs=told, prefix=prefix)
 
 
-def _entities(view: View, low: str) -> Steps[list[tuple[str, int, str]]]:
+def _entities(tx: Transaction, view: View, low: str) -> list[tuple[str, int, str]]:
     """The names in facts that begin so, how many facts name each, and one of these."""
     if view.scope is None:
-        rows = yield query.entities_named(**view.parameters(), kind=FACT, low=low, high=low + _LAST)
+        rows = query.entities_named(tx, **view.parameters(), kind=FACT, low=low, high=low + _LAST)
         return [(row["name"], row["facts"], row["sample"]) for row in rows]
     found: dict[str, list[str]] = {}
-    for kept in (yield from memory_rows.current(view, FACT)):
+    for kept in memory_rows.current(tx, view, FACT):
         subject, _, obj = fact_store.names_of(kept.extra)
         for name in {entity_key(subject), entity_key(obj)}:
             if name.startswith(low):
@@ -145,55 +97,28 @@ def _entities(view: View, low: str) -> Steps[list[tuple[str, int, str]]]:
     return [(name, len(keys), min(keys)) for name, keys in sorted(found.items())]
 
 
-def to_networkx_work(
-    ground: FactsGround,
-    entity: str | None = None,
-    depth: int = 2,
-    *,
-    valid: datetime | None = None,
-    recorded: datetime | None = None,
-) -> Work[Any]:
-    """The facts as a `networkx.MultiDiGraph` (extra `[graph]`), whose edges are facts, with their fields.
-
-    Args:
-        ground: The facts.
-        entity: Only what is around this. Default: all.
-        depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
-        valid: What held at this time. Default: now.
-        recorded: What we learned later does not count. Default: all counts.
-
-    Raises:
-        MissingExtra: networkx is not installed.
-    """
-    work = _around_entity(ground, entity, depth, valid, recorded)
-    asked: dict[str, Any] = {"entity": entity, "depth": depth, "valid": valid, "recorded": recorded}
-    facts = yield from as_step(ground, "facts.draw", work, outputs=fact_store.facts_shown, **asked)
-    graph = yield Do(partial(as_networkx, facts))  # which loads networkx
-    return graph
-
-
-def _around_entity(
+def around_entity(
     ground: FactsGround, entity: str | None, depth: int, valid: datetime | None, recorded: datetime | None
-) -> Work[list[Fact]]:
+) -> list[Fact]:
     """All facts that held, or those around an entity."""
     if entity is None:
         at = ground.now() if valid is None else time_given(valid, "valid")
-        return matching(ground, "around", recorded=recorded, at=at, shown=False)
+        return matching(ground, None, recorded=recorded, at=at)
     text_given(entity, "An entity")
     most = _most_steps("depth", depth)
-    when = _When(ground, None, valid, recorded)
+    when = FactFilter(ground, None, valid, recorded)
 
-    def look(view: View) -> Steps[list[Fact]]:
-        agreed = yield from ground.rules(view)
+    def look(tx: Transaction, view: View) -> list[Fact]:
+        agreed = ground.rules(tx, view)
         walk = _Walk(view, agreed, when, entity)
         found: dict[str, Fact] = {}
         for _ in range(most):
             if not walk.frontier:
                 break
-            found.update((fact.id, fact) for fact in (yield from walk.step()))
+            found.update((fact.id, fact) for fact in walk.step(tx))
         return sorted(found.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
 
-    return looking(ground, "facts.around", look, shown=False)
+    return looking(ground, None, look)
 
 
 def as_networkx(facts: Iterable[Fact]) -> Any:
@@ -224,8 +149,8 @@ def _most_steps(name: str, wanted: Any) -> int:
     return min(int(wanted), MOST_STEPS)
 
 
-class _When:
-    """Which facts count on the way: those with some predicates, that held at a time, as was known at another."""
+class FactFilter:
+    """The facts that count on a walk: those with some predicates, that held at a time, as was known at another."""
 
     def __init__(
         self, ground: FactsGround, predicates: Sequence[str] | None, valid: datetime | None, recorded: datetime | None
@@ -251,19 +176,19 @@ class _Walk:
         frontier: Those that the last step came to.
     """
 
-    def __init__(self, view: View, agreed: Rules, when: _When, start: str) -> None:
+    def __init__(self, view: View, agreed: Rules, when: FactFilter, start: str) -> None:
         self._view, self._agreed, self._when = view, agreed, when
         self.frontier = {agreed.canonical(start)}
         self.reached: dict[str, _Reached | None] = dict.fromkeys(self.frontier)
 
-    def step(self) -> Steps[list[Fact]]:
+    def step(self, tx: Transaction) -> list[Fact]:
         """Follow the facts that name the entities of the frontier. Returns them."""
         view, agreed, when, beyond = self._view, self._agreed, self._when, set[str]()
         keys = agreed.keys_of(self.frontier)
         former = when.recorded is not None
-        found = yield from fact_store.about(view, subjects=keys, predicates=when.predicates, former=former)
-        found |= yield from fact_store.about(view, objects=keys, predicates=when.predicates, former=former)
-        facts = yield from fact_store.settled(view, agreed, found, when.recorded, whole=self.frontier, at=when.at)
+        found = fact_store.about(tx, view, subjects=keys, predicates=when.predicates, former=former)
+        found |= fact_store.about(tx, view, objects=keys, predicates=when.predicates, former=former)
+        facts = fact_store.settled(tx, view, agreed, found, when.recorded, whole=self.frontier, at=when.at)
         for fact in facts:
             for name, other in ((fact.object, fact.subject), (fact.subject, fact.object)):
                 key = agreed.canonical(name)

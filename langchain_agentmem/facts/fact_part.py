@@ -22,7 +22,6 @@ from langchain_agentmem.facts import fact_commands, fact_store
 from langchain_agentmem.facts.fact import Fact, data_file, sentence
 from langchain_agentmem.facts.fact_events import RULE, rules_in, state
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking
@@ -30,39 +29,42 @@ from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, K
 from langchain_agentmem.rewinding.message_sources import SET
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Found, Import, Part, Record
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 
 FOUND_AS = "fact"
 """What a user calls both."""
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
+def recollections(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
     Args:
+        tx: The transaction.
         hits: Facts, or what was said, that a search found.
         now: When.
         outlook: From where it looks.
     """
-    there, sights = yield from sighted(hits, now, outlook)
+    there, sights = sighted(tx, hits, now, outlook)
     values: dict[int, Fact] = {}
     for sight in sights:
         new = {number: there[number] for number in sorted(sight.numbers - values.keys())}
         if sight.view is not None:
-            values |= yield from _values(sight.view, new)
+            values |= _values(tx, sight.view, new)
             continue
         for branch in sorted({row["branch_id"] for row in new.values()}):  # each stands at the end of its own
-            view = yield from branches.view_of(branch, memory_rows.FOREVER - 1, now)
-            values |= yield from _values(view, {n: row for n, row in new.items() if row["branch_id"] == branch})
+            view = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
+            values |= _values(tx, view, {n: row for n, row in new.items() if row["branch_id"] == branch})
     found = {number: (value.text, value) for number, value in values.items()}
     shown = recollections_of(hits, there, found, FOUND_AS)
     ended = {number: each.value.ended_by for number, each in shown.items() if each.value.ended_by is not None}
     return shown | {number: replace(shown[number], replaced_by=(FOUND_AS, by)) for number, by in ended.items()}
 
 
-def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
+def _values(tx: Transaction, view: View, some: Mapping[int, Row]) -> dict[int, Fact]:
     """Rows as they are seen from somewhere."""
     if not some:
         return {}
@@ -70,8 +72,8 @@ def _values(view: View, some: Mapping[int, Row]) -> Steps[dict[int, Fact]]:
     values = {number: fact_store.raw_fact(each) for number, each in kept.items() if each.kind != FACT}
     facts = {each.key: each for each in kept.values() if each.kind == FACT}
     if facts:
-        agreed = yield from rules_in(view)
-        settled = {fact.id: fact for fact in (yield from fact_store.settled(view, agreed, facts))}
+        agreed = rules_in(tx, view)
+        settled = {fact.id: fact for fact in fact_store.settled(tx, view, agreed, facts)}
         values |= {number: settled[each.key] for number, each in kept.items() if each.key in settled}
     return values
 
@@ -108,13 +110,13 @@ def draft_of(record: Any) -> RowDraft:
         ) from error
 
 
-def dump(ground: FactsGround) -> Work[list[dict[str, Any]]]:
+def dump(ground: FactsGround) -> list[dict[str, Any]]:
     """All that a memory holds, as records that JSON knows."""
 
-    def look(view: View) -> Steps[list[dict[str, Any]]]:
+    def look(tx: Transaction, view: View) -> list[dict[str, Any]]:
         found = []
         for kind in KINDS:
-            found += yield from memory_rows.current(view, kind)
+            found += memory_rows.current(tx, view, kind)
         return [record_of(kept) for kept in found]
 
     def told(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -123,7 +125,7 @@ def dump(ground: FactsGround) -> Work[list[dict[str, Any]]]:
     return looking(ground, "facts.save", look, outputs=told)
 
 
-def load(ground: FactsGround, records: list[Any]) -> Work[None]:
+def load(ground: FactsGround, records: list[Any]) -> None:
     """Have a memory hold what was dumped, and nothing else.
 
     Raises:
@@ -131,14 +133,14 @@ def load(ground: FactsGround, records: list[Any]) -> Work[None]:
     """
     drafts = [draft_of(record) for record in records]
 
-    def make(change: Change) -> Steps[None]:
-        yield from fact_commands.clear(change, rules=True)
+    def make(tx: Transaction, change: Change) -> None:
+        fact_commands.clear(tx, change, rules=True)
         anew = {(draft.kind, draft.key) for draft in drafts}
         gone = [draft for draft in change.drafts if (draft.kind, draft.key) not in anew]
         change.drafts = gone + drafts  # what is here already is written in the order of the file, too
 
     here = fact_store.kinds_shown(draft.kind for draft in drafts)
-    yield from changing(ground, "facts.load", make, outputs=lambda _: here, records=len(records))
+    changing(ground, "facts.load", make, outputs=lambda _: here, records=len(records))
 
 
 def _draft(record: Any) -> RowDraft:
@@ -196,7 +198,7 @@ _TYPES: Mapping[str, TypeAdapter[Any]] = {
 PAGE = 500
 
 
-def fact_problems() -> Steps[list[str]]:
+def fact_problems(tx: Transaction) -> list[str]:
     """What is wrong with facts, and with what is kept beside them.
 
     Returns:
@@ -205,7 +207,7 @@ def fact_problems() -> Steps[list[str]]:
     found: list[str] = []
     after = 0
     kinds = as_json(CHECKED)
-    while page := (yield query.facts_after(after=after, kinds=kinds, limit=PAGE)):
+    while page := query.facts_after(tx, after=after, kinds=kinds, limit=PAGE):
         after = page[-1]["id"]
         for row in page:
             indexed = row["origin"] is not None or row["document_id"] is not None
@@ -236,16 +238,14 @@ def _trouble_of(row: Any, body: bytes, extra: Any, *, indexed: bool = True) -> s
     return "is not in the index" if draft.findable and not indexed else None
 
 
-def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
     """Refuse damaged facts among the versions that `rewinding` takes."""
-    del into, head
+    del tx, into, head
     for record in records:
         if record["kind"] in CHECKED and record["body"] is not None:
             trouble = _trouble_of(record, b64decode(record["body"]), record["extra"])
             if trouble is not None:
                 raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(record['key'])} {trouble}.")
-    return
-    yield
 
 
 PART = Part(

@@ -1,4 +1,4 @@
-"""Questions about facts: what held when, how it changed, what contradicts what, how it is known; search and prompts."""
+"""Questions about facts: what held when, what contradicts what, how it is known; search and prompts."""
 
 from __future__ import annotations
 
@@ -12,164 +12,45 @@ from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_events, fact_store, source_texts
 from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, entity_key, maybe_moment, predicate_key
 from langchain_agentmem.facts.fact_events import Rules
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.facts.fact_store import BEHIND_ALL, LearnedAt
-from langchain_agentmem.language_models.model_calls import Work
-from langchain_agentmem.language_models.tokens import Budget, BudgetLike, Measure
+from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
+from langchain_agentmem.rewinding.memory_access import listed, looking, step_on
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Kept, View, message_source
 from langchain_agentmem.rewinding.outlook import found
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import brief
 
 USUAL_LIMIT = 10
 MORE = 4
 
 
-def as_of_work(
-    ground: FactsGround,
-    valid: datetime | None = None,
-    recorded: datetime | None = None,
-    *,
-    subject: str | None = None,
-    predicate: str | None = None,
-    obj: str | None = None,
-    limit: int | None = None,
-) -> Work[list[Fact]]:
-    """What held at a time, as far as we knew it at another.
-
-    Args:
-        ground: The facts.
-        valid: The time at which it held. Default: now.
-        recorded: What we learned later does not count. Default: all that we know counts. What was removed or
-            erased is not known of any time.
-        subject: Only of this. Default: any.
-        predicate: Only with this predicate. Default: any.
-        obj: Only of this object. Default: any.
-        limit: Most facts. Default: all. All that fits is read to tell which began first; `latest(valid=…)` reads pages.
-
-    Returns:
-        What began first comes first.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
-    at = ground.now() if valid is None else time_given(valid, "valid")
-    most = limit_given(limit)
-    return matching(ground, "as_of", subject, predicate, obj, recorded=recorded, at=at, most=most, valid=valid)
-
-
-def history_work(
-    ground: FactsGround, subject: str, predicate: str | None = None, *, recorded: datetime | None = None
-) -> Work[list[Fact]]:
-    """All that ever held of a subject, what has ended included.
-
-    Args:
-        ground: The facts.
-        subject: What it is about.
-        predicate: Only with this predicate. Default: any.
-        recorded: What we learned later does not count. Default: all counts.
-
-    Returns:
-        What began first comes first.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
-    text_given(subject, "The subject")
-    return matching(ground, "history", subject, predicate, recorded=recorded)
-
-
-def latest_work(
-    ground: FactsGround,
-    limit: int | None = None,
-    *,
-    before: str | None = None,
-    entity: str | None = None,
-    predicate: str | None = None,
-    valid: datetime | None = None,
-    recorded: datetime | None = None,
-) -> Work[list[Fact]]:
-    """What was learned last, a page at a time.
-
-    Args:
-        ground: The facts.
-        limit: Most facts. Default: 10.
-        before: The id of a fact: only what was learned before it, for the next page. Default: from the last on.
-        entity: Only facts that are about this, or that it is the object of. Default: any.
-        predicate: Only with this predicate. Default: any.
-        valid: Only what held at this time. Default: all, whether or not it holds still.
-        recorded: What we learned later does not count. Default: all counts.
-
-    Returns:
-        What was learned last comes first.
-
-    Raises:
-        InvalidInput: An argument is wrong, or there is no such fact.
-    """
-    most = USUAL_LIMIT if limit is None else limit_given(limit)
-    by = None if recorded is None else time_given(recorded, "recorded")
-    at = None if valid is None else time_given(valid, "valid")
-    for value, what in ((before, "An id"), (entity, "An entity"), (predicate, "The predicate")):
-        if value is not None:
-            text_given(value, what)
-
-    def look(view: View) -> Steps[list[Fact]]:
-        agreed = yield from ground.rules(view)
-        behind = BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
-        if before is not None:
-            there = yield from memory_rows.named(view, FACT, [before])
-            if before not in there:
-                raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
-            behind = min(behind, LearnedAt(there[before].created_at, there[before].number))
-        names = None if entity is None else agreed.keys_of([agreed.canonical(entity)])
-        labels = None if predicate is None else [predicate_key(predicate)]
-        only: dict[str, Any] = {"names": names, "predicates": labels, "recorded": by, "at": at}
-        return (yield from fact_store.learned(view, agreed, most, behind, **only))
-
-    asked: dict[str, Any] = {"limit": most, "before": before, "entity": entity, "predicate": predicate}
-    asked |= {"valid": valid, "recorded": recorded}
-    return looking(ground, "facts.latest", look, outputs=fact_store.facts_shown, **asked)
-
-
-def contradictions_work(
+def contradictions(
     ground: FactsGround, subject: str | Sequence[str] | None = None, predicate: str | None = None
-) -> Work[list[Contradiction]]:
-    """Values of what has one at a time that were both said to hold at the same time. Both are kept.
-
-    Args:
-        ground: The facts.
-        subject: Only of this, or of any of these. Default: any.
-        predicate: Only with this predicate. Default: any.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
+) -> list[Contradiction]:
+    """Find values that contradict each other; see `KGMemory.contradictions`."""
     subjects = (
         None if subject is None else [text_given(each, "The subject") for each in texts_given(subject, "Subjects")]
     )
     if predicate is not None:
         text_given(predicate, "The predicate")
 
-    def look(view: View) -> Steps[list[Contradiction]]:
-        agreed = yield from ground.rules(view)
+    def look(tx: Transaction, view: View) -> list[Contradiction]:
+        agreed = ground.rules(tx, view)
         if subjects is None:
-            rows_of = yield from _rows(view, agreed, None, None, None, former=False)
+            rows_of = _rows(tx, view, agreed, None, None, None, former=False)
         else:
             names = agreed.keys_of(map(agreed.canonical, subjects))
-            rows_of = yield from fact_store.about(view, subjects=names, predicates=agreed.single)
+            rows_of = fact_store.about(tx, view, subjects=names, predicates=agreed.single)
         states = fact_store.states_of(rows_of)
         if view.scope is not None:
             states = fact_events.united(states, {}, agreed)
-        facts = yield from fact_store.settled(view, agreed, rows_of, whole=True)
+        facts = fact_store.settled(tx, view, agreed, rows_of, whole=True)
         by_id = {fact.id: fact for fact in facts}
         return [
             Contradiction(facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=maybe_moment(stop))
@@ -187,43 +68,25 @@ def contradictions_work(
     )
 
 
-def get_work(ground: FactsGround, fact_id: str) -> Work[Fact | None]:
-    """A fact, or what was said, by its id; None where there is none, or it was taken back."""
-    look = partial(fact_in, ground, text_given(fact_id, "An id"))
-    return looking(ground, "facts.get", look, outputs=_found_shown, fact_id=fact_id)
-
-
-def fact_in(ground: FactsGround, fact_id: str, view: View) -> Steps[Fact | None]:
+def fact_in(tx: Transaction, view: View, ground: FactsGround, fact_id: str) -> Fact | None:
     """A fact, or what was said, that a view shows."""
-    found = yield from memory_rows.named(view, FACT, [fact_id])
-    facts = yield from fact_store.settled(view, (yield from ground.rules(view)), found)
+    found = memory_rows.named(tx, view, FACT, [fact_id])
+    facts = fact_store.settled(tx, view, ground.rules(tx, view), found)
     if facts:
         return facts[0]
-    said = yield from memory_rows.named(view, TEXT, [fact_id])
+    said = memory_rows.named(tx, view, TEXT, [fact_id])
     return fact_store.raw_fact(said[fact_id]) if fact_id in said else None
 
 
-def _found_shown(fact: Fact | None) -> dict[str, Any]:
-    return fact_store.facts_shown([] if fact is None else [fact])
-
-
-def evidence_work(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
-    """How we know of a fact: every message that says so, with its text, if that is kept.
-
-    Args:
-        ground: The facts.
-        fact_id: Which fact.
-
-    Returns:
-        In the order in which we learned it; nothing where there is no such fact.
-    """
+def evidence(ground: FactsGround, fact_id: str) -> list[Evidence]:
+    """Return how we know of a fact; see `KGMemory.evidence`."""
     text_given(fact_id, "An id")
 
-    def look(view: View) -> Steps[list[Evidence]]:
-        fact = yield from fact_in(ground, fact_id, view)
+    def look(tx: Transaction, view: View) -> list[Evidence]:
+        fact = fact_in(tx, view, ground, fact_id)
         sources = () if fact is None else fact.told
         named = [(each.message_id, each.conversation_id) for each in sources if each.message_id is not None]
-        here = yield from source_texts.among(view, named)
+        here = source_texts.among(tx, view, named)
         found: list[Evidence] = []
         for source in sources:
             text, key, conversation = None, source.message_id, source.conversation_id
@@ -231,7 +94,7 @@ def evidence_work(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
             if kept is not None:
                 text = fact_store.message_of(kept).text
             elif key is not None and conversation is not None:
-                entry = yield from message_log.get(message_log.Address(ground.point.path, conversation), key)
+                entry = message_log.get(tx, message_log.Address(ground.point.path, conversation), key)
                 text = None if entry is None else body_text(entry.body)
             at = source.recorded_at
             found.append(
@@ -243,100 +106,70 @@ def evidence_work(ground: FactsGround, fact_id: str) -> Work[list[Evidence]]:
     return looking(ground, "facts.evidence", look, outputs=told, fact_id=fact_id)
 
 
-def from_message_work(ground: FactsGround, message_id: str) -> Work[list[Fact]]:
-    """The facts that a message tells of.
-
-    Args:
-        ground: The facts.
-        message_id: Its id.
-    """
-    look, told = partial(facts_told_by, ground, text_given(message_id, "An id")), fact_store.facts_shown
-    return looking(ground, "facts.from_message", look, outputs=told, message_id=message_id)
-
-
-def facts_told_by(ground: FactsGround, message_id: str, view: View) -> Steps[list[Fact]]:
+def facts_told_by(tx: Transaction, view: View, ground: FactsGround, message_id: str) -> list[Fact]:
     """The facts that a view shows and that a message tells of."""
     path = ground.point.path
-    resting = yield query.resting_on(keys=as_json([message_source(message_id)]), low=path, high=path + "\x01")
+    resting = query.resting_on(tx, keys=as_json([message_source(message_id)]), low=path, high=path + "\x01")
     keys = sorted({row["key"] for row in resting if row["kind"] == FACT})
-    facts = yield from memory_rows.named(view, FACT, keys)
-    settled = yield from fact_store.settled(view, (yield from ground.rules(view)), facts)
+    facts = memory_rows.named(tx, view, FACT, keys)
+    settled = fact_store.settled(tx, view, ground.rules(tx, view), facts)
     return [fact for fact in settled if message_id in fact.sources]
-
-
-def search_work(
-    ground: FactsGround, query: str, limit: int | None = None, *, valid: datetime | None = None
-) -> Work[list[Fact]]:
-    """Find facts, and what was said, without a model.
-
-    Args:
-        ground: The facts.
-        query: Any text; "*" for all, the newest first.
-        limit: Most results. Default: 10.
-        valid: Only facts that held at this time. Default: any, what has ended included.
-
-    Returns:
-        The best first. Each says why it was found; what was said has `raw` set.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
-    return find_facts(ground, query, limit, valid=valid)
 
 
 def find_facts(
     ground: FactsGround, query: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
-) -> Work[list[Fact]]:
+) -> list[Fact]:
     """The facts, and what was said, that answer a query best."""
     everything = text_given(query, "A query").strip() == EVERYTHING
     most = USUAL_LIMIT if limit is None else limit_given(limit)
     at = None if valid is None else moment(time_given(valid, "valid"))
-    work = _searching(ground, query, most, at, raw=raw, everything=everything)
-    asked: dict[str, Any] = {"query": query, "limit": most, "valid": at}
-    return as_step(ground, "facts.search", work, outputs=fact_store.documents_shown, run_type="retriever", **asked)
+    with step_on(ground, "facts.search", "retriever", query=query, limit=most, valid=at) as step:
+        if everything:
+            every = listing(
+                ground, limit=most, wanted=lambda fact: raw if fact.raw else at is None or fact.holds_at(at)
+            )
+            facts = every[::-1][:most]
+        else:
+            facts = _find(ground, query, most, at, raw=raw)
+        step.finish(lambda: fact_store.documents_shown(facts))
+    return facts
 
 
-def _searching(
-    ground: FactsGround, query: str, most: int, at: datetime | None, *, raw: bool, everything: bool
-) -> Work[list[Fact]]:
-    if everything:
-        every = yield from listing(
-            ground, limit=most, wanted=lambda fact: raw if fact.raw else at is None or fact.holds_at(at)
-        )
-        return list(reversed(every))[:most]
-    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
+def _find(ground: FactsGround, query: str, most: int, at: datetime | None, *, raw: bool) -> list[Fact]:
+    """Search for facts, and for what was said."""
+    agreed = looking(ground, None, ground.rules)
     # Of what fits best, some may not have held then.
-    hits = yield from found(
+    hits = found(
         ground, (FACT, TEXT) if raw else (FACT,), _more_names(query, agreed), most if at is None else most * MORE
     )
 
-    def look(view: View) -> Steps[list[Fact]]:
+    def look(tx: Transaction, view: View) -> list[Fact]:
         there = {hit.kept.key: hit.kept for hit in hits if hit.kept.kind == FACT}
-        known = {fact.id: fact for fact in (yield from fact_store.settled(view, agreed, there))}
+        known = {fact.id: fact for fact in fact_store.settled(tx, view, agreed, there)}
         told = (
             (hit, known.get(hit.kept.key) if hit.kept.kind == FACT else fact_store.raw_fact(hit.kept)) for hit in hits
         )
         return [replace(fact, score=hit.score, why=hit.why) for hit, fact in told if fact is not None]
 
-    facts: list[Fact] = yield from looking(ground, "facts.read", look, shown=False)
+    facts = looking(ground, None, look)
     return [fact for fact in facts if at is None or fact.raw or fact.holds_at(at)][:most]
 
 
 def listing(
     ground: FactsGround, *, limit: int | None = None, wanted: Callable[[Fact], bool] = lambda _: True
-) -> Work[list[Fact]]:
+) -> list[Fact]:
     """Facts and what was said, in the order in which they came: all, or the last of them. No step of its own."""
     most = limit_given(limit)
 
-    def look(view: View) -> Steps[list[Fact]]:
-        agreed = yield from ground.rules(view)
+    def look(tx: Transaction, view: View) -> list[Fact]:
+        agreed = ground.rules(tx, view)
         many = None if limit is None else most
         while True:
-            facts = yield from fact_store.latest(view, FACT, many)
-            said = yield from fact_store.latest(view, TEXT, many)
+            facts = fact_store.latest(tx, view, FACT, many)
+            said = fact_store.latest(tx, view, TEXT, many)
             by_id = {kept.key: kept for kept in (*said, *facts)}
             found = {kept.key: kept for kept in facts}
-            settled = yield from fact_store.settled(view, agreed, found, whole=many is None)
+            settled = fact_store.settled(tx, view, agreed, found, whole=many is None)
             raw = [fact_store.raw_fact(kept) for kept in said if source_texts.is_listed(kept)]
             there = [[fact for fact in some if wanted(fact)] for some in (settled, raw)]
             # Of what came last, some may have been taken back, or be wanted by nobody.
@@ -349,12 +182,12 @@ def listing(
         shown.sort(key=lambda fact: (by_id[fact.id].created_at, by_id[fact.id].number))
         return shown[max(0, len(shown) - most) :]
 
-    return looking(ground, "facts.all", look, shown=False)
+    return looking(ground, None, look)
 
 
 def matching(
     ground: FactsGround,
-    verb: str,
+    name: str | None,
     subject: str | None = None,
     predicate: str | None = None,
     obj: str | None = None,
@@ -362,9 +195,8 @@ def matching(
     recorded: datetime | None = None,
     at: int | None = None,
     most: int = ALL,
-    shown: bool = True,
     **asked: Any,
-) -> Work[list[Fact]]:
+) -> list[Fact]:
     """The facts that have some subject, predicate or object, and held at a time, what began first before the rest."""
     by = None if recorded is None else time_given(recorded, "recorded")
     for value, what in ((subject, "The subject"), (predicate, "The predicate"), (obj, "The object")):
@@ -377,28 +209,35 @@ def matching(
             for value, mine in ((subject, fact.subject), (obj, fact.object))
         ) and (predicate is None or predicate_key(predicate) == predicate_key(fact.predicate))
 
-    def look(view: View) -> Steps[list[Fact]]:
-        agreed = yield from ground.rules(view)
-        rows_of = yield from _rows(view, agreed, subject, predicate, obj, former=by is not None)
-        facts = yield from fact_store.settled(view, agreed, rows_of, by, whole=obj is None, at=at)
+    def look(tx: Transaction, view: View) -> list[Fact]:
+        agreed = ground.rules(tx, view)
+        rows_of = _rows(tx, view, agreed, subject, predicate, obj, former=by is not None)
+        facts = fact_store.settled(tx, view, agreed, rows_of, by, whole=obj is None, at=at)
         fitting = [fact for fact in facts if fits(fact, agreed)]
         return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
     asked |= {"subject": subject, "predicate": predicate, "object": obj, "recorded": recorded}
-    return looking(ground, f"facts.{verb}", look, outputs=fact_store.facts_shown, shown=shown, **asked)
+    return looking(ground, name, look, outputs=fact_store.facts_shown, **asked)
 
 
 def _rows(
-    view: View, agreed: Rules, subject: str | None, predicate: str | None, obj: str | None, *, former: bool
-) -> Steps[dict[str, Kept]]:
+    tx: Transaction,
+    view: View,
+    agreed: Rules,
+    subject: str | None,
+    predicate: str | None,
+    obj: str | None,
+    *,
+    former: bool,
+) -> dict[str, Kept]:
     predicates = None if predicate is None else [predicate_key(predicate)]
     if subject is not None:
         keys = agreed.keys_of([agreed.canonical(subject)])
-        return (yield from fact_store.about(view, subjects=keys, predicates=predicates, former=former))
+        return fact_store.about(tx, view, subjects=keys, predicates=predicates, former=former)
     if obj is not None:
         keys = agreed.keys_of([agreed.canonical(obj)])
-        return (yield from fact_store.about(view, objects=keys, predicates=predicates, former=former))
-    return {kept.key: kept for kept in (yield from fact_store.latest(view, FACT))}
+        return fact_store.about(tx, view, objects=keys, predicates=predicates, former=former)
+    return {kept.key: kept for kept in fact_store.latest(tx, view, FACT)}
 
 
 def _pair(clash: Contradiction) -> dict[str, Any]:
@@ -427,35 +266,9 @@ MOST = 50
 """How many facts a section has at most."""
 
 
-def format_for_prompt_work(
-    ground: FactsGround, query: str | None = None, budget: BudgetLike | None = None, *, valid: datetime | None = None
-) -> Work[str]:
-    """What is known about a question, as a section of a prompt: a line for each fact, fenced as data.
-
-    Args:
-        ground: The facts.
-        query: What the prompt is about. Default: what was learned last.
-        budget: How much room there is: a number of characters, or a `Budget`, such as one that counts tokens. What
-            fits worst is left out. Default: as much as it takes.
-        valid: Only what held at this time. Default: all, and what has ended is marked so.
-
-    Returns:
-        The section; "" where nothing is known.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
-    limits = Budget.of(budget)
-    measure = Measure(limits)
-    question = "" if query is None else text_given(query, "A query").strip()
-    at = None if valid is None else moment(time_given(valid, "valid"))
-    work = _section(ground, question, at, limits, measure)
-    asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
-    return as_step(ground, "facts.format_for_prompt", work, outputs=_section_shown, **asked)
-
-
-def _section(ground: FactsGround, question: str, at: datetime | None, limits: Budget, measure: Measure) -> Work[str]:
-    facts = yield from _chosen(ground, question, at)
+def section(ground: FactsGround, question: str, at: datetime | None, limits: Budget, measure: Measure) -> str:
+    """Write what is known about a question as a section of a prompt."""
+    facts = _chosen(ground, question, at)
     now = moment(ground.now()) if at is None else at
     lines: list[str] = []
     for fact in facts:
@@ -465,14 +278,15 @@ def _section(ground: FactsGround, question: str, at: datetime | None, limits: Bu
     return _block(lines) if lines else ""
 
 
-def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> Work[list[Fact]]:
+def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> list[Fact]:
     """The facts for a question: those that a search finds, and what is known of the entities that it names."""
     if not query:
-        facts = yield from listing(ground, limit=MOST, wanted=lambda fact: not fact.raw)
+        facts = listing(ground, limit=MOST, wanted=lambda fact: not fact.raw)
         return [fact for fact in reversed(facts) if valid is None or fact.holds_at(valid)]
-    found = yield from find_facts(ground, query, MOST, valid=valid, raw=False)
-    agreed: Rules = yield from looking(ground, "facts.rules", ground.rules, shown=False)
+    found = find_facts(ground, query, MOST, valid=valid, raw=False)
+    agreed = looking(ground, None, ground.rules)
     words = f" {entity_key(query)} ".replace("?", " ").replace(",", " ").replace("'s ", " ")
+    now = ground.now() if valid is None else time_given(valid, "valid")
     named = {
         agreed.canonical(name): name
         for fact in found
@@ -481,7 +295,7 @@ def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> Work[lis
     }
     chosen = {fact.id: fact for fact in found}
     for name in named.values():
-        more = yield from as_of_work(ground, valid, subject=name, limit=MOST)
+        more = matching(ground, "facts.as_of", name, at=now, most=MOST, valid=valid)
         chosen.update((fact.id, fact) for fact in more if fact.id not in chosen)
     return list(chosen.values())[:MOST]
 
@@ -490,7 +304,7 @@ def _block(lines: Sequence[str]) -> str:
     return fenced(TAG, "\n".join(lines))
 
 
-def _section_shown(made: str) -> dict[str, Any]:
+def section_shown(made: str) -> dict[str, Any]:
     """What a trace shows of a section: between the marks stands a line for each fact."""
     return {"facts": max(0, made.count("\n") - 1), "characters": len(made), "text": brief(made)}
 

@@ -28,22 +28,24 @@ from langchain_agentmem.rewinding.memory_access import LISTED, Change
 from langchain_agentmem.rewinding.memory_access import listed as counted
 from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, OTHERS, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
-from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.tracing import brief, documents
 
 
 def about(
+    tx: Transaction,
     view: View,
     *,
     subjects: Iterable[str] | None = None,
     objects: Iterable[str] | None = None,
     predicates: Iterable[str] | None = None,
     former: bool = False,
-) -> Steps[dict[str, Kept]]:
+) -> dict[str, Kept]:
     """The facts that a view shows of some subjects, or of some objects, by their ids.
 
     Args:
+        tx: The transaction.
         view: From where.
         subjects: The keys of subjects; or:
         objects: The keys of objects; with subjects and predicates as well, those of such triples.
@@ -67,48 +69,48 @@ def about(
     asked["keys"] = as_json(wanted)
     asked |= {"scope": None, "before": None}  # what others tell is looked up apart
 
-    def look_up(kind: str) -> Steps[dict[str, Kept]]:
-        here = _kept((yield make(**asked, kind=kind)))
+    def look_up(tx: Transaction, kind: str) -> dict[str, Kept]:
+        here = _kept(make(tx, **asked, kind=kind))
         if view.scope is None:
             return here
-        others = yield from _told_by_others(view, kind, subjects=subjects, objects=objects, labels=labels)
-        everywhere = yield from memory_rows.named(view, kind, [*here, *(row["key"] for row in others)])
+        others = _told_by_others(tx, view, kind, subjects=subjects, objects=objects, labels=labels)
+        everywhere = memory_rows.named(tx, view, kind, [*here, *(row["key"] for row in others)])
         if kind != FACT:
             return everywhere
         return {key: kept for key, kept in everywhere.items() if _is_about(kept, subjects, objects, labels)}
 
-    found = yield from look_up(FACT)
+    found = look_up(tx, FACT)
     if former:
-        once = yield from look_up(FORMER)
+        once = look_up(tx, FORMER)
         missing = {kept.extra["fact"] for kept in once.values()} - found.keys()
         if missing:
-            found |= yield from memory_rows.named(view, FACT, sorted(missing))
+            found |= memory_rows.named(tx, view, FACT, sorted(missing))
     return found
 
 
 def _told_by_others(
+    tx: Transaction,
     view: View,
     kind: str,
     *,
     subjects: Iterable[str] | None = None,
     objects: Iterable[str] | None = None,
     labels: Sequence[str] | None = None,
-) -> Steps[Sequence[Row]]:
+) -> Sequence[Row]:
     """The keys of what others tell in the scope of a view."""
 
     def listed(names: Iterable[str] | None) -> str | None:
         return None if names is None else as_json(sorted(set(names)))
 
-    return (
-        yield query.fact_keys(
-            scope=view.scope,
-            author=view.author,
-            before=view.before,
-            kind=kind,
-            subjects=listed(subjects),
-            objects=listed(objects),
-            labels=listed(labels),
-        )
+    return query.fact_keys(
+        tx,
+        scope=view.scope,
+        author=view.author,
+        before=view.before,
+        kind=kind,
+        subjects=listed(subjects),
+        objects=listed(objects),
+        labels=listed(labels),
     )
 
 
@@ -124,11 +126,11 @@ def _is_about(
     )
 
 
-def latest(view: View, kind: str, limit: int | None = None) -> Steps[list[Kept]]:
+def latest(tx: Transaction, view: View, kind: str, limit: int | None = None) -> list[Kept]:
     """The last facts, or texts, that a view shows, by when they were learned first, oldest first; None for all."""
     if limit is None:
-        return sorted((yield from memory_rows.current(view, kind)), key=lambda kept: kept.created_at)
-    there, _ = yield from _last_learned(view, kind, limit)
+        return sorted(memory_rows.current(tx, view, kind), key=lambda kept: kept.created_at)
+    there, _ = _last_learned(tx, view, kind, limit)
     return list(reversed(there.values()))
 
 
@@ -150,6 +152,7 @@ MOST_AT_ONCE = 1_000
 
 
 def learned(
+    tx: Transaction,
     view: View,
     agreed: Rules,
     limit: int,
@@ -159,10 +162,11 @@ def learned(
     predicates: Iterable[str] | None = None,
     recorded: int | None = None,
     at: int | None = None,
-) -> Steps[list[Fact]]:
+) -> list[Fact]:
     """The facts that were learned last, the last first.
 
     Args:
+        tx: The transaction.
         view: From where.
         agreed: What is agreed on names.
         limit: Most facts.
@@ -176,34 +180,35 @@ def learned(
     behind: LearnedAt | None = before
     wanted, looked_through = limit, 0
     while behind is not None and len(found) < limit:
-        there, behind = yield from _last_learned(view, FACT, wanted, behind, names, predicates)
-        found += yield from settled(view, agreed, there, recorded, at=at)  # some were taken back, or did not hold
+        there, behind = _last_learned(tx, view, FACT, wanted, behind, names, predicates)
+        found += settled(tx, view, agreed, there, recorded, at=at)  # some were taken back, or did not hold
         looked_through += wanted
         wanted = min(1 + (limit - len(found)) * looked_through // max(1, len(found)), MOST_AT_ONCE)
     return found[:limit]
 
 
 def _last_learned(
+    tx: Transaction,
     view: View,
     kind: str,
     limit: int,
     before: LearnedAt = BEHIND_ALL,
     names: Iterable[str] | None = None,
     predicates: Iterable[str] | None = None,
-) -> Steps[tuple[dict[str, Kept], LearnedAt | None]]:
+) -> tuple[dict[str, Kept], LearnedAt | None]:
     """The facts, or texts, that were learned last, by their keys, the last first; and before what more may come."""
     if limit == 0:
         return {}, None
     labels = None if predicates is None else as_json(sorted(set(predicates)))
     asked = {**view.parameters(), **before._asdict(), "kind": kind, "labels": labels, "limit": limit}
     if names is None:
-        rows = yield query.latest_facts(**asked)
+        rows = query.latest_facts(tx, **asked)
     else:
-        rows = yield query.facts_naming(**asked, keys=as_json(sorted(set(names))))
+        rows = query.facts_naming(tx, **asked, keys=as_json(sorted(set(names))))
     more = LearnedAt(rows[-1]["created_at"], rows[-1]["number"]) if len(rows) == limit else None
     if kind != FACT or view.scope is None:
         return _kept(rows), more
-    there = yield from memory_rows.named(view, kind, [row["key"] for row in rows])
+    there = memory_rows.named(tx, view, kind, [row["key"] for row in rows])
     return {row["key"]: there[row["key"]] for row in rows if row["key"] in there}, more
 
 
@@ -213,6 +218,7 @@ def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[st
 
 
 def settled(
+    tx: Transaction,
     view: View,
     agreed: Rules,
     found: Mapping[str, Kept],
@@ -220,10 +226,11 @@ def settled(
     *,
     whole: bool | Collection[str] = False,
     at: int | None = None,
-) -> Steps[list[Fact]]:
+) -> list[Fact]:
     """What rows say as facts, with the ends that other facts gave them, in the order in which they came.
 
     Args:
+        tx: The transaction.
         view: From where.
         agreed: What is agreed on names.
         found: The rows, by the ids of the facts.
@@ -242,7 +249,7 @@ def settled(
         if things:
             subjects = agreed.keys_of(subject for subject, _ in things)
             predicates = [predicate for _, predicate in things]
-            others = yield from about(view, subjects=subjects, predicates=predicates, former=recorded is not None)
+            others = about(tx, view, subjects=subjects, predicates=predicates, former=recorded is not None)
             every = {**states_of(others, recorded), **states}
             if view.scope is not None:
                 every = fact_events.united(states, every, agreed)
@@ -388,10 +395,11 @@ class Book:
     written: dict[str, Kept] = field(default_factory=dict)
     turns: list[SpokenTurn] = field(default_factory=list)
 
-    def tell(self, said: FactStatement, fact: str | None = None) -> Steps[str]:
+    def tell(self, tx: Transaction, said: FactStatement, fact: str | None = None) -> str:
         """Somebody says something. Returns the id of the fact.
 
         Args:
+            tx: The transaction.
             said: What they say.
             fact: The fact that it tells of, where somebody else told of it just now. Default: which one it is, is found
                 out.
@@ -400,7 +408,7 @@ class Book:
         predicate = predicate_key(said.predicate)
         value = self.agreed.canonical(said.object)
         # Of what may have many values at a time, the others say nothing of this one.
-        found = yield from self._of(thing, predicate, None if self.agreed.is_single(predicate) else value)
+        found = self._of(tx, thing, predicate, None if self.agreed.is_single(predicate) else value)
         states = states_of(found)
         ends = fact_events.endings(states, self.agreed)
         moment = self.change.now if said.said_at is None else said.said_at
@@ -459,13 +467,14 @@ class Book:
         """
         self._happens(kept, {"do": SET, "fields": dict(fields)})
 
-    def undo(self, kept: Kept) -> Steps[None]:
+    def undo(self, tx: Transaction, kept: Kept) -> None:
         """Take back the last thing that happened to a fact: that another ended it, or an event of its own.
 
         Args:
+            tx: The transaction.
             kept: The fact.
         """
-        ender = yield from self._ended_last(kept)
+        ender = self._ended_last(tx, kept)
         if ender is None:
             self._happens(kept, {"do": UNDO, "of": fact_events.undone(kept.extra["told"])})
         else:
@@ -481,19 +490,20 @@ class Book:
         for number in events:
             self._happens(self.written.get(kept.key, kept), {"do": UNDO, "of": number})
 
-    def remove(self, kept: Kept) -> Steps[None]:
+    def remove(self, tx: Transaction, kept: Kept) -> None:
         """Have a fact be gone, with what it said before it was corrected."""
         self.written.pop(kept.key, None)
         self.change.remove(FACT, kept.key)
         if any(event["do"] == SET for event in kept.extra["told"]):
-            for former in (yield from memory_rows.current(self.change.view, FORMER)):
+            for former in memory_rows.current(tx, self.change.view, FORMER):
                 if former.extra["fact"] == kept.key:
                     self.change.remove(FORMER, former.key)
 
-    def forsake(self, message: Kept, path: str) -> Steps[None]:
+    def forsake(self, tx: Transaction, message: Kept, path: str) -> None:
         """A message that was kept here is gone, or says something else: what it said does not count.
 
         Args:
+            tx: The transaction.
             message: It, as it was kept.
             path: The path of the namespace.
         """
@@ -503,14 +513,14 @@ class Book:
             return bool(event.get("id") == name and event.get("in", conversation) == conversation)
 
         sources = [memory_rows.message_source(name)]
-        found = yield query.resting_on(keys=as_json(sources), low=path, high=path + "\x01")
-        for kept in (yield from self._named(FACT, found)):
+        found = query.resting_on(tx, keys=as_json(sources), low=path, high=path + "\x01")
+        for kept in self._named(tx, FACT, found):
             extra = without(kept.extra, gone)
             if extra is None:
-                yield from self.remove(kept)
+                self.remove(tx, kept)
             elif extra != kept.extra:
                 self.restate(kept, extra)
-        for kept in (yield from self._named(FORMER, found)):
+        for kept in self._named(tx, FORMER, found):
             if without(kept.extra, gone) is None:
                 self.change.remove(FORMER, kept.key)
 
@@ -553,22 +563,23 @@ class Book:
         """The number of a new event. In a scope other lines give numbers too, so it is taken from the clock."""
         return following if self.change.view.scope is None else max(following, self.change.now)
 
-    def _named(self, kind: str, found: Sequence[Row]) -> Steps[list[Kept]]:
+    def _named(self, tx: Transaction, kind: str, found: Sequence[Row]) -> list[Kept]:
         """What can be seen here of some versions of a kind."""
         keys = sorted({row["key"] for row in found if row["kind"] == kind})
-        return list((yield from memory_rows.named(self.change.view, kind, keys)).values())
+        return list(memory_rows.named(tx, self.change.view, kind, keys).values())
 
-    def _of(self, thing: str, predicate: str, value: str | None = None) -> Steps[dict[str, Kept]]:
+    def _of(self, tx: Transaction, thing: str, predicate: str, value: str | None = None) -> dict[str, Kept]:
         """All that is known of a subject and a predicate, what was changed here included.
 
         Args:
+            tx: The transaction.
             thing: The subject, as it is compared.
             predicate: Likewise.
             value: Of what was not changed here, only what has this object. Default: any.
         """
         subjects = self.agreed.keys_of([thing])
         objects = None if value is None else self.agreed.keys_of([value])
-        found = yield from about(self.change.view, subjects=subjects, objects=objects, predicates=[predicate])
+        found = about(tx, self.change.view, subjects=subjects, objects=objects, predicates=[predicate])
         for key, kept in self.written.items():
             found.pop(key, None)
             known = fact_events.state(kept.extra)
@@ -576,12 +587,12 @@ class Book:
                 found[key] = kept
         return found
 
-    def _ended_last(self, kept: Kept) -> Steps[str | None]:
+    def _ended_last(self, tx: Transaction, kept: Kept) -> str | None:
         """The fact that ended another, if nothing happened to that since."""
         known = fact_events.state(kept.extra)
         if known is None:
             return None
-        found = yield from self._of(self.agreed.canonical(known.subject), predicate_key(known.predicate))
+        found = self._of(tx, self.agreed.canonical(known.subject), predicate_key(known.predicate))
         states = states_of(found)
         ender = fact_events.endings(states, self.agreed)[kept.key].by
         if ender is None:
@@ -609,17 +620,18 @@ def looked_up_by(draft: RowDraft, names: Sequence[str]) -> RowDraft:
     return draft._replace(label=predicate_key(predicate), subject=entity_key(subject), object=entity_key(obj))
 
 
-def fact_there(view: memory_rows.View, key: str) -> Steps[Kept]:
+def fact_there(tx: Transaction, view: memory_rows.View, key: str) -> Kept:
     """A fact by its id.
 
     Args:
+        tx: The transaction.
         view: From where.
         key: The id.
 
     Raises:
         MessageError: There is none.
     """
-    found = yield from memory_rows.named(view, FACT, [key])
+    found = memory_rows.named(tx, view, FACT, [key])
     if key not in found:
         raise MessageError(f"There is no fact or message {safe_repr(key)} here.")
     return found[key]

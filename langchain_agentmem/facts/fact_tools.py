@@ -27,34 +27,25 @@ from pydantic import Field
 from langchain_agentmem import tracing
 from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import config_given, configurable_of, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_commands
 from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
-from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning, times_in
+from langchain_agentmem.facts.fact_extraction import FactsGround, learn, times_in
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import Due
-from langchain_agentmem.language_models.model_calls import ModelLike, Work, aperform, perform, usable_model
+from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
-from langchain_agentmem.language_models.tool_factory import (
-    LIMIT,
-    Calls,
-    Operation,
-    OperationCall,
-    Whose,
-    listed,
-    passage,
-    tool_of,
-    within,
-)
+from langchain_agentmem.language_models.tool_factory import LIMIT, Operation, Whose, listed, passage, tool_of, within
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
 from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
-from langchain_agentmem.rewinding.memory_access import as_step
+from langchain_agentmem.rewinding.memory_access import step_on
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_point
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
@@ -118,14 +109,11 @@ def fact_tools(
     return [tool_of(operation, whose) for operation in OPERATIONS]
 
 
-def _add(facts: KGMemory, given: FactAdd) -> Calls[str]:
-    times = {
-        name: None if at is None else moment(at)
-        for name, at in zip(("valid_from", "valid_to"), _times(given, facts.now), strict=True)
-    }
-    fact_id = yield OperationCall(facts, "add_fact", (ROLE, given.subject, given.predicate, given.object), times)
-    known: list[Fact] = yield OperationCall(facts, "history", (given.subject, given.predicate))
-    clashes = yield OperationCall(facts, "contradictions", (given.subject, given.predicate))
+def _add(facts: KGMemory, given: FactAdd) -> str:
+    start, end = (None if at is None else moment(at) for at in _times(given, facts.now))
+    fact_id = facts.add_fact(ROLE, given.subject, given.predicate, given.object, valid_from=start, valid_to=end)
+    known = facts.history(given.subject, given.predicate)
+    clashes = facts.contradictions(given.subject, given.predicate)
     pairs = [clash.facts for clash in clashes if fact_id in {fact.id for fact in clash.facts}]
     parts = [
         f"The fact is kept, with the id {fact_id}",
@@ -136,13 +124,13 @@ def _add(facts: KGMemory, given: FactAdd) -> Calls[str]:
     return "; ".join(part for part in parts if part) + "."
 
 
-def _search(facts: KGMemory, given: FactSearch) -> Calls[Any]:
-    found: list[Fact] = yield OperationCall(facts, "search", (given.query,), {"limit": within(given.limit)})
+def _search(facts: KGMemory, given: FactSearch) -> Any:
+    found = facts.search(given.query, limit=within(given.limit))
     return listed("found", [_said(fact) if fact.raw else _fact(fact) for fact in found])
 
 
-def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
-    known: list[Fact] = yield OperationCall(facts, "history", (given.subject, given.predicate))
+def _history(facts: KGMemory, given: FactHistory) -> Any:
+    known = facts.history(given.subject, given.predicate)
     if not known:
         what = "" if given.predicate is None else f" and {safe_repr(passage(given.predicate, most=QUOTED))}"
         return (
@@ -150,7 +138,7 @@ def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
         )
     newest = []
     for fact in reversed(known[-LIMIT:]):
-        evidence = yield OperationCall(facts, "evidence", (fact.id,))
+        evidence = facts.evidence(fact.id)
         newest.append({**_fact(fact), "sources": [_source(each) for each in evidence[:SOURCES]]})
         if evidence[SOURCES:]:
             newest[-1]["more_sources"] = len(evidence) - SOURCES
@@ -161,12 +149,14 @@ def _history(facts: KGMemory, given: FactHistory) -> Calls[Any]:
 
 
 _ABOUT = data_file("fact_operations.yaml")
-_WORK: Mapping[str, tuple[type[Arguments], Callable[[Any, Any], Calls[Any]]]] = {
+_FUNCTIONS: Mapping[str, tuple[type[Arguments], Callable[[Any, Any], Any]]] = {
     "fact_add": (FactAdd, _add),
     "fact_search": (FactSearch, _search),
     "fact_history": (FactHistory, _history),
 }
-OPERATIONS = tuple(Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _WORK.items())
+OPERATIONS = tuple(
+    Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _FUNCTIONS.items()
+)
 """What a model can do with facts."""
 
 
@@ -298,7 +288,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """`invoke`, awaited."""
+        """Async version of `invoke`."""
         config = config_given(config)
         del kwargs
         if self._database.tracing.shows_content:
@@ -307,17 +297,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             return await self._aremember(input, None, complete)
 
     def _remember(self, given: Any, run_manager: Any, config: RunnableConfig) -> dict[str, Any]:
+        """Extract facts from the new messages of a state, as one step."""
         del run_manager
-        perform(self._seen(given, config), self._database)
-        return {}
-
-    async def _aremember(self, given: Any, run_manager: Any, config: RunnableConfig) -> dict[str, Any]:
-        del run_manager
-        await aperform(self._seen(given, config), self._database)
-        return {}
-
-    def _seen(self, given: Any, config: RunnableConfig) -> Work[None]:
-        """What the node does, as one step."""
         config = ensure_config(config)
         ground = FactsGround(database=self._database, point=self._point(config), settings=self._settings)
         conversation = conversation_of_run(self._database, config, shared=self._shared)
@@ -325,20 +306,6 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         if conversation is None and nested_graphs(configurable_of(config)):
             said = []  # what a nested graph is told that keeps nothing was said by its caller
         read = [message for message in said if message.role in self._roles]
-        yield from as_step(
-            ground,
-            "facts.remember",
-            self._remembering(ground, read, conversation),
-            outputs=lambda done: {"new_ids": done[0], **done[1].told()},
-            message_ids=lambda: [message.message_id for message in read],
-        )
-
-    def _remembering(
-        self, ground: FactsGround, read: Sequence[Message], conversation: str | None
-    ) -> Work[tuple[list[str], Learned]]:
-        new: list[str] = []
-        if read:
-            new = yield from fact_commands.keep(ground, read, conversation=conversation, own=False, shown=False)
         mine = {message.message_id for message in read}
 
         def wanted(due: Due) -> bool:
@@ -347,7 +314,15 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             is_mine = due.conversation == conversation and due.message.message_id in mine
             return is_mine or due.listed or due.failed
 
-        return new, (yield from learning(ground, self._model, wanted=wanted, patient=True))
+        with step_on(ground, "facts.remember", message_ids=[message.message_id for message in read]) as step:
+            new: list[str] = []
+            if read:
+                new = fact_commands.keep(ground, read, conversation=conversation, own=False, shown=False)
+            learned = learn(ground, self._model, wanted=wanted, patient=True)
+            step.finish(lambda: {"new_ids": new, **learned.told()})
+        return {}
+
+    _aremember = awaited(_remember, writes=True)
 
     def _point(self, config: RunnableConfig) -> Standpoint:
         if self._branch is not None:

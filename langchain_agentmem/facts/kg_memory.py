@@ -39,18 +39,17 @@ until `unmerge`; `to_networkx` returns the graph.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
-import re
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial, update_wrapper
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from functools import partial
+from typing import Any, Self, TypeAlias, Unpack
 
 from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import moment, time_given
+from langchain_agentmem.base.concurrency import abandonable, awaited, check_cancelled
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
@@ -64,10 +63,34 @@ from langchain_agentmem.conversations.persistence import (
     write_document,
 )
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MessageError
-from langchain_agentmem.facts import fact_commands, fact_graph, fact_part, fact_queries, fact_store, source_texts
-from langchain_agentmem.facts.fact import ExtractionFailure, Fact, FactsConfig
-from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learning
-from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both, usable_model
+from langchain_agentmem.facts import (
+    fact_commands,
+    fact_events,
+    fact_graph,
+    fact_part,
+    fact_queries,
+    fact_store,
+    source_texts,
+)
+from langchain_agentmem.facts.fact import (
+    Alias,
+    Contradiction,
+    Entity,
+    Evidence,
+    ExtractionFailure,
+    Fact,
+    FactsConfig,
+    Neighbour,
+    entity_key,
+    name_of,
+    predicate_key,
+)
+from langchain_agentmem.facts.fact_commands import FactSource
+from langchain_agentmem.facts.fact_events import apart, declared, named_alike
+from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learn
+from langchain_agentmem.facts.fact_store import FactStatement, LearnedAt, SpokenTurn
+from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
+from langchain_agentmem.language_models.tokens import Budget, BudgetLike, Measure
 from langchain_agentmem.messages.message import (
     AgentCallLike,
     Content,
@@ -79,42 +102,20 @@ from langchain_agentmem.messages.message import (
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_tree, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_access import as_step, listed, looking
-from langchain_agentmem.rewinding.memory_rows import TEXT, View
-from langchain_agentmem.storage import Steps, jobs
+from langchain_agentmem.rewinding.memory_access import Change, changing, listed, looking, step_on
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, TEXT, RowDraft, View
+from langchain_agentmem.storage import Transaction, jobs
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.jobs import Job, WantedJob
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import SILENT, brief
 
 logger = logging.getLogger(__name__)
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 TYPE = "kg"
 """What a file of facts says it is."""
 JOBS = "facts"
 """The kind of the jobs by which one process at a time extracts facts."""
 _SPEAKERS = ("user", "assistant", "system")
-
-
-def _verb(
-    work: Callable[Concatenate[FactsGround, P], Work[T]],
-) -> tuple[Callable[Concatenate[KGMemory, P], T], Callable[Concatenate[KGMemory, P], Coroutine[Any, Any, T]]]:
-    """The method of `KGMemory`, and its awaited twin, that do some work where its facts are kept; see `both`."""
-
-    def on_memory(self: KGMemory, /, *args: P.args, **kwargs: P.kwargs) -> Work[T]:
-        return work(self._ground, *args, **kwargs)
-
-    update_wrapper(on_memory, work)
-    signature = inspect.signature(work)
-    ground, *others = signature.parameters.values()
-    own = ground.replace(name="self", annotation=inspect.Parameter.empty)
-    on_memory.__dict__["__signature__"] = signature.replace(parameters=[own, *others])
-    on_memory.__doc__ = re.sub(r" *ground: The facts\.\n", "", work.__doc__ or "")
-    on_memory.__qualname__ = f"KGMemory.{work.__name__}"
-    work.__qualname__ = on_memory.__qualname__.removesuffix("_work")  # by which Python tells of wrong arguments
-    return both(on_memory)
 
 
 class FactFields(MessageFields, total=False):
@@ -214,33 +215,499 @@ class KGMemory(EventSource):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.name)}, namespace={safe_repr(self.namespace)})"
 
-    # -- facts: see `fact_commands`, `fact_queries` and `fact_graph` -------------------------------------------------
+    # -- facts -------------------------------------------------------------------------------------------------------
 
-    add_fact, aadd_fact = _verb(fact_commands.add_fact_work)
-    undo, aundo = _verb(fact_commands.undo_work)
-    declare, adeclare = _verb(fact_commands.declare_work)
-    merge, amerge = _verb(fact_commands.merge_work)
-    unmerge, aunmerge = _verb(fact_commands.unmerge_work)
-    remove_by_id, aremove_by_id = _verb(fact_commands.remove_by_id_work)
+    def add_fact(
+        self,
+        role: str,
+        subject: str,
+        predicate: str,
+        obj: str,
+        *,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        source: FactSource | Iterable[FactSource] | None = None,
+        confidence: float | None = None,
+    ) -> str:
+        """State a fact. What holds already gets another source.
 
-    get, aget = _verb(fact_queries.get_work)
-    as_of, aas_of = _verb(fact_queries.as_of_work)
-    latest, alatest = _verb(fact_queries.latest_work)
-    history, ahistory = _verb(fact_queries.history_work)
-    contradictions, acontradictions = _verb(fact_queries.contradictions_work)
-    evidence, aevidence = _verb(fact_queries.evidence_work)
-    from_message, afrom_message = _verb(fact_queries.from_message_work)
-    search, asearch = _verb(fact_queries.search_work)
-    format_for_prompt, aformat_for_prompt = _verb(fact_queries.format_for_prompt_work)
+        Args:
+            role: Who says so, such as "user".
+            subject: What it is about.
+            predicate: What it says, such as "lives in".
+            obj: Of what, or whom.
+            valid_from: Since when it holds. Default: since it was said: the time of its source if that was added here,
+                else now. Of what had ended by then only the last moment is known.
+            valid_to: When it ceased to hold. Default: it goes on, until another value ends it.
+            source: The message that says so: its id, or the message itself; a pair of its id and that of its
+                conversation; or a list of such, which all tell of this one fact. Default: whoever calls says so.
+            confidence: How sure they are, from 0 to 1. Default: nothing is said.
 
-    aliases, aaliases = _verb(fact_graph.aliases_work)
-    entities, aentities = _verb(fact_graph.entities_work)
-    neighbours, aneighbours = _verb(fact_graph.neighbours_work)
-    to_networkx, ato_networkx = _verb(fact_graph.to_networkx_work)
+        Returns:
+            The id of the fact.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        ground = self._ground
+        start = None if valid_from is None else time_given(valid_from, "valid_from")
+        end = None if valid_to is None else time_given(valid_to, "valid_to")
+        fact_commands.check_order(start, end)
+        said = FactStatement(
+            role=fact_commands.role_given(role),
+            subject=name_of(ground.clean(text_given(subject, "The subject")), "The subject"),
+            predicate=name_of(predicate, "The predicate"),
+            object=name_of(ground.clean(text_given(obj, "The object")), "The object"),
+            start=start,
+            end=end,
+            sure=fact_commands.confidence_given(confidence),
+        )
+        sources = fact_commands.sources_given(source)
+
+        def make(tx: Transaction, change: Change) -> tuple[str, list[SpokenTurn]]:
+            book = ground.book(tx, change)
+            here = source_texts.among(tx, change.view, sources) if sources else {}
+            key = ""
+            for message, conversation in sources:
+                text = source_texts.chosen(here, message, conversation)
+                at = None if text is None else text.created_at
+                told = said._replace(message=message, conversation=conversation, said_at=at)
+                key = book.tell(tx, told, key or None)
+            return key or book.tell(tx, said), book.turns
+
+        fact_id, _ = changing(
+            ground,
+            "facts.add_fact",
+            make,
+            outputs=lambda done: {"fact_id": done[0], **fact_store.turns_shown(done[1])},
+            role=said.role,
+            subject=said.subject,
+            predicate=said.predicate,
+            object=said.object,
+            message_ids=[message for message, _ in sources],
+        )
+        return fact_id
+
+    aadd_fact = awaited(add_fact, writes=True)
+
+    def undo(self, fact_id: str) -> None:
+        """Take back the last thing that happened to a fact; once more, and it is as it was before.
+
+        If another value ended it, it goes on beside that, as a contradiction. Else the last that was said or corrected
+        of it does not count; a fact that is new is gone, and what it had ended goes on.
+
+        Args:
+            fact_id: Which fact.
+
+        Raises:
+            MessageError: There is no such fact.
+        """
+        text_given(fact_id, "An id")
+
+        def make(tx: Transaction, change: Change) -> fact_events.State | None:
+            book = self._ground.book(tx, change)
+            book.undo(tx, fact_store.fact_there(tx, change.view, fact_id))
+            return fact_events.state(book.written[fact_id].extra)
+
+        changing(self._ground, "facts.undo", make, outputs=fact_store.state_shown, fact_id=fact_id)
+
+    aundo = awaited(undo, writes=True)
+
+    def declare(self, *predicates: str, single_valued: bool = True) -> None:
+        """Say that predicates have one value at a time, such as "lives in", so that a new one ends the one before.
+
+        It counts for what is known already, too, and can be taken back: no fact is changed by it.
+
+        Args:
+            *predicates: Their names.
+            single_valued: Whether they have. Default: True.
+
+        Raises:
+            InvalidInput: A name cannot be one, or `single_valued` is neither True nor False.
+        """
+        check_flag("single_valued", single_valued)
+        names = [name_of(each, "A predicate") for each in predicates]
+
+        def make(tx: Transaction, change: Change) -> int:
+            self._ground.book(tx, change)
+            change.drafts += [declared(name, single=single_valued, now=change.now) for name in names]
+            return len(names)
+
+        told: dict[str, Any] = {"predicates": names, "single_valued": single_valued}
+        changing(self._ground, "facts.declare", make, outputs=lambda count: {"declared": count}, **told)
+
+    adeclare = awaited(declare, writes=True)
+
+    def merge(self, name: str, into: str) -> None:
+        """Have two names mean one thing. Facts stay as they were told; `unmerge` takes it back.
+
+        Args:
+            name: The one name.
+            into: The name that both go by from now on.
+
+        Raises:
+            InvalidInput: They are merged the other way round.
+        """
+        name, into = name_of(name, "A name"), name_of(into, "A name")
+
+        def make(tx: Transaction, change: Change) -> bool:
+            agreed = self._ground.rules(tx, change.view)
+            if agreed.canonical(name) == agreed.canonical(into):
+                if entity_key(name) == entity_key(into) or agreed.canonical(name) != entity_key(name):
+                    return False  # it is so already
+                raise InvalidInput(
+                    f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
+                    f"unmerge({safe_repr(into)}) first."
+                )
+            change.drafts.append(named_alike(Alias(name=name, into=into, merged=True), change.now))
+            return True
+
+        changing(self._ground, "facts.merge", make, outputs=lambda new: {"merged": new}, alias=name, same_as=into)
+
+    amerge = awaited(merge, writes=True)
+
+    def unmerge(self, name: str) -> bool:
+        """Have a name mean only itself again, or refuse a proposal.
+
+        Args:
+            name: The name that was merged.
+
+        Returns:
+            Whether it was merged, or proposed to be.
+        """
+        name = name_of(name, "A name")
+
+        def make(tx: Transaction, change: Change) -> bool:
+            there = entity_key(name) in self._ground.rules(tx, change.view).aliases
+            if there:
+                change.drafts.append(apart(name, change.now))
+            return there
+
+        return changing(self._ground, "facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name)
+
+    aunmerge = awaited(unmerge, writes=True)
+
+    def remove_by_id(self, message_id: str) -> bool:
+        """Delete a fact; or what was said, with the facts that no other message tells of. What it had ended goes on.
+
+        Args:
+            message_id: The id of either.
+
+        Returns:
+            Whether it was there.
+        """
+        text_given(message_id, "An id")
+
+        def make(tx: Transaction, change: Change) -> list[RowDraft]:
+            book = self._ground.book(tx, change)
+            said = memory_rows.named(tx, change.view, TEXT, [message_id])
+            if message_id in said:
+                book.forsake(tx, said[message_id], self._ground.point.path)
+                change.remove(TEXT, message_id)
+                change.remove(DUE, message_id)
+                return change.drafts
+            facts = memory_rows.named(tx, change.view, FACT, [message_id])
+            if message_id in facts:
+                book.remove(tx, facts[message_id])
+            return change.drafts if message_id in facts else []
+
+        return bool(changing(self._ground, "facts.remove", make, outputs=fact_store.removed_shown, id=message_id))
+
+    aremove_by_id = awaited(remove_by_id, writes=True)
+
+    def get(self, fact_id: str) -> Fact | None:
+        """Return a fact, or what was said, by its id; None where there is none, or it was taken back."""
+        key, ground = text_given(fact_id, "An id"), self._ground
+
+        def told(fact: Fact | None) -> dict[str, Any]:
+            return fact_store.facts_shown([] if fact is None else [fact])
+
+        look = partial(fact_queries.fact_in, ground=ground, fact_id=key)
+        return looking(ground, "facts.get", look, outputs=told, fact_id=fact_id)
+
+    aget = awaited(get)
+
+    def as_of(
+        self,
+        valid: datetime | None = None,
+        recorded: datetime | None = None,
+        *,
+        subject: str | None = None,
+        predicate: str | None = None,
+        obj: str | None = None,
+        limit: int | None = None,
+    ) -> list[Fact]:
+        """Return what held at a time, as far as we knew it at another.
+
+        Args:
+            valid: The time at which it held. Default: now.
+            recorded: What we learned later does not count. Default: all that we know counts. What was removed or
+                erased is not known of any time.
+            subject: Only of this. Default: any.
+            predicate: Only with this predicate. Default: any.
+            obj: Only of this object. Default: any.
+            limit: Most facts. Default: all. All that fits is read to tell which began first; `latest(valid=…)` reads
+                pages.
+
+        Returns:
+            What began first comes first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        ground = self._ground
+        at = ground.now() if valid is None else time_given(valid, "valid")
+        asked: dict[str, Any] = {"recorded": recorded, "at": at, "most": limit_given(limit), "valid": valid}
+        return fact_queries.matching(ground, "facts.as_of", subject, predicate, obj, **asked)
+
+    aas_of = awaited(as_of)
+
+    def latest(
+        self,
+        limit: int | None = None,
+        *,
+        before: str | None = None,
+        entity: str | None = None,
+        predicate: str | None = None,
+        valid: datetime | None = None,
+        recorded: datetime | None = None,
+    ) -> list[Fact]:
+        """Return what was learned last, a page at a time.
+
+        Args:
+            limit: Most facts. Default: 10.
+            before: The id of a fact: only what was learned before it, for the next page. Default: from the last on.
+            entity: Only facts that are about this, or that it is the object of. Default: any.
+            predicate: Only with this predicate. Default: any.
+            valid: Only what held at this time. Default: all, whether or not it holds still.
+            recorded: What we learned later does not count. Default: all counts.
+
+        Returns:
+            What was learned last comes first.
+
+        Raises:
+            InvalidInput: An argument is wrong, or there is no such fact.
+        """
+        most = fact_queries.USUAL_LIMIT if limit is None else limit_given(limit)
+        by = None if recorded is None else time_given(recorded, "recorded")
+        at = None if valid is None else time_given(valid, "valid")
+        for value, what in ((before, "An id"), (entity, "An entity"), (predicate, "The predicate")):
+            if value is not None:
+                text_given(value, what)
+
+        def look(tx: Transaction, view: View) -> list[Fact]:
+            agreed = self._ground.rules(tx, view)
+            behind = fact_store.BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
+            if before is not None:
+                there = memory_rows.named(tx, view, FACT, [before])
+                if before not in there:
+                    raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
+                behind = min(behind, LearnedAt(there[before].created_at, there[before].number))
+            names = None if entity is None else agreed.keys_of([agreed.canonical(entity)])
+            labels = None if predicate is None else [predicate_key(predicate)]
+            only: dict[str, Any] = {"names": names, "predicates": labels, "recorded": by, "at": at}
+            return fact_store.learned(tx, view, agreed, most, behind, **only)
+
+        asked: dict[str, Any] = {"limit": most, "before": before, "entity": entity, "predicate": predicate}
+        asked |= {"valid": valid, "recorded": recorded}
+        return looking(self._ground, "facts.latest", look, outputs=fact_store.facts_shown, **asked)
+
+    alatest = awaited(latest)
+
+    def history(self, subject: str, predicate: str | None = None, *, recorded: datetime | None = None) -> list[Fact]:
+        """Return all that ever held of a subject, what has ended included.
+
+        Args:
+            subject: What it is about.
+            predicate: Only with this predicate. Default: any.
+            recorded: What we learned later does not count. Default: all counts.
+
+        Returns:
+            What began first comes first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        text_given(subject, "The subject")
+        return fact_queries.matching(self._ground, "facts.history", subject, predicate, recorded=recorded)
+
+    ahistory = awaited(history)
+
+    def contradictions(
+        self, subject: str | Sequence[str] | None = None, predicate: str | None = None
+    ) -> list[Contradiction]:
+        """Find values of what has one at a time that were both said to hold at the same time. Both are kept.
+
+        Args:
+            subject: Only of this, or of any of these. Default: any.
+            predicate: Only with this predicate. Default: any.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return fact_queries.contradictions(self._ground, subject, predicate)
+
+    acontradictions = awaited(contradictions)
+
+    def evidence(self, fact_id: str) -> list[Evidence]:
+        """Return how we know of a fact: every message that says so, with its text, if that is kept.
+
+        Args:
+            fact_id: Which fact.
+
+        Returns:
+            In the order in which we learned it; nothing where there is no such fact.
+        """
+        return fact_queries.evidence(self._ground, fact_id)
+
+    aevidence = awaited(evidence)
+
+    def from_message(self, message_id: str) -> list[Fact]:
+        """Return the facts that a message tells of.
+
+        Args:
+            message_id: Its id.
+        """
+        key = text_given(message_id, "An id")
+        look = partial(fact_queries.facts_told_by, ground=self._ground, message_id=key)
+        return looking(self._ground, "facts.from_message", look, outputs=fact_store.facts_shown, message_id=key)
+
+    afrom_message = awaited(from_message)
+
+    def search(self, query: str, limit: int | None = None, *, valid: datetime | None = None) -> list[Fact]:
+        """Find facts, and what was said, without a model.
+
+        Args:
+            query: Any text; "*" for all, the newest first.
+            limit: Most results. Default: 10.
+            valid: Only facts that held at this time. Default: any, what has ended included.
+
+        Returns:
+            The best first. Each says why it was found; what was said has `raw` set.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        return fact_queries.find_facts(self._ground, query, limit, valid=valid)
+
+    asearch = awaited(search)
+
+    def format_for_prompt(
+        self, query: str | None = None, budget: BudgetLike | None = None, *, valid: datetime | None = None
+    ) -> str:
+        """Write what is known about a question as a section of a prompt: a line for each fact, fenced as data.
+
+        Args:
+            query: What the prompt is about. Default: what was learned last.
+            budget: How much room there is: a number of characters, or a `Budget`, such as one that counts tokens. What
+                fits worst is left out. Default: as much as it takes.
+            valid: Only what held at this time. Default: all, and what has ended is marked so.
+
+        Returns:
+            The section; "" where nothing is known.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        limits = Budget.of(budget)
+        measure = Measure(limits)
+        question = "" if query is None else text_given(query, "A query").strip()
+        at = None if valid is None else moment(time_given(valid, "valid"))
+        asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
+        with step_on(self._ground, "facts.format_for_prompt", **asked) as step:
+            text = fact_queries.section(self._ground, question, at, limits, measure)
+            step.finish(lambda: fact_queries.section_shown(text))
+        return text
+
+    aformat_for_prompt = awaited(format_for_prompt)
+
+    def aliases(self, *, proposed: bool = False) -> list[Alias]:
+        """List the names that are merged.
+
+        Args:
+            proposed: Those that a model proposes to merge, instead. Nothing comes of a proposal until `merge` is
+            called.
+        """
+
+        def look(tx: Transaction, view: View) -> list[Alias]:
+            agreed = self._ground.rules(tx, view)
+            return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
+
+        told = partial(listed, "aliases", show=lambda each: {"alias": each.name, "same_as": each.into})
+        return looking(self._ground, "facts.aliases", look, outputs=told, proposed=proposed)
+
+    aaliases = awaited(aliases)
+
+    def entities(self, prefix: str = "", limit: int | None = None) -> list[Entity]:
+        """List what facts are about, or name, by the beginning of a name.
+
+        Args:
+            prefix: How the name begins; case does not count. Default: any name.
+            limit: Most entities. Default: all.
+        """
+        return fact_graph.entities(self._ground, prefix, limit)
+
+    aentities = awaited(entities)
+
+    def neighbours(
+        self,
+        entity: str,
+        depth: int = 1,
+        *,
+        predicates: Sequence[str] | None = None,
+        valid: datetime | None = None,
+        recorded: datetime | None = None,
+    ) -> list[Neighbour]:
+        """Find what is connected with an entity by facts, whichever way they point.
+
+        Args:
+            entity: Its name.
+            depth: How many facts may lie between, at most 1,000, which is what more counts as. Default: 1.
+            predicates: Only by facts with these predicates. Default: any.
+            valid: Only by what held at this time. Default: now.
+            recorded: What we learned later does not count. Default: all counts.
+
+        Returns:
+            The nearest first, by name.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        when = fact_graph.FactFilter(self._ground, predicates, valid, recorded)
+        return fact_graph.neighbours(self._ground, entity, depth, when)
+
+    aneighbours = awaited(neighbours)
+
+    def to_networkx(
+        self,
+        entity: str | None = None,
+        depth: int = 2,
+        *,
+        valid: datetime | None = None,
+        recorded: datetime | None = None,
+    ) -> Any:
+        """Return the facts as a `networkx.MultiDiGraph` (extra `[graph]`), whose edges are facts, with their fields.
+
+        Args:
+            entity: Only what is around this. Default: all.
+            depth: How far around it, at most 1,000 facts, which is what more counts as. Default: 2.
+            valid: What held at this time. Default: now.
+            recorded: What we learned later does not count. Default: all counts.
+
+        Raises:
+            MissingExtra: networkx is not installed.
+        """
+        asked: dict[str, Any] = {"entity": entity, "depth": depth, "valid": valid, "recorded": recorded}
+        with step_on(self._ground, "facts.draw", **asked) as step:
+            facts = fact_graph.around_entity(self._ground, **asked)
+            step.finish(lambda: fact_store.facts_shown(facts))
+        return fact_graph.as_networkx(facts)
+
+    ato_networkx = awaited(to_networkx)
 
     # -- what was said -----------------------------------------------------------------------------------------------
 
-    def _add_work(
+    def add(
         self,
         message: MessageLike | None = None,
         *,
@@ -251,7 +718,7 @@ class KGMemory(EventSource):
         agent_calls: Sequence[AgentCallLike] | None = None,
         images: Sequence[str] | None = None,
         tool_call_id: str | None = None,
-    ) -> Work[str]:
+    ) -> str:
         """Keep what was said, and have facts extracted from it later; nobody waits for a model.
 
         The same message added again, by its id, is kept once.
@@ -284,13 +751,13 @@ class KGMemory(EventSource):
             images=images,
             tool_call_id=tool_call_id,
         )
-        yield from fact_commands.keep(self._ground, [said])
+        fact_commands.keep(self._ground, [said])
         self._attendant.notify()
         return said.message_id
 
-    add, aadd = both(_add_work)
+    aadd = awaited(add, writes=True)
 
-    def _update_work(self, /, message_id: str, **changes: Unpack[FactFields]) -> Work[None]:
+    def update(self, /, message_id: str, **changes: Unpack[FactFields]) -> None:
         """Change what was said, and have it extracted anew; or correct a fact.
 
         Args:
@@ -302,12 +769,12 @@ class KGMemory(EventSource):
             InvalidInput: A value cannot be one.
             MessageError: There is neither, the fact was taken back, or a change does not fit.
         """
-        if (yield from fact_commands.update(self._ground, message_id, changes)):
+        if fact_commands.update(self._ground, message_id, changes):
             self._attendant.notify()
 
-    update, aupdate = both(_update_work)
+    aupdate = awaited(update, writes=True)
 
-    def _replace_memory_work(self, /, idx: int, **changes: Unpack[FactFields]) -> Work[None]:
+    def replace_memory(self, /, idx: int, **changes: Unpack[FactFields]) -> None:
         """`update`, of what stands at an index of `retrieve_all`.
 
         Args:
@@ -317,11 +784,11 @@ class KGMemory(EventSource):
         Raises:
             MessageError: Nothing stands there, or a change does not fit.
         """
-        yield from self._update_work((yield from self._key_at(idx)), **changes)
+        self.update(self._key_at(idx), **changes)
 
-    replace_memory, areplace_memory = both(_replace_memory_work)
+    areplace_memory = awaited(replace_memory, writes=True)
 
-    def _delete_memory_work(self, idx: int) -> Work[None]:
+    def delete_memory(self, idx: int) -> None:
         """`remove_by_id`, of what stands at an index of `retrieve_all`.
 
         Args:
@@ -330,37 +797,48 @@ class KGMemory(EventSource):
         Raises:
             MessageError: Nothing stands there.
         """
-        yield from fact_commands.remove_by_id_work(self._ground, (yield from self._key_at(idx)))
+        self.remove_by_id(self._key_at(idx))
 
-    delete_memory, adelete_memory = both(_delete_memory_work)
+    adelete_memory = awaited(delete_memory, writes=True)
 
-    def _reset_memory_work(self) -> Work[None]:
+    def reset_memory(self) -> None:
         """Delete everything but the description, and what is declared of predicates. Listeners are told."""
-        yield from fact_commands.reset(self._ground)
+
+        def make(tx: Transaction, change: Change) -> dict[str, int]:
+            fact_commands.clear(tx, change)
+            gone = fact_store.kinds_shown(draft.kind for draft in change.drafts)
+            fact_commands.describe(tx, change, self._ground.description)
+            return gone
+
+        changing(self._ground, "facts.reset", make, outputs=lambda gone: {"removed": gone})
         now = self._database.clock()
         self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
 
-    reset_memory, areset_memory = both(_reset_memory_work)
+    areset_memory = awaited(reset_memory, writes=True)
 
     # -- what a provider takes ---------------------------------------------------------------------------------------
 
-    def _retrieve_all_work(self, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+    def retrieve_all(self, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """The description, what was said and the facts, as a provider takes them, oldest first.
 
         Args:
             include_ids: Whether to tell each one's "message_id". Default: False.
         """
-        return self._retrieved("all", self._everything(), include_ids)
+        check_flag("include_ids", include_ids)
+        with step_on(self._ground, "facts.retrieve_all") as step:
+            items = self._everything()
+            step.finish(lambda: _ids_shown(items))
+        return _dicts(items, include_ids=include_ids)
 
-    retrieve_all, aretrieve_all = both(_retrieve_all_work)
+    aretrieve_all = awaited(retrieve_all)
 
-    def _get_messages_work(self) -> Work[list[dict[str, Any]]]:
+    def get_messages(self) -> list[dict[str, Any]]:
         """The same as `retrieve_all`."""
-        return self._retrieve_all_work()
+        return self.retrieve_all()
 
-    get_messages, aget_messages = both(_get_messages_work)
+    aget_messages = awaited(get_messages)
 
-    def _retrieve_recent_work(self, n: int = 1, *, include_ids: bool = False) -> Work[list[dict[str, Any]]]:
+    def retrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """The last of what was said and of the facts, oldest first.
 
         Args:
@@ -371,11 +849,15 @@ class KGMemory(EventSource):
             InvalidInput: n is no whole number of 0 or more.
         """
         check_whole("n", n)
-        return self._retrieved("recent", self._latest(n), include_ids, n=n)
+        check_flag("include_ids", include_ids)
+        with step_on(self._ground, "facts.retrieve_recent", n=n) as step:
+            items = self._latest(n)
+            step.finish(lambda: _ids_shown(items))
+        return _dicts(items, include_ids=include_ids)
 
-    retrieve_recent, aretrieve_recent = both(_retrieve_recent_work)
+    aretrieve_recent = awaited(retrieve_recent)
 
-    def _retrieve_by_id_work(self, message_id: str, *, include_ids: bool = False) -> Work[dict[str, Any] | None]:
+    def retrieve_by_id(self, message_id: str, *, include_ids: bool = False) -> dict[str, Any] | None:
         """What was said, or the fact, under an id; None where there is none.
 
         Args:
@@ -383,15 +865,15 @@ class KGMemory(EventSource):
             include_ids: Whether to tell its "message_id". Default: False.
         """
         text_given(message_id, "An id")
-        return next(
-            iter((yield from self._retrieved("by_id", self._one(message_id), include_ids, id=message_id))), None
-        )
+        check_flag("include_ids", include_ids)
+        with step_on(self._ground, "facts.retrieve_by_id", id=message_id) as step:
+            items = self._one(message_id)
+            step.finish(lambda: _ids_shown(items))
+        return next(iter(_dicts(items, include_ids=include_ids)), None)
 
-    retrieve_by_id, aretrieve_by_id = both(_retrieve_by_id_work)
+    aretrieve_by_id = awaited(retrieve_by_id)
 
-    def _retrieve_by_role_work(
-        self, role: str, n: int | None = None, *, include_ids: bool = False
-    ) -> Work[list[dict[str, Any]]]:
+    def retrieve_by_role(self, role: str, n: int | None = None, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """What somebody said, and the facts that they stated, oldest first.
 
         Args:
@@ -404,16 +886,18 @@ class KGMemory(EventSource):
         """
         if n is not None:
             check_whole("n", n)
-        work = self._latest(n, fact_commands.role_given(role))
-        return self._retrieved("by_role", work, include_ids, role=role, n=n)
+        fact_commands.role_given(role)
+        check_flag("include_ids", include_ids)
+        with step_on(self._ground, "facts.retrieve_by_role", role=role, n=n) as step:
+            items = self._latest(n, role)
+            step.finish(lambda: _ids_shown(items))
+        return _dicts(items, include_ids=include_ids)
 
-    retrieve_by_role, aretrieve_by_role = both(_retrieve_by_role_work)
+    aretrieve_by_role = awaited(retrieve_by_role)
 
     # -- files -------------------------------------------------------------------------------------------------------
 
-    def _save_to_file_work(
-        self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None
-    ) -> Work[None]:
+    def save_to_file(self, path: str | os.PathLike[str], additional_state: Mapping[str, Any] | None = None) -> None:
         """Write this memory to a JSON file, whole or not at all: facts with their history, and what waits.
 
         Args:
@@ -423,12 +907,12 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        records = yield from fact_part.dump(self._ground)
-        yield Do(lambda: write_document(path, document_of(TYPE, records, additional_state)))
+        records = fact_part.dump(self._ground)
+        write_document(path, document_of(TYPE, records, additional_state))
 
-    save_to_file, asave_to_file = both(_save_to_file_work)
+    asave_to_file = awaited(save_to_file)
 
-    def _load_from_file_work(self, path: str | os.PathLike[str]) -> Work[dict[str, Any] | None]:
+    def load_from_file(self, path: str | os.PathLike[str]) -> dict[str, Any] | None:
         """Take the place of what this memory holds with what a file holds.
 
         Args:
@@ -440,16 +924,16 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
-        document = yield Do(partial(read_document, path, TYPE))
-        yield from fact_part.load(self._ground, document["entries"])
+        document = read_document(path, TYPE)
+        fact_part.load(self._ground, document["entries"])
         self._attendant.notify()
         return additional_in(document)
 
-    load_from_file, aload_from_file = both(_load_from_file_work)
+    aload_from_file = awaited(load_from_file, writes=True)
 
     # -- extraction --------------------------------------------------------------------------------------------------
 
-    def _extract_and_update_from_text_work(self, text: str, role: str = "user") -> Work[list[Fact]]:
+    def extract_and_update_from_text(self, text: str, role: str = "user") -> list[Fact]:
         """Keep a text and extract its facts at once.
 
         Args:
@@ -471,22 +955,18 @@ class KGMemory(EventSource):
         said, _ = message_of(new_id=self._database.new_id, role=role, content=content)
         self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too
         try:
-            return (
-                yield from as_step(
-                    self._ground,
-                    "facts.remember",
-                    self._extracted(said),
-                    outputs=fact_store.facts_shown,
-                    messages=partial(fact_store.messages_shown, [said]),
-                )
-            )
+            messages = partial(fact_store.messages_shown, [said])
+            with step_on(self._ground, "facts.remember", messages=messages) as step:
+                facts = self._extracted(said)
+                step.finish(lambda: fact_store.facts_shown(facts))
+            return facts
         finally:
             self._asking.pop()
             self._attendant.notify()
 
-    extract_and_update_from_text, aextract_and_update_from_text = both(_extract_and_update_from_text_work)
+    aextract_and_update_from_text = awaited(extract_and_update_from_text, writes=True)
 
-    def _drain_work(self) -> Work[int]:
+    def drain(self) -> int:
         """Have facts extracted from all that waits, now, and wait for it.
 
         Where an answer cannot be used the model is asked again at once, up to `max_attempts` of the settings; then the
@@ -502,25 +982,27 @@ class KGMemory(EventSource):
         if self._model is None:
             return 0
         learned = Learned()
-        work = learning(self._ground, self._model, learned=learned)
-        if isinstance(self._ground.point, BranchAt):
-            work = self._in_turn(learned)
-        yield from as_step(self._ground, "facts.drain", work, outputs=Learned.told)
+        with step_on(self._ground, "facts.drain") as step:
+            if isinstance(self._ground.point, BranchAt):
+                self._in_turn(learned)
+            else:
+                learn(self._ground, self._model, learned=learned)
+            step.finish(learned.told)
         return learned.messages
 
-    drain, adrain = both(_drain_work)
+    adrain = awaited(drain, writes=True)
 
-    def _waiting_work(self) -> Work[int]:
+    def waiting(self) -> int:
         """How many messages wait to have facts extracted from them."""
 
-        def look(view: View) -> Steps[int]:
-            return len((yield from source_texts.waiting(view)))
+        def look(tx: Transaction, view: View) -> int:
+            return len(source_texts.waiting(tx, view))
 
         return looking(self._ground, "facts.waiting", look, outputs=lambda count: {"waiting": count})
 
-    waiting, awaiting = both(_waiting_work)
+    awaiting = awaited(waiting)
 
-    def _failures_work(self, limit: int | None = None) -> Work[list[ExtractionFailure]]:
+    def failures(self, limit: int | None = None) -> list[ExtractionFailure]:
         """What went wrong when facts were extracted, the newest last; the last 100 are kept.
 
         Args:
@@ -534,7 +1016,7 @@ class KGMemory(EventSource):
 
         return looking(self._ground, "facts.failures", look, outputs=told)
 
-    failures, afailures = both(_failures_work)
+    afailures = awaited(failures)
 
     # -- branches ----------------------------------------------------------------------------------------------------
 
@@ -546,7 +1028,7 @@ class KGMemory(EventSource):
         """
         return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
-    def _fork_work(self, name: str) -> Work[KGMemory]:
+    def fork(self, name: str) -> KGMemory:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
 
         The branch is that of `memory.layers` too.
@@ -557,9 +1039,9 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on((yield from branch_tree.forking(self._ground, id_of(name, "branch"))))
+        return self._on(branch_tree.forking(self._ground, id_of(name, "branch")))
 
-    fork, afork = both(_fork_work)
+    afork = awaited(fork, writes=True)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
@@ -568,45 +1050,32 @@ class KGMemory(EventSource):
             self._database, point, model=self._model, description=self._ground.description, settings=self.settings
         )
 
-    def _retrieved(
-        self, verb: str, work: Work[list[_Item]], include_ids: Any, **asked: Any
-    ) -> Work[list[dict[str, Any]]]:
-        check_flag("include_ids", include_ids)
-        there = yield from as_step(
-            self._ground,
-            f"facts.retrieve_{verb}",
-            work,
-            outputs=lambda some: listed("ids", some, lambda each: each[0]),
-            **asked,
-        )
-        return [{**told, "message_id": key} if include_ids else told for key, told in there]
-
-    def _everything(self) -> Work[list[_Item]]:
+    def _everything(self) -> list[_Item]:
         """The description, and all that was said and all facts."""
-        description = yield from fact_commands.description_of(self._ground)
+        description = fact_commands.description_of(self._ground)
         first = [] if description is None else [(fact_commands.DESCRIPTION, {"role": "system", "content": description})]
-        return first + (yield from self._latest(None))
+        return first + self._latest(None)
 
-    def _latest(self, limit: int | None, role: str | None = None) -> Work[list[_Item]]:
+    def _latest(self, limit: int | None, role: str | None = None) -> list[_Item]:
         """The last of what was said and of the facts, in the order in which they came; of a role, if one is given."""
         if limit == 0:
             return []
         if role is None:
-            facts = yield from fact_queries.listing(self._ground, limit=limit)
+            facts = fact_queries.listing(self._ground, limit=limit)
         else:
-            facts = yield from fact_queries.listing(self._ground, wanted=lambda fact: fact.role == role)
-        return (yield from self._items(facts if limit is None else facts[max(0, len(facts) - limit) :]))
+            facts = fact_queries.listing(self._ground, wanted=lambda fact: fact.role == role)
+        return self._items(facts if limit is None else facts[max(0, len(facts) - limit) :])
 
-    def _one(self, key: str) -> Work[list[_Item]]:
-        look = partial(fact_queries.fact_in, self._ground, key)
-        fact = yield from looking(self._ground, "facts.get", look, shown=False)
-        return (yield from self._items([] if fact is None else [fact]))
+    def _one(self, key: str) -> list[_Item]:
+        look = partial(fact_queries.fact_in, ground=self._ground, fact_id=key)
+        fact = looking(self._ground, None, look)
+        return self._items([] if fact is None else [fact])
 
-    def _key_at(self, idx: int) -> Work[str]:
+    def _key_at(self, idx: int) -> str:
         """The id of what stands at an index among all that is shown, the description included."""
         if isinstance(idx, bool) or not isinstance(idx, int):
             raise InvalidInput(f"An index is a whole number, not {safe_repr(idx)}.")
-        there = yield from self._everything()
+        there = self._everything()
         if not -len(there) <= idx < len(there):
             raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")
         key, told = there[idx]
@@ -614,41 +1083,35 @@ class KGMemory(EventSource):
             raise MessageError("This is the description; it is given when the memory is made.")
         return key
 
-    def _items(self, facts: Sequence[Fact]) -> Work[list[_Item]]:
+    def _items(self, facts: Sequence[Fact]) -> list[_Item]:
         raw = [fact.id for fact in facts if fact.raw]
         images = ImageFiles()
 
-        def look(view: View) -> Steps[dict[str, Message]]:
-            found = yield from memory_rows.named(view, TEXT, raw)
+        def look(tx: Transaction, view: View) -> dict[str, Message]:
+            found = memory_rows.named(tx, view, TEXT, raw)
             return {key: fact_store.message_of(kept) for key, kept in found.items()}
 
-        messages = (yield from looking(self._ground, "facts.messages", look, shown=False)) if raw else {}
-
-        def items() -> list[_Item]:
-            return [(fact.id, _provider_dict(fact, messages.get(fact.id), images)) for fact in facts]
-
-        if not any(message.images for message in messages.values()):
-            return items()
-        found: list[_Item] = yield Do(items)  # files are read, and not on an event loop
+        messages = looking(self._ground, None, look) if raw else {}
+        items = [(fact.id, _provider_dict(fact, messages.get(fact.id), images)) for fact in facts]
         for event in images.events(self.namespace, self.name):
             self._database.hooks.emit(event)
-        return found
+        return items
 
-    def _extracted(self, said: Message) -> Work[list[Fact]]:
-        yield from fact_commands.keep(self._ground, [said], shown=False)
-        yield from learning(self._ground, self._model, wanted=lambda due: due.key == said.message_id, patient=True)
-        look = partial(fact_queries.facts_told_by, self._ground, said.message_id)
-        return (yield from looking(self._ground, "facts.from_message", look, shown=False))
+    def _extracted(self, said: Message) -> list[Fact]:
+        fact_commands.keep(self._ground, [said], shown=False)
+        learn(self._ground, self._model, wanted=lambda due: due.key == said.message_id, patient=True)
+        look = partial(fact_queries.facts_told_by, ground=self._ground, message_id=said.message_id)
+        return looking(self._ground, None, look)
 
-    def _in_turn(self, learned: Learned) -> Work[Learned]:
+    def _in_turn(self, learned: Learned) -> None:
         """Learn once it is this memory's turn, and until nobody else is at it."""
         while True:
+            check_cancelled()
             learned.lost = False
-            learn = partial(self._learn, learned, patient=False)
-            pause = yield Do(partial(self._database.worker.attempt, self._wanted, learn))
+            pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
             if pause is None and not learned.lost:
-                return learned
-            yield Do(partial(time.sleep, pause or 0.0))
+                return
+            abandonable(partial(time.sleep, pause or 0.0))
 
     def _look(self) -> Looked:
         """Extract facts from what waits, in the background."""
@@ -673,21 +1136,31 @@ class KGMemory(EventSource):
         # Nobody waits here for what is parked for a day: whoever looks then asks about it.
         return Looked(None if again_in is None or again_in > source_texts.LONGEST_SILENCE else again_in)
 
-    def _due_in(self) -> Steps[float | None]:
+    def _due_in(self, tx: Transaction) -> float | None:
         """The seconds after which the model may be asked about something that waits; None if nothing does."""
         now = self._ground.now()
-        waits = yield from source_texts.waiting((yield from self._ground.point.view(now)))
+        waits = source_texts.waiting(tx, self._ground.point.view(tx, now))
         ready, later = source_texts.in_time(waits, self.settings.max_attempts, now)
         return 0.0 if ready else None if later is None else (later - now) / 1_000_000
 
     def _learn(self, learned: Learned, job: Job, *, patient: bool) -> None:
-        work = learning(self._ground, self._model, learned=learned, holds=partial(jobs.holds, job), patient=patient)
         # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
-        self._do(as_step(self._ground, "facts.drain", work, outputs=Learned.told) if patient else work)
+        with step_on(self._ground, "facts.drain") if patient else SILENT as step:
+            learn(self._ground, self._model, learned=learned, holds=lambda tx: jobs.holds(tx, job), patient=patient)
+            step.finish(learned.told)
 
 
 _Item: TypeAlias = tuple[str, dict[str, Any]]
 """Something that is shown: its id, and what a provider is given."""
+
+
+def _ids_shown(items: Sequence[_Item]) -> dict[str, Any]:
+    """Describe items in a trace."""
+    return listed("ids", items, lambda each: each[0])
+
+
+def _dicts(items: Sequence[_Item], *, include_ids: bool) -> list[dict[str, Any]]:
+    return [{**told, "message_id": key} if include_ids else told for key, told in items]
 
 
 def _provider_dict(fact: Fact, message: Message | None, images: ImageFiles) -> dict[str, Any]:

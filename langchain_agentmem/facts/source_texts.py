@@ -25,7 +25,7 @@ from langchain_agentmem.facts.fact_store import Book, message_of
 from langchain_agentmem.messages.message import Message, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, SAID, TEXT, Kept, RowDraft, View
-from langchain_agentmem.storage import Steps, jobs
+from langchain_agentmem.storage import Transaction, jobs
 
 KEPT_FAILURES = 100
 """How many failures are remembered."""
@@ -79,13 +79,20 @@ class ExtractionTrouble(NamedTuple):
 
 
 def keep(
-    book: Book, messages: Sequence[Message], *, path: str, conversation: str | None = None, own: bool = True
-) -> Steps[list[str]]:
+    tx: Transaction,
+    book: Book,
+    messages: Sequence[Message],
+    *,
+    path: str,
+    conversation: str | None = None,
+    own: bool = True,
+) -> list[str]:
     """Keep messages, and have them wait.
 
     One that is here already stays; where it says something else now, that takes the place of what it said.
 
     Args:
+        tx: The transaction.
         book: Where facts are changed.
         messages: The messages.
         path: The path of the namespace.
@@ -101,7 +108,7 @@ def keep(
         MessageError: The id of a message that belongs here is taken by other content.
     """
     entries = [entry_of(message, book.change.now) for message in messages]
-    here = yield from among(book.change.view, [(entry.key, conversation) for entry in entries])
+    here = among(tx, book.change.view, [(entry.key, conversation) for entry in entries])
     new: list[str] = []
     for message, entry in zip(messages, entries, strict=True):
         key, known = _kept(here, entry, conversation, own=own)
@@ -113,7 +120,7 @@ def keep(
         if known is not None and own:
             raise MessageError(f"There is another message {safe_repr(entry.key)} here. Use update() to change it.")
         if known is not None:
-            yield from book.forsake(known, path)
+            book.forsake(tx, known, path)
         put(book, message, said_at=entry.created_at, conversation=conversation, listed=own, key=key)
         new.append(entry.key)
     return new
@@ -161,9 +168,9 @@ def put(
         book.change.drafts.append(RowDraft(DUE, key, b"", book.change.now, extra={"told": [said], "attempts": 0}))
 
 
-def among(view: View, messages: Sequence[tuple[str, str | None]]) -> Steps[dict[str, Kept]]:
+def among(tx: Transaction, view: View, messages: Sequence[tuple[str, str | None]]) -> dict[str, Kept]:
     """The messages that are kept under the ids of some, each given with its conversation, if that is known."""
-    return memory_rows.named(view, TEXT, sorted({key for each in messages for key in _keys_of(*each)}))
+    return memory_rows.named(tx, view, TEXT, sorted({key for each in messages for key in _keys_of(*each)}))
 
 
 def chosen(here: Mapping[str, Kept], message: str, conversation: str | None) -> Kept | None:
@@ -191,18 +198,19 @@ def is_listed(kept: Kept) -> bool:
     return kept.label is None
 
 
-def waiting(view: View, keys: Sequence[str] | None = None) -> Steps[list[Due]]:
+def waiting(tx: Transaction, view: View, keys: Sequence[str] | None = None) -> list[Due]:
     """The messages that wait, in the order in which they came: it can matter for what holds in the end.
 
     Args:
+        tx: The transaction.
         view: From where.
         keys: Only these. Default: all.
     """
     if keys is None:
-        due = {kept.key: kept for kept in (yield from memory_rows.current(view, DUE))}
+        due = {kept.key: kept for kept in memory_rows.current(tx, view, DUE)}
     else:
-        due = yield from memory_rows.named(view, DUE, keys)
-    texts = yield from memory_rows.named(view, TEXT, list(due))
+        due = memory_rows.named(tx, view, DUE, keys)
+    texts = memory_rows.named(tx, view, TEXT, list(due))
     in_order = sorted(texts.values(), key=lambda kept: kept.number)  # a failure writes what is due anew, not the text
     return [_due(due[kept.key], kept) for kept in in_order]
 
@@ -234,10 +242,11 @@ def in_time(waits: Sequence[Due], most: int, now: int) -> tuple[list[Due], int |
     return ready, min((due.until for due in waits if due.until > now), default=None)
 
 
-def failed(book: Book, some: Sequence[Due], trouble: ExtractionTrouble, most: int) -> Steps[int]:
+def failed(tx: Transaction, book: Book, some: Sequence[Due], trouble: ExtractionTrouble, most: int) -> int:
     """A model gave no answer about some messages, or one that could not be used. They wait to be asked about again.
 
     Args:
+        tx: The transaction.
         book: Where facts are changed.
         some: The messages.
         trouble: What went wrong.
@@ -247,7 +256,7 @@ def failed(book: Book, some: Sequence[Due], trouble: ExtractionTrouble, most: in
         How often in a row the model is found to be down by now; 0 where it gave an answer.
     """
     change = book.change
-    waits = {kept.key: kept for kept in (yield from memory_rows.current(change.view, DUE))}
+    waits = {kept.key: kept for kept in memory_rows.current(tx, change.view, DUE)}
     silent = 0
     if trouble.silent:  # who does not wait for the time to come finds nothing new
         keys = {due.key for due in some}
@@ -259,24 +268,25 @@ def failed(book: Book, some: Sequence[Due], trouble: ExtractionTrouble, most: in
         else:
             _blame(book, waits[due.key], most)
     if not silent:
-        yield from answered(book, some, most)
+        answered(tx, book, some, most)
     record(book, some, trouble)
-    old = yield from memory_rows.current(change.view, FAILURE)
+    old = memory_rows.current(tx, change.view, FAILURE)
     for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
         change.remove(FAILURE, kept.key)
     return silent
 
 
-def answered(book: Book, some: Sequence[Due], most: int) -> Steps[None]:
+def answered(tx: Transaction, book: Book, some: Sequence[Due], most: int) -> None:
     """A model has answered, so it is not down: what it was silent about may be asked about again.
 
     Args:
+        tx: The transaction.
         book: Where facts are changed.
         some: Those that it answered about.
         most: After how many attempts a message is parked.
     """
     keys = {due.key for due in some}
-    due = yield from memory_rows.current(book.change.view, DUE)
+    due = memory_rows.current(tx, book.change.view, DUE)
     silent = [kept for kept in due if _silence(kept) and kept.key not in keys]
     last = max((_until(kept) for kept in silent), default=0)
     for kept in silent:
@@ -339,9 +349,9 @@ def resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
     return events
 
 
-def failures(view: View, limit: int) -> Steps[list[ExtractionFailure]]:
+def failures(tx: Transaction, view: View, limit: int) -> list[ExtractionFailure]:
     """What went wrong, the newest last."""
-    found = yield from memory_rows.newest(view, FAILURE, limit=limit)
+    found = memory_rows.newest(tx, view, FAILURE, limit=limit)
     return [
         ExtractionFailure(
             message_ids=tuple(event["id"] for event in kept.extra["told"]),

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.saver_import import ImportReport, ThreadToCopy, open_source
+from langchain_agentmem.checkpoints.saver_import import ThreadToCopy, open_source
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers.parcels import (
     CHECKPOINTS,
@@ -42,8 +42,7 @@ from langchain_agentmem.importers.parcels import (
     whole,
     why,
 )
-from langchain_agentmem.language_models.model_calls import Do, Work
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.foreign_tables import foreign_tables
 from langchain_agentmem.stores import item_part, item_rows
 from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
@@ -76,14 +75,12 @@ class ThreadParcel(Parcel):
         """See `Parcel.place`."""
         return ImportedTo(id=self.thread, namespace=self.namespace)
 
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
         """See `Parcel.stored`."""
         ours = (memory.within(self.namespace) if self.namespace else memory).checkpointer
         if dry_run:
-            counted: ParcelCount = yield Do(partial(whole, self.what, partial(self._counted, ours)))
-            return counted
-        copy = partial(ours.import_checkpoints, self.saver, thread_ids=[self.thread])
-        done: ImportReport = yield Do(partial(whole, self.what, copy))
+            return whole(self.what, lambda: self._counted(ours))
+        done = whole(self.what, lambda: ours.import_checkpoints(self.saver, thread_ids=[self.thread]))
         for reason in done.left_out.values():
             raise InvalidInput(reason)
         return ParcelCount(done.checkpoints, done.known)
@@ -242,8 +239,8 @@ def _items(rows: Iterator[_Row], to: Destination, refused: _Wanted) -> Iterator[
 
 
 def _items_parcel(drafts: Mapping[ItemPlace, ItemDraft], what: str) -> WrittenParcel:
-    def make(now: int, tail: int) -> Steps[range]:
-        return range((yield from item_part.add_new(drafts, now=now, tail=tail)))
+    def make(tx: Transaction, now: int, tail: int) -> range:
+        return range(item_part.add_new(tx, drafts, now=now, tail=tail))
 
     return WrittenParcel(holds=ITEMS, what=what, count=len(drafts), path=next(iter(drafts)).path, make=make)
 

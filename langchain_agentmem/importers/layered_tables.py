@@ -43,7 +43,7 @@ from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt
 from langchain_agentmem.rewinding.memory_access import Change, changed
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RowDraft, body_of
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
 _SECOND = 1_000_000
@@ -181,8 +181,13 @@ def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thin
     for root in roots:
         at = BranchAt(to.path(), root.name, to.scopes)
         what = f"the branch {safe_repr(root.name)} and its forks"
-        make = partial(_replayed, at, root, to.kind, form.copies)
-        yield WrittenParcel(holds=MEMORIES, what=what, count=root.count(), path=at.path, make=make)
+        yield WrittenParcel(
+            holds=MEMORIES,
+            what=what,
+            count=root.count(),
+            path=at.path,
+            make=partial(_replayed, at=at, branch=root, kind=to.kind, copies=form.copies),
+        )
     for name in ("inherited_exclusions", "inherited_summaries"):
         if name in tables.columns and (count := tables.count(name)):
             yield LeftOut(f"rows of {name}", "they say what a fork was not shown; here it sees all of it.", count)
@@ -273,50 +278,53 @@ def _tags(written: Any) -> Sequence[str]:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def _replayed(at: BranchAt, branch: _Branch, kind: str, copies: bool, now: int, tail: int) -> Steps[list[str]]:  # noqa: FBT001
+def _replayed(
+    tx: Transaction, now: int, tail: int, *, at: BranchAt, branch: _Branch, kind: str, copies: bool
+) -> list[str]:
     """Write a branch and its forks in the order of their times, so that each fork sees what was there."""
     new: list[str] = []
     waiting = list(branch.rows)
     for fork in [*branch.forks, None]:
         before = len(waiting) if fork is None else sum(each.at <= fork.made for each in waiting)
         now_due, waiting = waiting[:before], waiting[before:]
-        make = partial(_fresh, [each.draft for each in now_due])
-        new += yield from changed(at, make, now, tail, Writer("import", kind))
+        fresh = partial(_fresh, drafts=[each.draft for each in now_due])
+        new += changed(tx, at, fresh, now, tail, Writer("import", kind))
         if fork is not None:
-            new += yield from _forked(at, fork, kind, copies, now, tail)
+            new += _forked(tx, at, fork, kind, copies, now, tail)
     return new
 
 
-def _forked(at: BranchAt, fork: _Branch, kind: str, copies: bool, now: int, tail: int) -> Steps[list[str]]:  # noqa: FBT001
-    there = yield query.find_branch(path=at.path, kind=KIND, name=fork.name)
+def _forked(tx: Transaction, at: BranchAt, fork: _Branch, kind: str, copies: bool, now: int, tail: int) -> list[str]:  # noqa: FBT001
+    there = query.find_branch(tx, path=at.path, kind=KIND, name=fork.name)
     own = at._replace(name=fork.name)
     new: list[str] = []
     if not there:
-        own = yield from branches.fork(at, fork.name, now)
+        own = branches.fork(tx, at, fork.name, now)
         core = {each.draft.key: each.draft for each in fork.core()}
-        make = partial(_begun, core, fork.copied if copies else None)
-        new += yield from changed(own, make, now, tail, Writer("import", kind))
-    return new + (yield from _replayed(own, fork, kind, copies, now, tail))
+        begun = partial(_begun, core=core, copied=fork.copied if copies else None)
+        new += changed(tx, own, begun, now, tail, Writer("import", kind))
+    return new + _replayed(tx, now, tail, at=own, branch=fork, kind=kind, copies=copies)
 
 
-def _begun(core: Mapping[str, RowDraft], copied: Collection[str] | None, change: Change) -> Steps[list[str]]:
+def _begun(tx: Transaction, change: Change, core: Mapping[str, RowDraft], copied: Collection[str] | None) -> list[str]:
     """Write the core memory of a new fork, whatever its parent has.
 
     Args:
+        tx: The transaction.
         core: What it has by itself.
         copied: What it has as its parent had it, so that the rest is gone; None if it has everything of its parent.
         change: What is about to be written.
     """
     change.drafts += core.values()
     if copied is not None:
-        for each in (yield from memory_rows.current(change.view, CORE)):
+        for each in memory_rows.current(tx, change.view, CORE):
             if each.key not in copied and each.key not in core:
                 change.remove(CORE, each.key)
     return list(core)
 
 
-def _fresh(drafts: Sequence[RowDraft], change: Change) -> Steps[list[str]]:
+def _fresh(tx: Transaction, change: Change, drafts: Sequence[RowDraft]) -> list[str]:
     """Write what is not shown."""
-    new = yield from unknown(drafts, change)
+    new = unknown(tx, drafts, change)
     change.drafts += new
     return [each.key for each in new]

@@ -55,7 +55,7 @@ from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt
 from langchain_agentmem.rewinding.memory_access import Change, changed
 from langchain_agentmem.rewinding.memory_rows import RowDraft
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
 HISTORY, SAID = "history", "messages"
@@ -144,14 +144,14 @@ def _relation(given: Mapping[str, Any], to: Destination) -> Parcel:
     at = BranchAt(to.path(*([] if user is None else [user])), MAIN, to.scopes)
     said = FactStatement("user", subject, predicate, object_)
 
-    def tell(change: Change) -> Steps[list[str]]:
-        agreed = yield from rules_in(change.view)
+    def tell(tx: Transaction, change: Change) -> list[str]:
+        agreed = rules_in(tx, change.view)
         book = Book(change=change, agreed=agreed, new_id=new_uuid)
-        yield from book.tell(said)
+        book.tell(tx, said)
         return [turn.key for turn in book.turns if turn.outcome == "added"]
 
-    def make(now: int, tail: int) -> Steps[list[str]]:
-        return (yield from changed(at, tell, now, tail, Writer("import", to.kind)))
+    def make(tx: Transaction, now: int, tail: int) -> list[str]:
+        return changed(tx, at, tell, now, tail, Writer("import", to.kind))
 
     return WrittenParcel(
         holds=FACTS, what=f"the fact {safe_repr(f'{subject} {predicate} {object_}')}", count=1, path=at.path, make=make

@@ -36,7 +36,6 @@ from langchain_agentmem.importers.parcels import (
     why,
 )
 from langchain_agentmem.importers.saved_files import read_marsys, read_opus, read_taskweaver
-from langchain_agentmem.language_models.model_calls import Do, Shown, Work
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -180,25 +179,25 @@ def destination(
 
 def moving(
     memory: AgentMemory, kind: SourceKind, source: Any, *, dry_run: bool, progress: Watch | None, **options: Any
-) -> Work[MovingReport]:
+) -> MovingReport:
     """See `AgentMemory.import_from`."""
     to, tell, name = destination(memory, kind, **options), listener_given(progress, "progress"), _name_of(source)
 
-    def work() -> Work[MovingReport]:
+    inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
+    with memory.database.step("care.import_from", lambda: inputs) as step:
         tally = _Tally()
         with ExitStack() as stack:
-            reading: SourceReading = yield Do(partial(_open, source, to, stack))
-            look = partial(whole, name, partial(next, reading.things, None))
-            while (thing := (yield Do(look))) is not None:
+            reading = _open(source, to, stack)
+            while (thing := whole(name, lambda: next(reading.things, None))) is not None:
                 if isinstance(thing, LeftOut):
                     tally.leave(thing)
                 else:
-                    yield from _bring(memory, thing, tally, dry_run=dry_run)
+                    _bring(memory, thing, tally, dry_run=dry_run)
                 if tell is not None:
                     tell(Progress(thing.what, tally.done, None if to.chosen else reading.total))
         for each in sorted(to.chosen.unmet):
             tally.leave(LeftOut(safe_repr(each), "the source has nothing of this id."))
-        return MovingReport(
+        report = MovingReport(
             kind=kind,
             source=name,
             dry_run=dry_run,
@@ -210,15 +209,13 @@ def moving(
             left_by=dict(+tally.left_by),
             places=tuple(tally.places),
         )
-
-    inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
-    report: MovingReport = yield Shown("care.import_from", work(), lambda: inputs, _shown)
+        step.finish(lambda: _shown(report))
     return report
 
 
-def _bring(memory: AgentMemory, parcel: Parcel, tally: _Tally, *, dry_run: bool) -> Work[None]:
+def _bring(memory: AgentMemory, parcel: Parcel, tally: _Tally, *, dry_run: bool) -> None:
     try:
-        stored = yield from parcel.stored(memory, dry_run=dry_run)
+        stored = parcel.stored(memory, dry_run=dry_run)
     except InvalidInput as error:
         tally.leave(LeftOut(parcel.what, why(error), parcel.count, parcel.holds))
     else:

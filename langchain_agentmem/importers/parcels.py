@@ -6,7 +6,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,12 +27,12 @@ from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.conversations.message_log import Address, LogEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
-from langchain_agentmem.language_models.model_calls import Do, Run, Work, Writer
+from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt
 from langchain_agentmem.rewinding.memory_access import Change, changed
 from langchain_agentmem.rewinding.memory_rows import RowDraft
-from langchain_agentmem.storage import Steps, is_postgres
+from langchain_agentmem.storage import Transaction, is_postgres
 from langchain_agentmem.storage.queries import digest
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Parcel(ABC):
         """Where it goes; None where it is no thread or conversation."""
 
     @abstractmethod
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
         """Write those that are not here.
 
         Args:
@@ -229,6 +229,10 @@ class Parcel(ABC):
         Raises:
             InvalidInput: They cannot be stored. None was.
         """
+
+
+Make: TypeAlias = Callable[[Transaction, int, int], Collection[Any]]
+"""Writes something at a time, with so many documents that may wait for the index; gives what was new."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -243,21 +247,24 @@ class WrittenParcel(Parcel):
 
     path: str
     name: str | None = None
-    make: Callable[[int, int], Steps[Sized]]
+    make: Make
 
     def place(self) -> ImportedTo | None:
         """See `Parcel.place`."""
         return None if self.name is None else ImportedTo(id=self.name, namespace=namespace_of(self.path))
 
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
         """See `Parcel.stored`."""
         database = memory.database
-        make = partial(self.make, database.now(), database.tail)
+        now = database.now()
+
+        def make(tx: Transaction) -> Collection[Any]:
+            return self.make(tx, now, database.tail)
+
         if dry_run:
-            rehearse = partial(database.engine.rehearse, make)
-            new = yield Do(rehearse, partial(database.engine.in_thread, rehearse, write=True))
+            new = database.engine.rehearse(make)
         else:
-            new = yield Run("care.bring", make, write=True, shown=False)
+            new = database.write(None, make)
             if self.name is not None and new:
                 event = partial(MessagesStored, namespace=namespace_of(self.path), conversation_id=self.name)
                 database.emit(partial(event, message_ids=tuple(new)))
@@ -375,9 +382,9 @@ def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *label
     at = Address(to.path(*labels), id_of(name, "conversation"))
     records = [_record(each) for each in entries]
 
-    def make(now: int, tail: int) -> Steps[Sized]:
+    def make(tx: Transaction, now: int, tail: int) -> Collection[Any]:
         told = [each | {"written_at": now} for each in records]
-        return (yield from conversation_part.restore(at, told, now=now, tail=tail))
+        return conversation_part.restore(tx, at, told, now=now, tail=tail)
 
     return WrittenParcel(
         holds=MESSAGES,
@@ -406,27 +413,34 @@ def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: st
         *labels: The namespace below that of the import.
     """
     at = BranchAt(to.path(*labels), MAIN, to.scopes)
-    make = partial(remembering, to, at, drafts)
-    return WrittenParcel(holds=MEMORIES, what=what, count=len(drafts), path=at.path, make=make)
+    return WrittenParcel(
+        holds=MEMORIES,
+        what=what,
+        count=len(drafts),
+        path=at.path,
+        make=lambda tx, now, tail: remembering(tx, to, at, drafts, now, tail),
+    )
 
 
-def remembering(to: Destination, at: BranchAt, drafts: Sequence[RowDraft], now: int, tail: int) -> Steps[Sized]:
+def remembering(
+    tx: Transaction, to: Destination, at: BranchAt, drafts: Sequence[RowDraft], now: int, tail: int
+) -> Collection[Any]:
     """Write what a branch does not show yet, and give that."""
 
-    def make(change: Change) -> Steps[list[RowDraft]]:
-        new = yield from unknown(drafts, change)
+    def make(tx: Transaction, change: Change) -> list[RowDraft]:
+        new = unknown(tx, drafts, change)
         change.drafts += new
         return new
 
-    return (yield from changed(at, make, now, tail, Writer("import", to.kind)))
+    return changed(tx, at, make, now, tail, Writer("import", to.kind))
 
 
-def unknown(drafts: Sequence[RowDraft], change: Change) -> Steps[list[RowDraft]]:
+def unknown(tx: Transaction, drafts: Sequence[RowDraft], change: Change) -> list[RowDraft]:
     """Those drafts of whose kind and key nothing is shown."""
     there = set()
     for kind in {draft.kind for draft in drafts}:
         keys = [draft.key for draft in drafts if draft.kind == kind]
-        there |= {(kind, key) for key in (yield from memory_rows.named(change.view, kind, keys))}
+        there |= {(kind, key) for key in memory_rows.named(tx, change.view, kind, keys)}
     given = {(draft.kind, draft.key): draft for draft in drafts}
     return [draft for name, draft in given.items() if name not in there]
 

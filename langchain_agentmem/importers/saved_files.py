@@ -36,6 +36,7 @@ from langchain_agentmem.importers.parcels import (
     PAGE,
     Destination,
     LeftOut,
+    Make,
     Names,
     Parcel,
     ParcelCount,
@@ -54,10 +55,8 @@ from langchain_agentmem.importers.parcels import (
     time_of_file,
     where,
 )
-from langchain_agentmem.language_models.model_calls import Do, Work
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.messages.role_rounds import Attachment, Conversation
-from langchain_agentmem.storage import Steps
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -164,10 +163,9 @@ class ExperienceParcel(Parcel):
     def place(self) -> None:
         """See `Parcel.place`."""
 
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> Work[ParcelCount]:
+    def stored(self, memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
         """See `Parcel.stored`."""
-        done: ParcelCount = yield Do(partial(self.shelf.take, memory, self.experience, dry_run=dry_run))
-        return done
+        return self.shelf.take(memory, self.experience, dry_run=dry_run)
 
 
 def _yaml_of_file(path: Path, to: Destination) -> Any:
@@ -285,9 +283,8 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
 
     def things() -> Iterator[Thing]:
         for number, page in enumerate(in_pages(drafts)):
-            make = partial(_added, path_, page)
             what = f"entries from {number * PAGE + 1:,} on, in {where(to)}"
-            yield WrittenParcel(holds=ENTRIES, what=what, count=len(page), path=path_, make=make)
+            yield WrittenParcel(holds=ENTRIES, what=what, count=len(page), path=path_, make=_added(path_, page))
         if empty := len(here) - len(said):
             yield LeftOut("entries", "they have neither prompt nor reply.", empty, ENTRIES)
         for each in loaded.lost:
@@ -300,6 +297,6 @@ def _judged(entry: AuditEntry) -> AuditEntry:
     return replace(entry, junk=reasons(entry.kind, entry.prompt, entry.reply))
 
 
-def _added(path: str, page: Sequence[Any], now: int, tail: int) -> Steps[range]:
-    del now, tail
-    return range((yield from audit_store.add_new(path, page)))
+def _added(path: str, page: Sequence[Any]) -> Make:
+    """How entries are written."""
+    return lambda tx, now, tail: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - as every `Make`

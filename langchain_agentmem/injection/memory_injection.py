@@ -22,17 +22,16 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.concurrency import aside
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import ThreadLike, config_given
 from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.selection import Bringing
-from langchain_agentmem.language_models.model_calls import aperform, perform
 from langchain_agentmem.language_models.tokens import BudgetLike
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import Brought, Form, Insertion, form_of, woven
+from langchain_agentmem.messages.prompt_forms import Insertion, form_of, woven
 from langchain_agentmem.search.memory_search import MemoryKind
 from langchain_agentmem.storage.database import MemoryLike
 from langchain_agentmem.tracing import within
@@ -144,7 +143,7 @@ class MemoryInjection(Runnable[Any, Any]):
         return self._call_with_config(self._inject, input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """`invoke`, awaited."""
+        """Async version of `invoke`."""
         config = config_given(config)
         del kwargs
         if not self._bringing.database.tracing.shows_content:
@@ -154,22 +153,12 @@ class MemoryInjection(Runnable[Any, Any]):
 
     def _inject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
         del run_manager
-        form = self._form(given, config)
-        work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        return self._closed(form, perform(work, self._bringing.database))
+        form = form_of(given, config, "memory")
+        brought = self._bringing.bringing(given, form.messages, ensure_config(config))
 
-    async def _ainject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
-        del run_manager
-        form = await aside(self._form, given, config)
-        work = self._bringing.bringing(given, form.messages, ensure_config(config))
-        brought = await aperform(work, self._bringing.database)
-        return await aside(self._closed, form, brought)
-
-    def _form(self, given: Any, config: RunnableConfig) -> Form:
-        return form_of(given, config, "memory")
-
-    def _closed(self, form: Form, brought: Brought) -> Any:
         def among(messages: list[BaseMessage]) -> list[BaseMessage]:
             return woven(messages, brought, self._role)
 
         return form.close(Insertion(among, "\n\n".join(brought.blocks())))
+
+    _ainject = awaited(_inject)

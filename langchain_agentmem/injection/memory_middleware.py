@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 
+from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import ThreadLike
 from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.injection.selection import Bringing
-from langchain_agentmem.language_models.model_calls import Work, aperform, perform
 from langchain_agentmem.language_models.tokens import BudgetLike
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import Brought, breakpoints_in, with_block, with_breakpoints, woven
+from langchain_agentmem.messages.prompt_forms import breakpoints_in, with_block, with_breakpoints, woven
 from langchain_agentmem.search.memory_search import MemoryKind
 from langchain_agentmem.storage.database import MemoryLike
 
@@ -116,15 +117,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             request: What the agent is about to ask. It is not changed.
             handler: Asks it.
         """
-        return handler(self._with(request, perform(self._brought(request), self._bringing.database)))
+        return handler(self._with_memory(request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """`wrap_model_call`, awaited."""
-        return await handler(self._with(request, await aperform(self._brought(request), self._bringing.database)))
+        """Async version of `wrap_model_call`."""
+        return await handler(await in_worker(partial(self._with_memory, request)))
 
-    def _brought(self, request: ModelRequest[Any]) -> Work[Brought]:
+    def _with_memory(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         config = ensure_config()
         if not self._told and self._bringing.is_of_one_thread(config):
             self._told = True
@@ -133,9 +134,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 'it, open AgentMemory(url, namespace=("users", "{user_id}")) and name the user in the config, or give '
                 "MemoryMiddleware a namespace."
             )
-        return self._bringing.bringing(request.messages, request.messages, config)
-
-    def _with(self, request: ModelRequest[Any], brought: Brought) -> ModelRequest[Any]:
+        brought = self._bringing.bringing(request.messages, request.messages, config)
         if self._role == "system" and brought.core:
             request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")

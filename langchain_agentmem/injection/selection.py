@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 
@@ -19,7 +18,6 @@ from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, Not
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
-from langchain_agentmem.language_models.model_calls import Run, Shown, Work
 from langchain_agentmem.language_models.tokens import (
     ARCHIVAL,
     CORE,
@@ -45,7 +43,7 @@ from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, again, group_by_text, inquiry, origin_of, trusts
 from langchain_agentmem.search.timeline import Order, order_for
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.tracing import brief
@@ -113,7 +111,7 @@ class Bringing:
         self._counter = TokenCounter()
         self._warned = False
 
-    def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Work[Brought]:
+    def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Brought:
         """What there is to be shown.
 
         Args:
@@ -133,14 +131,11 @@ class Bringing:
             return Brought()
         asked = self._asked(given, messages)[:MOST_ASKED]
         said = [message for message in messages if not is_injected(message)]
-        book = yield from prompt_notes.opening(self.database, run, said, self._reader(layers))
-        shown: _Shown = yield Shown(
-            "injection.inject",
-            self._composing(book, layers, asked, said, config),
-            inputs=lambda: self._inputs(layers, asked, messages, config),
-            outputs=self._outputs,
-        )
-        return shown.brought
+        book = prompt_notes.opening(self.database, run, said, self._reader(layers))
+        with self.database.step("injection.inject", lambda: self._inputs(layers, asked, messages, config)) as step:
+            brought, shown = self._compose(book, layers, asked, said, config)
+            step.finish(lambda: self._outputs(shown))
+        return brought
 
     def is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
         """Whether in a run it is the memory of one thread, which no other sees.
@@ -157,19 +152,20 @@ class Bringing:
             and not scopes.shared(path_of(scopes.resolve(None, config)))
         )
 
-    def _composing(
+    def _compose(
         self,
         book: NoteBook,
         layers: LayeredMemory | None,
         asked: str,
         messages: Sequence[BaseMessage],
         config: Mapping[str, Any],
-    ) -> Work[_Shown]:
-        layers, material = yield from self._always(layers)
-        prefix, told = yield from self._begun(book, material.core)
+    ) -> tuple[Brought, Composed]:
+        """Return all that is shown, and what of it stands before the question, with core memory."""
+        layers, material = self._always(layers)
+        prefix, told = self._begun(book, material.core)
         standing = book.standing()
-        there = yield from self._again(layers, standing, config)
-        new = yield from self._new(layers, asked, messages, config, material.events, there)
+        there = self._again(layers, standing, config)
+        new = self._new(layers, asked, messages, config, material.events, there)
         changed_now = {each.key: each.value for each in material.core if told.get(each.key) != each.value}
         recalled: dict[str | None, str] = {}
         for key in [*(key for key in standing if key != book.question), book.question]:
@@ -184,8 +180,8 @@ class Bringing:
                 events, records = [*events, *new.events], [*records, *new.records]
                 in_time = in_time or new.in_time
             changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
-            changes = yield from composed(Material(changed), self._budget, counter=self._counter)
-            shown = yield from composed(Material(prefix, events, records, in_time), self._budget, counter=self._counter)
+            changes = composed(Material(changed), self._budget, counter=self._counter)
+            shown = composed(Material(prefix, events, records, in_time), self._budget, counter=self._counter)
             texts = {CHANGES: changes.text.replace(HEADINGS[CORE], CHANGED, 1), **shown.sections}
             core = texts.pop(CORE, "")
             if text := "\n\n".join(filter(None, texts.values())):
@@ -195,10 +191,10 @@ class Bringing:
         book.note(RECALL, [NotedItem(EVENT, each.id) for each in shown.events], sizes.get(RECALL, 0))
         order = _IN_TIME if in_time else None
         book.note(ARCHIVAL, [_noted(each) for each in shown.records], sizes.get(ARCHIVAL, 0), order)
-        yield from book.keeping(self.database)
-        return _Shown(Brought(core, recalled), shown)
+        book.keeping(self.database)
+        return Brought(core, recalled), shown
 
-    def _begun(self, book: NoteBook, core: Sequence[CoreEntry]) -> Work[tuple[list[CoreEntry], dict[str, str]]]:
+    def _begun(self, book: NoteBook, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
         """Core memory as the prompt begins with it, and as it is told by now, changes included.
 
         A prompt that begins anew begins with what core memory is now. So does one that shows what was deleted, or that
@@ -210,7 +206,7 @@ class Bringing:
         for noted in book.standing().values():
             told.update(noted[CHANGES].values if CHANGES in noted else {})
         changed = [each for each in core if before.get(each.key) != each.value]
-        changes = yield from composed(Material(changed), self._budget, counter=self._counter)
+        changes = composed(Material(changed), self._budget, counter=self._counter)
         if book.start is not None and told.keys() <= values.keys() and len(changes.core) == len(changed):
             return [replace(each, value=before[each.key]) for each in core if each.key in before], told
         book.begin(values, sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items()))
@@ -224,7 +220,7 @@ class Bringing:
         config: Mapping[str, Any],
         events: Sequence[Event],
         there: Mapping[tuple[str, str], Any],
-    ) -> Work[Material]:
+    ) -> Material:
         """What is to be shown beside core memory, and stands nowhere in the context."""
         standing = {text for (_, key), each in there.items() for text in (key, each.content.strip())}
         order = order_for(question(asked))
@@ -235,7 +231,7 @@ class Bringing:
             texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
             ids = [each.id for each in messages]
             context = frozenset(filter(None, ids)) if all(ids) else None
-            found = yield from self._found(layers, asked, order, config, context)
+            found = self._found(layers, asked, order, config, context)
             groups = group_by_text(found, lambda each: each.content)
             new = [each for each, *_ in groups if each.id not in shown and each.content.strip() not in texts]
             new = [each for each in new[: self.limit] if standing.isdisjoint((each.id, each.content.strip()))]
@@ -243,29 +239,30 @@ class Bringing:
 
     def _again(
         self, layers: LayeredMemory | None, standing: Mapping[str, Mapping[str, PromptNote]], config: Mapping[str, Any]
-    ) -> Work[dict[tuple[str, str], Any]]:
+    ) -> dict[tuple[str, str], Any]:
         """What stands in the context already, as it is now, by kind and id."""
         items = [each for noted in standing.values() for part in (RECALL, ARCHIVAL) for each in _items(noted, part)]
         there: dict[tuple[str, str], Any] = {}
         if layers is not None and (own := [each for each in items if each.row is None]):
             ground = layers._facts_ground
 
-            def look(view: View) -> Steps[None]:
+            def look(tx: Transaction, view: View) -> None:
                 for kind, make in ((EVENT, event_of), (RECORD, record_of)):
                     keys = [each.id for each in own if each.kind == kind]
-                    kept = (yield from memory_rows.named(view, kind, keys)) if keys else {}
+                    kept = memory_rows.named(tx, view, kind, keys) if keys else {}
                     there.update({(kind, key): made for key, each in kept.items() if self._trusts(made := make(each))})
                 for each in own:
-                    fact = (yield from fact_queries.fact_in(ground, each.id, view)) if each.kind == "fact" else None
+                    fact = fact_queries.fact_in(tx, view, ground, each.id) if each.kind == "fact" else None
                     if fact is not None and self._trusts(fact):
                         there["fact", each.id] = _fact(fact)
 
-            yield from looking(ground, "injection.again", look, shown=False)
+            looking(ground, None, look)
         if rows := [each.row for each in items if each.row is not None]:
             run = None if isinstance(self.branch_or_config, LayeredMemory) else config
             walls, outlook = reach_of(self.database, self._named, run)
-            make = partial(again, rows, now=self.database.now(), outlook=outlook)
-            for hit in (yield Run("injection.again", make, shown=False)):
+            now = self.database.now()
+            hits = self.database.read(None, lambda tx: again(tx, rows, now=now, outlook=outlook))
+            for hit in hits:
                 if walls.hold(hit) and self._trusts(hit):  # the row of what is gone may be another's by now
                     there[hit.kind, hit.id] = _hit(hit)
         return there
@@ -292,9 +289,8 @@ class Bringing:
             return {"namespace": "/".join(self.database.scopes.resolve(self._named, config)), **told}
         return whose(layers._facts_ground, **told)
 
-    def _outputs(self, outcome: _Shown) -> dict[str, Any]:
+    def _outputs(self, shown: Composed) -> dict[str, Any]:
         """What it shows of what was put in."""
-        shown = outcome.now
         told: dict[str, Any] = {
             "core": [each.key for each in shown.core],
             "event_ids": [each.id for each in shown.events],
@@ -306,14 +302,14 @@ class Bringing:
             told["tokens"] = sum(map(measure.size, shown.sections.values()))
         return told
 
-    def _always(self, layers: LayeredMemory | None) -> Work[tuple[LayeredMemory | None, Material]]:
+    def _always(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, Material]:
         """What of a memory is shown whatever the question, and the memory, if it can be read."""
         if layers is None:
             return None, Material()
         try:
-            core = yield from layers.core._entries_work()
+            core = layers.core.entries()
             most = NEWEST if self._trusted is None else MORE * NEWEST
-            events = [] if self._budget.recall == 0 else (yield from layers.recall._reading(most))
+            events = [] if self._budget.recall == 0 else layers.recall._listing(most)
         except InvalidInput as error:
             if self.branch_or_config is not None:
                 raise
@@ -367,25 +363,25 @@ class Bringing:
         order: Order,
         config: Mapping[str, Any],
         context: frozenset[str] | None,
-    ) -> Work[list[Any]]:
+    ) -> list[Any]:
         """What fits a question: the best of each search, then the second best, and so on."""
         lists: list[list[Any]] = []
         many = (self.limit + _SPARE) * (1 if self._trusted is None else MORE)
         if layers is not None and (self.kinds is None or "record" in self.kinds):
-            records = [each for each in (yield from layers.archival._search_work(asked, many)) if self._trusts(each)]
+            records = [each for each in layers.archival.search(asked, many) if self._trusts(each)]
             lists.append([_record(each) for each in records] if order == "time" else records)
         if layers is not None and (self.kinds is None or "fact" in self.kinds):
-            facts = yield from fact_queries.find_facts(layers._facts_ground, asked, many)
+            facts = fact_queries.find_facts(layers._facts_ground, asked, many)
             lists.append([_fact(each) for each in facts if self._trusts(each)])
         if layers is not None and self.kinds is not None and "event" in self.kinds:
-            events = yield from layers.recall._search_work(asked, many)
+            events = layers.recall.search(asked, many)
             lists.append([_event(each, dated=order == "time") for each in events if self._trusts(each)])
         namespace = self.database.scopes.resolve(self._named, config)
         kinds = self._others(path_of(namespace), layers)
         if kinds is None or kinds:
             run = None if isinstance(self.branch_or_config, LayeredMemory) else config  # its namespace is named
             walls, outlook = reach_of(self.database, self._named, run)
-            hits: list[Recollection] = yield Search(
+            search = Search(
                 inquiry(asked, self.database.now()),
                 walls._replace(kinds=all_parts().stored_as(kinds), trusted=self._trusted),
                 many,
@@ -394,6 +390,7 @@ class Bringing:
                 inputs=lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
                 order=order,
             )
+            hits = search.find(self.database)
             passages = [_hit(each)._replace(place=place) for place, each in enumerate(hits) if _says(each)]
             lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
@@ -406,13 +403,6 @@ class Bringing:
         if kinds is None:
             kinds = all_parts().usual_kinds if self.database.scopes.shared(path) else ()
         return tuple(kind for kind in kinds if kind not in LAYERED)
-
-
-class _Shown(NamedTuple):
-    """What is shown: all of it, and core memory with what stands before the question."""
-
-    brought: Brought
-    now: Composed
 
 
 def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[NotedItem, ...]:

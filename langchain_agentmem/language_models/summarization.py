@@ -35,14 +35,15 @@ from langchain_agentmem.base.argument_checks import check_timeout, flag_fields, 
 from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
-from langchain_agentmem.language_models.model_calls import Ask, Work
+from langchain_agentmem.language_models.model_calls import ask
 from langchain_agentmem.language_models.overflow import is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.messages.history_shape import calls_of, role_of
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, plain, sections, summary_in
 from langchain_agentmem.messages.provider_content import made_image
+from langchain_agentmem.storage.database import Database
 
 _CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
 _BESIDE_IMAGE = 150
@@ -601,7 +602,8 @@ def summarizing(
     counter: TokenCounter,
     output_tokens: int,
     input_tokens: int,
-) -> Work[Summarized]:
+    database: Database | None = None,
+) -> Summarized:
     """Summarize messages.
 
     Args:
@@ -613,6 +615,7 @@ def summarizing(
         counter: Counts tokens.
         output_tokens: What the summary may cost, in tokens, its images not counted.
         input_tokens: What one question may cost, in tokens.
+        database: The database whose traces show the model's calls. Default: only LangChain's own traces do.
 
     Returns:
         The summary, which counts in `stands_for` all messages it goes back to.
@@ -622,10 +625,12 @@ def summarizing(
     fold = _Fold(rest=turns, earlier=earlier, config=config, counter=counter, output=output_tokens, limit=input_tokens)
     failure: Exception | None = None
     while model is not None and fold.rest:
-        wish = fold.next_question()
+        question = fold.next_question()
         try:
-            reply = yield Ask(model, wish, NAME, config.timeout)
-        except Exception as error:  # noqa: BLE001 - whatever a model raises, the run goes on
+            reply = ask(database, model, question, NAME, config.timeout)
+        except Exception as error:  # whatever else a model raises, the run goes on
+            if leaves_the_node(error):
+                raise
             if is_too_large(error) and fold.halve():
                 continue
             failure = error

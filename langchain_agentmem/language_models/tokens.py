@@ -31,7 +31,7 @@ from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, called, is_image, kind_of, thoughts
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node
 from langchain_agentmem.language_models.token_estimate import (
     ESTIMATE,
     FILES,
@@ -260,7 +260,9 @@ def _probed_form(counter: Callable[[Any], int], makes: Mapping[str, Callable[[st
     def count(form: str, text: str, times: int = 1) -> float:
         try:
             return float(counter(makes[form](text) * times if times > 1 else makes[form](text)))
-        except Exception:  # noqa: BLE001 - it does not count this
+        except Exception as error:  # it does not count this
+            if leaves_the_node(error):
+                raise
             return 0
 
     growth = {form: count(form, _PROBE) - count(form, "seven") for form in makes}
@@ -359,7 +361,9 @@ class TokenCounter:
             return 0
         try:
             return max(0, math.ceil(count(text)))
-        except Exception:  # noqa: BLE001 - a failing counter never breaks the run
+        except Exception as error:  # a failing counter never breaks the run
+            if leaves_the_node(error):
+                raise
             if not self._failed:
                 self._failed = True
                 _log.warning("The token counter %r failed; estimating instead.", self.name, exc_info=True)

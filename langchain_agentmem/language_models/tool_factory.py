@@ -16,41 +16,20 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
+from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, faults
-from langchain_agentmem.language_models.model_calls import Do, Work, aperform, perform, written_by
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, faults, leaves_the_node
+from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.language_models.tool_arguments import Arguments, read
 from langchain_agentmem.storage.database import Database, database_of
 
 T = TypeVar("T")
-
-
-Calls: TypeAlias = Work[T]
-"""Work that calls methods of a memory or of a model, by `OperationCall`."""
-
-
-def OperationCall(  # noqa: N802 - it makes a wish, as `Do` does
-    target: Any, method: str, arguments: tuple[Any, ...] = (), named: Mapping[str, Any] = MappingProxyType({})
-) -> Do:
-    """A method to be called, or its awaited twin, whose name begins with an `a`.
-
-    Args:
-        target: What has both.
-        method: Its name.
-        arguments: What it is given by place.
-        named: What it is given by name.
-    """
-    return Do(
-        lambda: getattr(target, method)(*arguments, **named),
-        lambda: getattr(target, f"a{method}")(*arguments, **named),
-    )
 
 
 PASSAGE = 1_000
@@ -247,15 +226,19 @@ def tool_of(operation: Operation, whose: Whose[Any]) -> BaseTool:
     def use(*, config: RunnableConfig, **given: Any) -> str:
         try:
             with written_by("model", operation.name):
-                return told(perform(_using(operation, whose.memory(config), given)))
+                return told(_using(operation, whose.memory(config), given))
         except Exception as error:  # the model is told, and the run goes on
+            if leaves_the_node(error):
+                raise
             raise _refusal(operation, error) from error
 
     async def ause(*, config: RunnableConfig, **given: Any) -> str:
         try:
             with written_by("model", operation.name):
-                return told(await aperform(_using(operation, whose.memory(config), given)))
+                return told(await in_worker(lambda: _using(operation, whose.memory(config), given), writes=True))
         except Exception as error:  # the model is told, and the run goes on
+            if leaves_the_node(error):
+                raise
             raise _refusal(operation, error) from error
 
     return _Tool.from_function(
@@ -269,8 +252,8 @@ def tool_of(operation: Operation, whose: Whose[Any]) -> BaseTool:
     )
 
 
-def _using(operation: Operation, memory: Any, given: Mapping[str, Any]) -> Calls[Any]:
-    return (yield from operation.do(memory, read(operation.arguments, given)))
+def _using(operation: Operation, memory: Any, given: Mapping[str, Any]) -> Any:
+    return operation.do(memory, read(operation.arguments, given))
 
 
 def _refusal(operation: Operation, error: Exception) -> ToolException:
@@ -317,7 +300,7 @@ class Operation:
     name: str
     about: str
     arguments: type[Arguments]
-    do: Callable[[Any, Any], Calls[Any]]
+    do: Callable[[Any, Any], Any]
 
 
 def failure(error: Exception) -> str:

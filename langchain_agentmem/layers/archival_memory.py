@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work, both
-from langchain_agentmem.layers.layer import Layer, Record, bounded, record_of, record_shown, redraft
+from langchain_agentmem.layers.layer import Layer, Record, bounded, hits_shown, record_of, record_shown, redraft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.rewinding.outlook import found
-from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage import Transaction, queries, query
 
 
 class ArchivalMemory(Layer):
@@ -23,7 +23,7 @@ class ArchivalMemory(Layer):
 
     _part = "archival"
 
-    def _write_work(self, content: str, tags: Sequence[str] = ()) -> Work[str]:
+    def write(self, content: str, tags: Sequence[str] = ()) -> str:
         """Write a record. A record that says the same already gets the tags that it lacks instead.
 
         Args:
@@ -37,21 +37,23 @@ class ArchivalMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         clean, marks = self._checked(content, tags)
-        told = {"content": clean, "characters": len(clean), "tags": marks}
-        return self._as_step("write", self._written(clean, marks), outputs=lambda key: {"record_id": key}, **told)
+        with self._step("write", content=clean, characters=len(clean), tags=marks) as step:
+            key = self._written(clean, marks)
+            step.finish(lambda: {"record_id": key})
+        return key
 
-    write, awrite = both(_write_work)
+    awrite = awaited(write, writes=True)
 
-    def _written(self, clean: str, marks: Sequence[str]) -> Work[str]:
+    def _written(self, clean: str, marks: Sequence[str]) -> str:
         """Write a record that was checked, as a detail of a step."""
         key = self._ground.database.new_id()
 
-        def make(change: Change) -> Steps[str]:
-            return (yield from add_record(change, key, clean, marks))
+        def make(tx: Transaction, change: Change) -> str:
+            return add_record(tx, change, key, clean, marks)
 
-        return self._change("add", make, shown=False)
+        return self._change(None, make)
 
-    def _update_work(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> Work[bool]:
+    def update(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> bool:
         """Change a record; what is not given stays as it is.
 
         Args:
@@ -71,8 +73,8 @@ class ArchivalMemory(Layer):
         marks = None if tags is None else self._marks(tags)
         key = name_given(record_id, "the id of a record")
 
-        def make(change: Change) -> Steps[bool]:
-            there = yield from memory_rows.named(change.view, RECORD, [key])
+        def make(tx: Transaction, change: Change) -> bool:
+            there = memory_rows.named(tx, change.view, RECORD, [key])
             if key in there:
                 change.drafts.append(next_version(there[key], clean, marks))
             return key in there
@@ -80,24 +82,22 @@ class ArchivalMemory(Layer):
         told = {"record_id": key, "content": clean, "tags": marks}
         return self._change("update", make, outputs=lambda there: {"updated": there}, **told)
 
-    update, aupdate = both(_update_work)
+    aupdate = awaited(update, writes=True)
 
-    def _get_work(self, record_id: str) -> Work[Record | None]:
+    def get(self, record_id: str) -> Record | None:
         """One record by its id, or None."""
         return self._one(RECORD, "record", name_given(record_id, "the id of a record"), record_of, record_shown)
 
-    get, aget = both(_get_work)
+    aget = awaited(get)
 
-    def _delete_work(self, record_id: str) -> Work[bool]:
+    def delete(self, record_id: str) -> bool:
         """Delete a record. Returns whether it was there."""
         key = name_given(record_id, "the id of a record")
         return self._deleted(RECORD, key, record_id=key)
 
-    delete, adelete = both(_delete_work)
+    adelete = awaited(delete, writes=True)
 
-    def _search_work(
-        self, query: str, limit: int | None = None, tags: Sequence[str] | None = None
-    ) -> Work[list[Record]]:
+    def search(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> list[Record]:
         """Find records.
 
         Args:
@@ -115,17 +115,18 @@ class ArchivalMemory(Layer):
         most = self.settings.retrieval_k if limit is None and not everything else limit_given(limit)
         marks = [] if tags is None else self._marks(tags)
 
-        def work() -> Work[list[Record]]:
+        with self._step("search", "retriever", query=query, limit=bounded(most), tags=marks or None) as step:
             if everything:
-                return (yield from self._listing(marks, most, shown=False))[::-1]
-            hits = yield from found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
-            return [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
+                records = self._listing(marks, most, shown=False)[::-1]
+            else:
+                hits = found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
+                records = [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
+            step.finish(lambda: hits_shown(RECORD, records))
+        return records
 
-        return self._searched(RECORD, work(), query, most, tags=marks or None)
+    asearch = awaited(search)
 
-    search, asearch = both(_search_work)
-
-    def _all_work(self, tags: Sequence[str] | None = None, limit: int | None = None) -> Work[list[Record]]:
+    def all(self, tags: Sequence[str] | None = None, limit: int | None = None) -> list[Record]:
         """The records, in the order in which they were last written.
 
         Args:
@@ -134,29 +135,28 @@ class ArchivalMemory(Layer):
         """
         return self._listing(tags, limit)
 
-    all, aall = both(_all_work)
+    aall = awaited(all)  # noqa: A003 - the method
 
     def _listing(
         self, tags: Sequence[str] | None = None, limit: int | None = None, *, shown: bool = True
-    ) -> Work[list[Record]]:
-        """`all`, as work that is perhaps a detail of other work."""
+    ) -> list[Record]:
+        """List records as `all` does, perhaps as a detail of another step."""
         most = limit_given(limit)
         marks = [] if tags is None else self._marks(tags)
         newest = None if marks else bounded(most)
 
-        def look(view: View) -> Steps[list[Record]]:
-            kept = yield from memory_rows.newest(view, RECORD, limit=newest)
+        def look(tx: Transaction, view: View) -> list[Record]:
+            kept = memory_rows.newest(tx, view, RECORD, limit=newest)
             there = [record_of(each) for each in kept if _has(each, marks)]
             return there[max(0, len(there) - most) :]
 
         return self._look(
-            "all",
+            "all" if shown else None,
             look,
             limit=bounded(most),
             newest=newest,
             tags=sorted(set(marks)) or None,
             outputs=lambda values: listed("records", values, record_shown),
-            shown=shown,
         )
 
     def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
@@ -210,13 +210,14 @@ def record(
     )
 
 
-def add_record(change: Change, key: str, content: str, tags: Sequence[str]) -> Steps[str]:
+def add_record(tx: Transaction, change: Change, key: str, content: str, tags: Sequence[str]) -> str:
     """Add a record to a change, unless what is seen there has one that says the same: that is told again.
 
     Nothing is written where that adds nothing. What another thread wrote is written on this one's own line as well, so
     that it stays when the other is rewound; a more trusted source replaces the record's.
 
     Args:
+        tx: The transaction.
         change: The change.
         key: The id of a new record.
         content: What it says.
@@ -226,8 +227,8 @@ def add_record(change: Change, key: str, content: str, tags: Sequence[str]) -> S
         The id of the record.
     """
     new = change.signed(record(key, content, tags, change.now))
-    found = yield query.keys_saying(**change.view.parameters(), kind=RECORD, hash=queries.digest(body_of(content)))
-    there = (yield from memory_rows.named(change.view, RECORD, [row["key"] for row in found])) if found else {}
+    found = query.keys_saying(tx, **change.view.parameters(), kind=RECORD, hash=queries.digest(body_of(content)))
+    there = memory_rows.named(tx, change.view, RECORD, [row["key"] for row in found]) if found else {}
     same = [kept for kept in there.values() if kept.text == content and kept.label is None]
     if not same:
         change.drafts.append(new)

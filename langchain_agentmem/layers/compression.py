@@ -25,17 +25,19 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_agentmem.base.argument_checks import check_timeout, check_whole
-from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.concurrency import PerProcess, awaited
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.lenient_json import strip_reasoning
-from langchain_agentmem.language_models.model_calls import Ask, ModelLike, Performer, Shown, Work, both, usable_model
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
+from langchain_agentmem.tracing import Tracing, brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.storage.database import Database
+
+_WITHOUT_DATABASE = Tracing()
 
 MARK = "\u2026"
 """What stands where a text was cut."""
@@ -146,7 +148,7 @@ class Answers:
             self._kept.clear()
 
 
-class Compressor(Performer):
+class Compressor:
     """Makes texts fit. Safe to share between threads.
 
     Args:
@@ -186,7 +188,7 @@ class Compressor(Performer):
         if database is not None:
             database.remembering.add(self._answers)
 
-    def _compress_work(self, text: str, max_chars: int, context: str = "") -> Work[str]:
+    def compress(self, text: str, max_chars: int, context: str = "") -> str:
         """Make a text fit.
 
         Args:
@@ -213,24 +215,25 @@ class Compressor(Performer):
         known, since = self._answers.get(key)
         if known is not None:
             return known
-        shortened: str = yield Shown(
-            NAME,
-            self._shortening(key, since, text, max_chars, context),
-            inputs=lambda: _shown(text) | {"context": context, "max_characters": max_chars},
-            outputs=_shown,
-        )
+        tracing = _WITHOUT_DATABASE if self._database is None else self._database.tracing
+        more = {"context": context, "max_characters": max_chars}
+        with tracing.step(f"memory.{NAME}", inputs=lambda: _shown(text) | more) as step:
+            shortened = self._shorten(key, since, text, max_chars, context)
+            step.finish(lambda: _shown(shortened))
         return shortened
 
-    compress, acompress = both(_compress_work)
+    acompress = awaited(compress)
 
-    def _shortening(self, key: Hashable, since: int, text: str, max_chars: int, context: str) -> Work[str]:
+    def _shorten(self, key: Hashable, since: int, text: str, max_chars: int, context: str) -> str:
         """Have a model shorten a text that is too long."""
         asked = question = _question(text, max_chars, context, self._prompt)
         goal, shortest, failure = max_chars, text, None
         for _ in range(self._attempts):
             try:
-                answer = _said(text, (yield Ask(self.model, asked, "layers.ask", self._timeout, shown=False)))
-            except Exception as error:  # noqa: BLE001 - whatever a model raises, the text is made to fit
+                answer = _said(text, ask(self._database, self.model, asked, "layers.ask", self._timeout, shown=False))
+            except Exception as error:  # whatever a model raises, the text is made to fit
+                if leaves_the_node(error):
+                    raise
                 failure = error
                 break
             if answer and len(answer) <= max_chars:

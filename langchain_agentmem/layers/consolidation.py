@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ahead, Work, Writer
+from langchain_agentmem.language_models.model_calls import Ahead, Writer
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import CoreMemory, everything, leaving, size
 from langchain_agentmem.layers.layer import Ground, LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
-from langchain_agentmem.rewinding.memory_access import Change, as_step, changing, looking
+from langchain_agentmem.rewinding.memory_access import Change, changing, looking, step_on
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 
 CONSOLIDATED = "RECALL_CONSOLIDATED"
 """The tag of a record that stands for events."""
@@ -88,9 +88,9 @@ class EventBundle(NamedTuple):
         return f"{len(self.events)} events of kind {self.kind}, {first} to {last}:"
 
 
-def consolidating(
+def consolidate(
     ground: Ground, *, keep: int, kind: str | None = None, automatic: bool = False, name: str = "recall.consolidate"
-) -> Work[ConsolidationReport]:
+) -> ConsolidationReport:
     """Consolidate old events.
 
     Args:
@@ -100,45 +100,48 @@ def consolidating(
         automatic: Whether nobody asked for it. Default: False.
         name: What the step is called in a trace.
     """
-    work = _summed_up(ground, keep, kind, automatic=automatic)
-    return as_step(ground, name, work, outputs=report_shown, keep=keep, event_type=kind, automatic=automatic)
+    with step_on(ground, name, keep=keep, event_type=kind, automatic=automatic) as step:
+        report = _consolidate(ground, keep, kind, automatic=automatic)
+        step.finish(lambda: report_shown(report))
+    return report
 
 
-def _summed_up(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> Work[ConsolidationReport]:
+def _consolidate(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> ConsolidationReport:
     """Sum up old events, and put what that says in their place, as far as they are still there."""
     limit = ground.settings.section_budgets["archival_snippet"]
-    bundles = yield from looking(ground, "recall.old", lambda view: old(_own(ground, view), keep, kind), shown=False)
+    bundles = looking(ground, None, lambda tx, view: old(tx, _own(ground, view), keep, kind))
     if not bundles:
         return ConsolidationReport()
     texts: list[tuple[EventBundle, str]] = []
     for bundle in bundles:
         context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
-        text = yield from ground.compressor._compress_work(bundle.text, limit, context)
+        text = ground.compressor.compress(bundle.text, limit, context)
         no_help = text == truncated(bundle.text, limit)  # it fits as it is, there is no model, or it failed
         texts.append((bundle, digest(bundle, limit) if no_help else text))
 
-    def make(change: Change) -> Steps[ConsolidationReport]:
+    def make(tx: Transaction, change: Change) -> ConsolidationReport:
         if ground.compressor.model is not None:
             change.writer = Writer("model")
         keys = [each.key for bundle, _ in texts for each in bundle.events]
-        there = yield from memory_rows.named(change.view, EVENT, keys)
+        there = memory_rows.named(tx, change.view, EVENT, keys)
         numbers = {each.number for each in there.values()}
         whole = [each for each in texts if numbers.issuperset(event.number for event in each[0].events)]
         return _replace(ground, change, whole, automatic=automatic)
 
-    return (yield from changing(ground, "recall.replace", make, shown=False))
+    return changing(ground, None, make)
 
 
-def too_many(ground: Ground, change: Change, new: int) -> Steps[bool]:
+def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
     """Whether there are so many events, once some more are added, that old ones are to be consolidated.
 
     Args:
+        tx: The transaction.
         ground: The memory.
         change: What adds them.
         new: How many are added.
     """
     most = int(ground.settings.recall_max_events * CONSOLIDATES_AT)
-    return new > 0 and (yield from count(_own(ground, change.view), EVENT)) + new > most
+    return new > 0 and count(tx, _own(ground, change.view), EVENT) + new > most
 
 
 def report_shown(report: ConsolidationReport) -> dict[str, Any]:
@@ -147,13 +150,13 @@ def report_shown(report: ConsolidationReport) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def making_room(ground: Ground) -> Work[None]:
+def make_room(ground: Ground) -> None:
     """Consolidate old events: of a branch with a model in the background, else immediately."""
-    make = partial(consolidating, ground, keep=ground.settings.recall_max_events, automatic=True)
+    make = partial(consolidate, ground, keep=ground.settings.recall_max_events, automatic=True)
     if ground.compressor.model is not None and isinstance(ground.point, BranchAt):
         LATER.begin(ground.database, (ground.point.path, ground.point.name), LANE, make)
     else:
-        yield from make()
+        make()
 
 
 def _own(ground: Ground, view: View) -> View:
@@ -161,21 +164,22 @@ def _own(ground: Ground, view: View) -> View:
     return view if isinstance(ground.point, BranchAt) else view._replace(scope=None)
 
 
-def count(view: View, kind: str) -> Steps[int]:
+def count(tx: Transaction, view: View, kind: str) -> int:
     """How much of a kind a view shows."""
-    [row] = yield query.count_memory(**view.parameters(), kind=kind, at=view.at)
+    [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.at)
     return int(row["found"])
 
 
-def old(view: View, keep: int, kind: str | None = None) -> Steps[list[EventBundle]]:
+def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list[EventBundle]:
     """The old events that a view shows, as bundles: by kind, in the order in which their kinds first came.
 
     Args:
+        tx: The transaction.
         view: From where.
         keep: How many of the newest are not old.
         kind: Only events of this kind. Default: all.
     """
-    there = yield from memory_rows.current(view, EVENT)
+    there = memory_rows.current(tx, view, EVENT)
     mine = [each for each in there if kind is None or each.label == kind]
     groups: dict[str, list[Kept]] = {}
     for each in mine[: max(0, len(mine) - keep)]:
@@ -309,24 +313,24 @@ def pressure_of(pairs: Iterable[tuple[str, str]], events: int, records: int, set
     )
 
 
-def measuring(ground: Ground, *, shown: bool = True) -> Work[Pressure]:
-    """How full a memory is, as work.
+def measure_pressure(ground: Ground, *, shown: bool = True) -> Pressure:
+    """Measure how full a memory is.
 
     Args:
         ground: The memory.
         shown: Whether it is a step of a trace. If not, it is a detail of another. Default: it is.
     """
 
-    def look(view: View) -> Steps[Pressure]:
-        core = yield from everything(view)
-        events = yield from count(view, EVENT)
-        records = yield from count(view, RECORD)
+    def look(tx: Transaction, view: View) -> Pressure:
+        core = everything(tx, view)
+        events = count(tx, view, EVENT)
+        records = count(tx, view, RECORD)
         return pressure_of(((each.key, each.text) for each in core), events, records, ground.settings)
 
-    return looking(ground, "layers.pressure", look, outputs=asdict, shown=shown)
+    return looking(ground, "layers.pressure" if shown else None, look, outputs=asdict)
 
 
-def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[ConsolidationReport]:
+def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> ConsolidationReport:
     """Do what a level of pressure asks for.
 
     From "medium" on old events are consolidated. From "high" on what is unimportant leaves core memory, until it takes
@@ -342,20 +346,21 @@ def relieving(ground: Ground, core: CoreMemory, level: Any = None) -> Work[Conso
     """
     if level is not None and not (isinstance(level, str) and level in LEVELS):
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
-    return as_step(ground, "layers.consolidate", _relieving(ground, core, level), level=level, outputs=report_shown)
+    with step_on(ground, "layers.consolidate", level=level) as step:
+        report = _relieve(ground, core, measure_pressure(ground, shown=False).level if level is None else level)
+        step.finish(lambda: report_shown(report))
+    return report
 
 
-def _relieving(ground: Ground, core: CoreMemory, level: str | None) -> Work[ConsolidationReport]:
+def _relieve(ground: Ground, core: CoreMemory, level: str) -> ConsolidationReport:
     settings = ground.settings
-    if level is None:
-        level = (yield from measuring(ground, shown=False)).level
     rank = LEVELS.index(level)
     report = ConsolidationReport()
     if rank >= LEVELS.index("medium"):
-        report = yield from consolidating(ground, keep=settings.recall_max_events)
+        report = consolidate(ground, keep=settings.recall_max_events)
 
-    def relieve(change: Change) -> Steps[tuple[str, ...]]:
-        there = yield from everything(change.view)
+    def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
+        there = everything(tx, change.view)
         goal = int(settings.core_max_chars * THRESHOLDS[0])
         gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
         if rank >= LEVELS.index("critical"):
@@ -365,5 +370,5 @@ def _relieving(ground: Ground, core: CoreMemory, level: str | None) -> Work[Cons
 
     evicted: tuple[str, ...] = ()
     if rank >= LEVELS.index("high"):
-        evicted = yield from changing(ground, "core.relieve", relieve, outputs=lambda keys: {"evicted": keys})
+        evicted = changing(ground, "core.relieve", relieve, outputs=lambda keys: {"evicted": keys})
     return replace(report, level=level, evicted=evicted)

@@ -15,16 +15,16 @@ from uuid import NAMESPACE_OID, uuid5
 
 from langchain_agentmem.base.argument_checks import name_given, text_given, texts_given
 from langchain_agentmem.base.clock import micros, moment, time_given
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import PROTECTED_KEYS, Layer, LayersConfig, Written, origin
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, pairs
 from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of, moved
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.tracing import brief
 
 EVICTED = "CORE_EVICT"
@@ -96,7 +96,7 @@ class CoreMemory(Layer):
 
     _part = "core"
 
-    def _get_work(self, keys: Iterable[str] | str | None = None) -> Work[dict[str, str]]:
+    def get(self, keys: Iterable[str] | str | None = None) -> dict[str, str]:
         """Values by key.
 
         Args:
@@ -108,29 +108,27 @@ class CoreMemory(Layer):
         """
         wanted = None if keys is None else [self._key(key) for key in texts_given(_listed(keys), "Keys")]
 
-        def look(view: View) -> Steps[dict[str, str]]:
+        def look(tx: Transaction, view: View) -> dict[str, str]:
             if wanted is None:
-                return {each.key: each.text for each in (yield from everything(view))}
-            there = yield from memory_rows.named(view, CORE, wanted)
+                return {each.key: each.text for each in everything(tx, view)}
+            there = memory_rows.named(tx, view, CORE, wanted)
             return {key: there[key].text for key in wanted if key in there}
 
         return self._look("get", look, keys=wanted, outputs=pairs)
 
-    get, aget = both(_get_work)
+    aget = awaited(get)
 
-    def _entries_work(self) -> Work[list[CoreEntry]]:
+    def entries(self) -> list[CoreEntry]:
         """Everything, with importance and times, in the order in which the keys were first set."""
 
-        def look(view: View) -> Steps[list[CoreEntry]]:
-            return [entry_of(each) for each in (yield from everything(view))]
+        def look(tx: Transaction, view: View) -> list[CoreEntry]:
+            return [entry_of(each) for each in everything(tx, view)]
 
         return self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
 
-    entries, aentries = both(_entries_work)
+    aentries = awaited(entries)
 
-    def _set_work(
-        self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None
-    ) -> Work[None]:
+    def set(self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None) -> None:
         """Set a value.
 
         Args:
@@ -143,18 +141,16 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong, or there is no room for the value.
         """
-        settings = [self._setting_of(key, value, importance, ttl)]
-        told = {"entries": lambda: [setting_shown(each) for each in settings]}
-        yield from self._as_step("set", self._put(settings), outputs=lambda done: {"evicted": done.evicted}, **told)
+        setting = self._setting_of(key, value, importance, ttl)
+        with self._step("set", entries=lambda: [setting_shown(setting)]) as step:
+            _, change, _ = self._place([setting])
+            step.finish(lambda: {"evicted": change.evicted})
 
-    set, aset = both(_set_work)
+    aset = awaited(set, writes=True)  # noqa: A003 - the method
 
-    def _put(self, settings: Sequence[Setting]) -> Work[Change]:
-        return (yield from self._placing(settings))[1]
-
-    def _placing(
-        self, settings: Sequence[Setting], also: Callable[[Change], Steps[bool]] | None = None
-    ) -> Work[tuple[Sequence[Setting], Change, bool]]:
+    def _place(
+        self, settings: Sequence[Setting], also: Callable[[Transaction, Change], bool] | None = None
+    ) -> tuple[Sequence[Setting], Change, bool]:
         """Set values that were checked, all of them or none, in one change with whatever else.
 
         Args:
@@ -168,26 +164,26 @@ class CoreMemory(Layer):
             InvalidInput: There is no room.
         """
 
-        def make(change: Change) -> Steps[tuple[TooLarge | None, Change, bool]]:
-            too_large = (yield from self._add_to(change, settings)) if settings else None
-            more = False if also is None or too_large is not None else (yield from also(change))
+        def make(tx: Transaction, change: Change) -> tuple[TooLarge | None, Change, bool]:
+            too_large = self._add_to(tx, change, settings) if settings else None
+            more = False if also is None or too_large is not None else also(tx, change)
             return too_large, change, more
 
         for _ in range(ATTEMPTS + len(settings)):
-            too_large, change, more = yield from self._change("put", make, shown=False)
+            too_large, change, more = self._change(None, make)
             if too_large is None:
                 return settings, change, more
-            settings = yield from self._smaller(settings, too_large)
+            settings = self._smaller(settings, too_large)
         raise InvalidInput(NO_ROOM)
 
-    def _delete_work(self, key: str) -> Work[bool]:
+    def delete(self, key: str) -> bool:
         """Delete a value. Returns whether it was there."""
         wanted = self._key(key)
         return self._deleted(CORE, wanted, key=wanted)
 
-    delete, adelete = both(_delete_work)
+    adelete = awaited(delete, writes=True)
 
-    def _restore_work(self, key: str) -> Work[bool]:
+    def restore(self, key: str) -> bool:
         """Bring back what left core memory to make room, with its importance and its end. Something else may leave.
 
         Args:
@@ -198,13 +194,13 @@ class CoreMemory(Layer):
         """
         wanted = self._key(key)
 
-        def make(change: Change) -> Steps[bool]:
-            found = yield from memory_rows.newest(change.view, RECORD, limit=1, label=_label(wanted))
+        def make(tx: Transaction, change: Change) -> bool:
+            found = memory_rows.newest(tx, change.view, RECORD, limit=1, label=_label(wanted))
             if not found:
                 return False
             [old] = found
             value, importance = str(old.extra["value"]), int(old.extra["importance"])
-            too_large = yield from self._add_to(change, [Setting(wanted, value, importance, old.expires_at)])
+            too_large = self._add_to(tx, change, [Setting(wanted, value, importance, old.expires_at)])
             if too_large is not None:
                 raise InvalidInput(NO_ROOM)
             change.drafts[:] = [
@@ -215,7 +211,7 @@ class CoreMemory(Layer):
 
         return self._change("restore", make, key=wanted, outputs=lambda there: {"restored": there})
 
-    restore, arestore = both(_restore_work)
+    arestore = awaited(restore, writes=True)
 
     def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
         """A value to be set, checked and without secrets.
@@ -231,13 +227,13 @@ class CoreMemory(Layer):
         [(clean, said)] = redact_value({name: text_given(value, "A value of core memory")}, patterns).items()
         return Setting(clean, said, importance, self._ending(ttl))
 
-    def _add_to(self, change: Change, settings: Sequence[Setting]) -> Steps[TooLarge | None]:
+    def _add_to(self, tx: Transaction, change: Change, settings: Sequence[Setting]) -> TooLarge | None:
         """Add what sets some values to a change, and what moves others out of the way.
 
         Returns:
             None; or, without having added anything, the value for which there is no room.
         """
-        there = {each.key: each for each in (yield from everything(change.view))}
+        there = {each.key: each for each in everything(tx, change.view)}
         fit = fitting(there.values(), settings, self.settings)
         if isinstance(fit, TooLarge):
             return fit
@@ -253,7 +249,7 @@ class CoreMemory(Layer):
             change.evicted.append(each.key)
             change.drafts.append(_archived(each, change.now))
 
-    def _smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> Work[list[Setting]]:
+    def _smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> list[Setting]:
         """The values, with the one for which there was no room compressed.
 
         Raises:
@@ -262,9 +258,7 @@ class CoreMemory(Layer):
         wanted, room = too_large
         if room < 1:
             raise InvalidInput(NO_ROOM)
-        value = yield from self._ground.compressor._compress_work(
-            wanted.value, room, f"the core memory {safe_repr(wanted.key)}"
-        )
+        value = self._ground.compressor.compress(wanted.value, room, f"the core memory {safe_repr(wanted.key)}")
         return [each._replace(value=value) if each is wanted else each for each in settings]
 
     def _key(self, key: Any) -> str:
@@ -297,9 +291,9 @@ NO_ROOM = (
 )
 
 
-def everything(view: View) -> Steps[list[Kept]]:
+def everything(tx: Transaction, view: View) -> list[Kept]:
     """Core memory, in the order in which the keys were first set."""
-    there = yield from memory_rows.current(view, CORE)
+    there = memory_rows.current(tx, view, CORE)
     return sorted(there, key=lambda each: (each.created_at, each.key))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -18,14 +17,13 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Performer, Work
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, Footing, as_step, changing, looking, maybe
+from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, maybe, step_on
 from langchain_agentmem.rewinding.memory_rows import CORE, Kept, RowDraft, View
 from langchain_agentmem.search.memory_search import Why
-from langchain_agentmem.storage import Steps
-from langchain_agentmem.tracing import brief, documents
+from langchain_agentmem.storage import Transaction
+from langchain_agentmem.tracing import RunType, Step, brief, documents
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
 """Keys of core memory that never leave it by themselves."""
@@ -204,7 +202,6 @@ def record_of(kept: Kept) -> Record:
 
 
 T = TypeVar("T")
-F = TypeVar("F", bound="Event | Record")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +221,7 @@ class Ground(Footing):
         return redact(text, self.settings.patterns)
 
 
-class Layer(Performer):
+class Layer:
     """A part of a layered memory.
 
     Args:
@@ -242,46 +239,38 @@ class Layer(Performer):
         """How it behaves."""
         return self._ground.settings
 
-    def _look(self, verb: str, look: Callable[[View], Steps[T]], **more: Any) -> Work[T]:
+    def _look(self, verb: str | None, look: Callable[[Transaction, View], T], **more: Any) -> T:
         """Read; see `looking`."""
-        return looking(self._ground, f"{self._part}.{verb}", look, **more)
+        return looking(self._ground, verb and f"{self._part}.{verb}", look, **more)
 
-    def _change(self, verb: str, make: Callable[[Change], Steps[T]], **more: Any) -> Work[T]:
+    def _change(self, verb: str | None, make: Callable[[Transaction, Change], T], **more: Any) -> T:
         """Write; see `changing`."""
-        return changing(self._ground, f"{self._part}.{verb}", make, **more)
+        return changing(self._ground, verb and f"{self._part}.{verb}", make, **more)
 
-    def _as_step(self, verb: str, work: Work[T], **more: Any) -> Work[T]:
-        """Do work as one step; see `as_step`."""
-        return as_step(self._ground, f"{self._part}.{verb}", work, **more)
+    def _step(self, verb: str, run_type: RunType = "chain", **inputs: Any) -> Step:
+        """Open a step for several operations; see `step_on`."""
+        return step_on(self._ground, f"{self._part}.{verb}", run_type, **inputs)
 
-    def _one(
-        self, kind: str, what: str, key: str, value_of: Callable[[Kept], T], show: Callable[[T], Any]
-    ) -> Work[T | None]:
+    def _one(self, kind: str, what: str, key: str, value_of: Callable[[Kept], T], show: Callable[[T], Any]) -> T | None:
         """Read one thing by its id."""
 
-        def look(view: View) -> Steps[T | None]:
-            there = yield from memory_rows.named(view, kind, [key])
+        def look(tx: Transaction, view: View) -> T | None:
+            there = memory_rows.named(tx, view, kind, [key])
             return value_of(there[key]) if key in there else None
 
         more = {f"{what}_id": key}
         return self._look("get", look, outputs=lambda each: maybe(what, each, show), **more)
 
-    def _deleted(self, kind: str, key: str, /, **inputs: Any) -> Work[bool]:
-        """Delete one thing; gives whether it was there."""
+    def _deleted(self, kind: str, key: str, /, **inputs: Any) -> bool:
+        """Delete one thing. Return whether it was there."""
 
-        def make(change: Change) -> Steps[bool]:
-            there = yield from memory_rows.named(change.view, kind, [key])
+        def make(tx: Transaction, change: Change) -> bool:
+            there = memory_rows.named(tx, change.view, kind, [key])
             for each in there:
                 change.remove(kind, each)
             return key in there
 
         return self._change("delete", make, outputs=lambda there: {"deleted": there}, **inputs)
-
-    def _searched(self, kind: str, work: Work[list[F]], query: str, most: int, **inputs: Any) -> Work[list[F]]:
-        """Search, as a step that LangChain takes for a retriever."""
-        inputs |= {"query": query, "limit": bounded(most)}
-        shown = partial(documents, about=lambda each: (each.content, {"kind": kind}))
-        return self._as_step("search", work, run_type="retriever", outputs=shown, **inputs)
 
 
 def bounded(most: int) -> int | None:
@@ -303,6 +292,11 @@ def redraft(kept: Kept, **changes: Any) -> RowDraft:
         findable=kept.kind != CORE,
     )
     return draft._replace(**changes)
+
+
+def hits_shown(kind: str, hits: Sequence[Event | Record]) -> dict[str, Any]:
+    """Describe what a search found, as the outputs of a retriever."""
+    return documents(hits, about=lambda each: (each.content, {"kind": kind}))
 
 
 def event_shown(each: Event) -> dict[str, Any]:

@@ -10,21 +10,24 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, kept_of
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.part import Found, Part
 
 VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
+def recollections(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
     Args:
+        tx: The transaction.
         hits: Events or records that a search found.
         now: When.
         outlook: From where it looks.
     """
-    there, sights = yield from sighted(hits, now, outlook)
+    there, sights = sighted(tx, hits, now, outlook)
     seen = {number: there[number] for sight in sights for number in sight.numbers}
     values = {
         number: (memory_rows.text_of(bytes(row["body"])), VALUES[row["kind"]](kept_of(row)))

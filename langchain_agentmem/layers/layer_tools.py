@@ -5,7 +5,7 @@
 They work on the memory of the thread in which they are called, so that they rewind with it, or on a branch that is
 named. What they give is data. Whatever goes wrong is told to the model in a sentence.
 
-An operation is work (`language_models/model_calls.py`), which returns what the model is told.
+An operation is a function of the memory and its arguments, which returns what the model is told.
 """
 
 from __future__ import annotations
@@ -20,16 +20,7 @@ from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
 from langchain_agentmem.language_models.model_calls import ModelLike
-from langchain_agentmem.language_models.tool_factory import (
-    Calls,
-    Operation,
-    OperationCall,
-    Whose,
-    listed,
-    passage,
-    tool_of,
-    within,
-)
+from langchain_agentmem.language_models.tool_factory import Operation, Whose, listed, passage, tool_of, within
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.branch_tree import named_branch
@@ -44,72 +35,72 @@ TRACE = 200  # characters of a name in a sentence
 # -- core ----------------------------------------------------------------------------------------------------------
 
 
-def _core_get(layers: Any, given: given_as.CoreGet) -> Calls[Any]:
+def _core_get(layers: Any, given: given_as.CoreGet) -> Any:
     keys = [key for key in given.keys or () if key != "*"]
-    values = yield OperationCall(layers.core, "get", (keys or None,))
+    values = layers.core.get(keys or None)
     missing = [key for key in keys if key not in values]
     return {"core": dict(values), **({"missing": missing} if missing else {})}
 
 
-def _core_set(layers: Any, given: given_as.CoreSet) -> Calls[str]:
+def _core_set(layers: Any, given: given_as.CoreSet) -> str:
     more = {"importance": given.importance, "ttl": given.ttl}
-    yield OperationCall(layers.core, "set", (given.key, given.value), more)
+    layers.core.set(given.key, given.value, **more)
     return f"The note {_named(given.key)} is kept."
 
 
-def _core_del(layers: Any, given: given_as.CoreDel) -> Calls[str]:
-    there = yield OperationCall(layers.core, "delete", (given.key,))
+def _core_del(layers: Any, given: given_as.CoreDel) -> str:
+    there = layers.core.delete(given.key)
     return f"The note {_named(given.key)} is deleted." if there else f"There is no note {_named(given.key)}."
 
 
 # -- recall --------------------------------------------------------------------------------------------------------
 
 
-def _recall_append(layers: Any, given: given_as.RecallAppend) -> Calls[str]:
-    event_id = yield OperationCall(layers.recall, "append", (given.kind, given.content))
+def _recall_append(layers: Any, given: given_as.RecallAppend) -> str:
+    event_id = layers.recall.append(given.kind, given.content)
     return f"The event is recorded, with the id {event_id}."
 
 
-def _recall_search(layers: Any, given: given_as.RecallSearch) -> Calls[Any]:
-    events = yield OperationCall(layers.recall, "search", (given.query,), {"limit": within(given.limit)})
+def _recall_search(layers: Any, given: given_as.RecallSearch) -> Any:
+    events = layers.recall.search(given.query, limit=within(given.limit))
     return listed("events", [_event(event) for event in events])
 
 
-def _recall_evict(layers: Any, given: given_as.RecallEvict) -> Calls[str]:
+def _recall_evict(layers: Any, given: given_as.RecallEvict) -> str:
     which = {"ids": given.ids or None, "kind": given.kind, "oldest": given.oldest}
-    count = yield OperationCall(layers.recall, "evict", (), which)
+    count = layers.recall.evict(**which)
     return f"{counted(count, 'events')} left recall memory."
 
 
-def _recall_summarize(layers: Any, given: given_as.Nothing) -> Calls[Any]:
+def _recall_summarize(layers: Any, given: given_as.Nothing) -> Any:
     del given
-    report = yield OperationCall(layers.recall, "summarize")
+    report = layers.recall.summarize()
     return {"summarized": report}
 
 
 # -- archival ------------------------------------------------------------------------------------------------------
 
 
-def _archival_write(layers: Any, given: given_as.ArchivalWrite) -> Calls[str]:
-    record_id = yield OperationCall(layers.archival, "write", (given.content, given.tags))
+def _archival_write(layers: Any, given: given_as.ArchivalWrite) -> str:
+    record_id = layers.archival.write(given.content, given.tags)
     return f"The record is kept, with the id {record_id}."
 
 
-def _archival_update(layers: Any, given: given_as.ArchivalUpdate) -> Calls[str]:
-    there = yield OperationCall(layers.archival, "update", (given.record_id, given.content, given.tags))
+def _archival_update(layers: Any, given: given_as.ArchivalUpdate) -> str:
+    there = layers.archival.update(given.record_id, given.content, given.tags)
     if not there:
         return f"There is no record {_named(given.record_id)}; mem_archival_search shows the ids."
     return f"The record {_named(given.record_id)} is changed."
 
 
-def _archival_search(layers: Any, given: given_as.ArchivalSearch) -> Calls[Any]:
+def _archival_search(layers: Any, given: given_as.ArchivalSearch) -> Any:
     more = {"limit": within(given.limit), "tags": given.tags or None}
-    records = yield OperationCall(layers.archival, "search", (given.query,), more)
+    records = layers.archival.search(given.query, **more)
     return listed("records", [_record(record) for record in records])
 
 
-def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Calls[Any]:
-    record = yield OperationCall(layers.archival, "get", (given.record_id,))
+def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Any:
+    record = layers.archival.get(given.record_id)
     if record is None:
         return f"There is no record {_named(given.record_id)}; mem_archival_search shows the ids."
     return {**_record(record), "content": record.content}
@@ -118,37 +109,37 @@ def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Calls[Any]:
 # -- branches ------------------------------------------------------------------------------------------------------
 
 
-def _node_fork(layers: Any, given: given_as.NodeFork) -> Calls[str]:
-    at = yield from _branch(layers, given.node_id)
-    yield OperationCall(at, "fork", (given.name,))
+def _node_fork(layers: Any, given: given_as.NodeFork) -> str:
+    at = _branch(layers, given.node_id)
+    at.fork(given.name)
     name = _named(given.name)
     return f"The branch {name} begins here. mem_node_read and mem_node_write take it as node_id."
 
 
-def _node_read(layers: Any, given: given_as.NodeRead) -> Calls[Any]:
-    at = yield from _branch(layers, given.node_id)
+def _node_read(layers: Any, given: given_as.NodeRead) -> Any:
+    at = _branch(layers, given.node_id)
     read: dict[str, Any] = {}
     if given.scope in ("all", "core"):
-        read["core"] = yield OperationCall(at.core, "get")
+        read["core"] = at.core.get()
     if given.scope in ("all", "recall"):
-        events = yield OperationCall(at.recall, "recent", (), {"limit": NEWEST})
+        events = at.recall.recent(limit=NEWEST)
         read |= listed("recall", [_event(event) for event in reversed(events)])
         read["recall"].reverse()
     if given.scope in ("all", "archival"):
-        records = yield OperationCall(at.archival, "all", (), {"limit": NEWEST})
+        records = at.archival.all(limit=NEWEST)
         found = listed("archival", [_record(record) for record in reversed(records)])
         read |= {name: read.get(name, 0) + value if name == "left_out" else value for name, value in found.items()}
     return read
 
 
-def _node_write(layers: Any, given: given_as.NodeWrite) -> Calls[str]:
-    at = yield from _branch(layers, given.node_id)
+def _node_write(layers: Any, given: given_as.NodeWrite) -> str:
+    at = _branch(layers, given.node_id)
     more = {"core": given.core, "recall": given.recall, "archival": given.archival}
-    yield OperationCall(at, "write", (), {name: value for name, value in more.items() if value})
+    at.write(**{name: value for name, value in more.items() if value})
     return "It is written."
 
 
-def _branch(layers: Any, name: str | None) -> Calls[Any]:
+def _branch(layers: Any, name: str | None) -> Any:
     """The branch that a model means: this one, or one that was forked from it, however far.
 
     Others may be other people's.
@@ -156,7 +147,7 @@ def _branch(layers: Any, name: str | None) -> Calls[Any]:
     if name is None or name == layers.name:
         return layers
     named_branch(layers._facts_ground.point)
-    line = yield OperationCall(layers.at(name), "ancestors")
+    line = layers.at(name).ancestors()
     if layers.name in line[:-1]:
         return layers.at(name)
     raise InvalidInput(
@@ -168,13 +159,13 @@ def _branch(layers: Any, name: str | None) -> Calls[Any]:
 # -- both ----------------------------------------------------------------------------------------------------------
 
 
-def _consolidate(layers: Any, given: given_as.Consolidate) -> Calls[Any]:
-    report = yield OperationCall(layers, "consolidate", (given.level,))
+def _consolidate(layers: Any, given: given_as.Consolidate) -> Any:
+    report = layers.consolidate(given.level)
     return {"consolidated": report}
 
 
 _ABOUT = data_table("layers/layer_operations.yaml")
-_WORK: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Calls[Any]]]] = {
+_FUNCTIONS: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Any]]] = {
     "mem_core_set": (given_as.CoreSet, _core_set),
     "mem_core_get": (given_as.CoreGet, _core_get),
     "mem_core_del": (given_as.CoreDel, _core_del),
@@ -191,7 +182,9 @@ _WORK: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Calls[A
     "mem_node_write": (given_as.NodeWrite, _node_write),
     "mem_node_read": (given_as.NodeRead, _node_read),
 }
-OPERATIONS = tuple(Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _WORK.items())
+OPERATIONS = tuple(
+    Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _FUNCTIONS.items()
+)
 """The operations that a model can do with layered memory."""
 
 

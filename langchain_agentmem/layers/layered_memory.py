@@ -55,26 +55,26 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from langchain_agentmem.base.argument_checks import ALL
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.language_models.model_calls import Do, ModelLike, Work, both
+from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, add_record
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.layers.consolidation import (
     ConsolidationReport,
     Pressure,
-    making_room,
-    measuring,
-    relieving,
+    make_room,
+    measure_pressure,
+    relieve_pressure,
     too_many,
 )
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
@@ -101,7 +101,7 @@ from langchain_agentmem.rewinding.branch_tree import BranchDiff, BranchTree
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, RowDraft, View
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.tracing import brief
 
@@ -124,11 +124,11 @@ class WrittenLayers(NamedTuple):
     archival: tuple[str, ...]
 
 
-def _held(view: View, layers: Collection[str] = LAYERS, newest: int = ALL) -> Steps[Material]:
+def _held(tx: Transaction, view: View, layers: Collection[str] = LAYERS, newest: int = ALL) -> Material:
     """What some layers of a memory show."""
-    core = (yield from everything(view)) if "core" in layers else []
-    happened = (yield from events(view, newest)) if "recall" in layers else []
-    records = (yield from memory_rows.current(view, RECORD)) if "archival" in layers else []
+    core = everything(tx, view) if "core" in layers else []
+    happened = events(tx, view, newest) if "recall" in layers else []
+    records = memory_rows.current(tx, view, RECORD) if "archival" in layers else []
     return Material([*map(entry_of, core)], [*map(event_of, happened)], [*map(record_of, records)])
 
 
@@ -261,7 +261,7 @@ class LayeredMemory(Layer):
 
     # -- everything at once ----------------------------------------------------------------------------------------
 
-    def _read_work(self, scope: Literal["all", "core", "recall", "archival"] = "all") -> Work[dict[str, Any]]:
+    def read(self, scope: Literal["all", "core", "recall", "archival"] = "all") -> dict[str, Any]:
         """Everything that this memory shows (the original's `mem_node_read`).
 
         Args:
@@ -278,8 +278,8 @@ class LayeredMemory(Layer):
             raise InvalidInput(f"scope must be one of all, {', '.join(LAYERS)}, not {safe_repr(scope)}.")
         layers = LAYERS if scope == "all" else (scope,)
 
-        def look(view: View) -> Steps[dict[str, Any]]:
-            held = yield from _held(view, layers)
+        def look(tx: Transaction, view: View) -> dict[str, Any]:
+            held = _held(tx, view, layers)
             data = {
                 "core": {each.key: each.value for each in held.core},
                 "recall": [{"id": each.id, **event_data(each)} for each in held.events],
@@ -289,14 +289,14 @@ class LayeredMemory(Layer):
 
         return self._look("read", look, scope=scope, outputs=_counts)
 
-    read, aread = both(_read_work)
+    aread = awaited(read)
 
-    def _write_work(
+    def write(
         self,
         core: Mapping[str, Any] | None = None,
         recall: LayerEntry | Sequence[LayerEntry] | None = None,
         archival: LayerEntry | Sequence[LayerEntry] | None = None,
-    ) -> Work[WrittenLayers]:
+    ) -> WrittenLayers:
         """Write to several layers, all of it or nothing (the original's `mem_node_write`).
 
         Args:
@@ -317,37 +317,38 @@ class LayeredMemory(Layer):
             for each in _listed(recall)
         ]
         clean = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
-        return self._as_step(
+        with self._step(
             "write",
-            self._written(settings, new, clean),
             core=lambda: [setting_shown(each) for each in settings],
             recall=lambda: [
                 {"event_type": each.label, "content": brief(memory_rows.text_of(each.body or b""))} for each in new
             ],
             archival=lambda: [{"content": brief(text), "tags": tags} for text, tags in clean],
-            outputs=lambda written: {"event_ids": written.recall, "record_ids": written.archival},
-        )
+        ) as step:
+            written = self._written(settings, new, clean)
+            step.finish(lambda: {"event_ids": written.recall, "record_ids": written.archival})
+        return written
 
-    write, awrite = both(_write_work)
+    awrite = awaited(write, writes=True)
 
     def _written(
         self, settings: Sequence[Setting], new: Sequence[RowDraft], clean: Sequence[tuple[str, list[str]]]
-    ) -> Work[WrittenLayers]:
+    ) -> WrittenLayers:
         marks: dict[str, list[str]] = {}
         for text, tags in clean:
             marks.setdefault(text, []).extend(tags)
         ids = {text: self._ground.database.new_id() for text in marks}
         keys: dict[str, str] = {}
 
-        def also(change: Change) -> Steps[bool]:
+        def also(tx: Transaction, change: Change) -> bool:
             change.drafts += new
             for text, tags in marks.items():
-                keys[text] = yield from add_record(change, ids[text], text, list(dict.fromkeys(tags)))
-            return (yield from too_many(self._ground, change, len(new)))
+                keys[text] = add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
+            return too_many(tx, self._ground, change, len(new))
 
-        settings, _, is_full = yield from self.core._placing(settings, also)
+        settings, _, is_full = self.core._place(settings, also)
         if is_full:
-            yield from making_room(self._ground)
+            make_room(self._ground)
         written = ([each.key for each in settings], [each.key for each in new], [keys[text] for text, _ in clean])
         return WrittenLayers(*map(tuple, written))
 
@@ -361,7 +362,7 @@ class LayeredMemory(Layer):
         """
         return self._on(BranchAt(self._ground.point.path, id_of(name, "branch"), self._ground.database.scopes))
 
-    def _fork_work(self, name: str) -> Work[LayeredMemory]:
+    def fork(self, name: str) -> LayeredMemory:
         """Begin a branch here: it sees all that this one has, and nothing of what comes later. Nothing is copied.
 
         Args:
@@ -370,17 +371,17 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on((yield from branch_tree.forking(self._ground, id_of(name, "branch"))))
+        return self._on(branch_tree.forking(self._ground, id_of(name, "branch")))
 
-    fork, afork = both(_fork_work)
+    afork = awaited(fork, writes=True)
 
-    def _ancestors_work(self) -> Work[list[str]]:
+    def ancestors(self) -> list[str]:
         """The names of the branches that this one was forked from, the root first, and its own at the end."""
         return branch_tree.tracing_back(self._ground)
 
-    ancestors, aancestors = both(_ancestors_work)
+    aancestors = awaited(ancestors)
 
-    def _tree_work(self) -> Work[BranchTree]:
+    def tree(self) -> BranchTree:
         """The tree of forks that this branch is part of, from its root; `str` of it shows it.
 
         Raises:
@@ -388,9 +389,9 @@ class LayeredMemory(Layer):
         """
         return branch_tree.growing(self._ground)
 
-    tree, atree = both(_tree_work)
+    atree = awaited(tree)
 
-    def _diff_work(self, other: str | LayeredMemory) -> Work[BranchDiff]:
+    def diff(self, other: str | LayeredMemory) -> BranchDiff:
         """What tells this memory from another.
 
         Args:
@@ -401,17 +402,17 @@ class LayeredMemory(Layer):
         """
         return branch_tree.comparing(self._ground, self._point_of(other))
 
-    diff, adiff = both(_diff_work)
+    adiff = awaited(diff)
 
     # -- room ------------------------------------------------------------------------------------------------------
 
-    def _pressure_work(self) -> Work[Pressure]:
+    def pressure(self) -> Pressure:
         """How full this memory is, and what could be done about it."""
-        return measuring(self._ground)
+        return measure_pressure(self._ground)
 
-    pressure, apressure = both(_pressure_work)
+    apressure = awaited(pressure)
 
-    def _consolidate_work(self, level: Level | None = None) -> Work[ConsolidationReport]:
+    def consolidate(self, level: Level | None = None) -> ConsolidationReport:
         """Make room, as much as a level of pressure asks for.
 
         From "medium" on old events become records of archival memory. From "high" on what is unimportant (2 or less)
@@ -424,11 +425,11 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: There is no such level.
         """
-        return relieving(self._ground, self.core, level)
+        return relieve_pressure(self._ground, self.core, level)
 
-    consolidate, aconsolidate = both(_consolidate_work)
+    aconsolidate = awaited(consolidate, writes=True)
 
-    def _compress_work(self, text: str, max_chars: int, hint: str = "") -> Work[str]:
+    def compress(self, text: str, max_chars: int, hint: str = "") -> str:
         """Make a text fit: as it is, as a model shortens it, or cut. Never longer than `max_chars`.
 
         Args:
@@ -439,13 +440,13 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._ground.compressor._compress_work(text, max_chars, hint)
+        return self._ground.compressor.compress(text, max_chars, hint)
 
-    compress, acompress = both(_compress_work)
+    acompress = awaited(compress)
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
-    def _context_work(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> Work[dict[str, Any]]:
+    def context(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> dict[str, Any]:
         """What belongs into a prompt, as data (the original's `get_memory_context`).
 
         Args:
@@ -462,16 +463,14 @@ class LayeredMemory(Layer):
         """
         room = Budget.of(budget, self.settings.section_budgets)
 
-        def work() -> Work[dict[str, Any]]:
-            material = yield from self._material(task_hint)
-            shown = yield from composed(material, room, whole=True)
-            return shown.data
+        with self._step("context", task_hint=lambda: task_hint) as step:
+            data = composed(self._material(task_hint), room, whole=True).data
+            step.finish(lambda: _counts(data))
+        return data
 
-        return self._as_step("context", work(), task_hint=lambda: task_hint, outputs=_counts)
+    acontext = awaited(context)
 
-    context, acontext = both(_context_work)
-
-    def _format_for_prompt_work(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> Work[str]:
+    def format_for_prompt(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> str:
         """The same as text, with the headings and lines of the original (`format_memory_for_prompt`).
 
         As long as nothing changes it is the same, byte by byte.
@@ -486,26 +485,22 @@ class LayeredMemory(Layer):
         """
         room = Budget.of(budget, self.settings.section_budgets)
 
-        def work() -> Work[str]:
-            material = yield from self._material(task_hint)
-            return (yield from composed(material, room, self._ground.compressor._compress_work)).text
+        with self._step("format_for_prompt", task_hint=lambda: task_hint) as step:
+            text = composed(self._material(task_hint), room, self._ground.compressor.compress).text
+            step.finish(lambda: {"text": brief(text), "characters": len(text)})
+        return text
 
-        def show(text: str) -> dict[str, Any]:
-            return {"text": brief(text), "characters": len(text)}
+    aformat_for_prompt = awaited(format_for_prompt)
 
-        return self._as_step("format_for_prompt", work(), task_hint=lambda: task_hint, outputs=show)
-
-    format_for_prompt, aformat_for_prompt = both(_format_for_prompt_work)
-
-    def _material(self, task_hint: str | None) -> Work[Material]:
+    def _material(self, task_hint: str | None) -> Material:
         """What there is for a prompt: records only where they are searched for."""
         most = self.settings.recall_max_events
-        material = yield from self._look("gather", lambda view: _held(view, ("core", "recall"), most), shown=False)
+        material = self._look(None, lambda tx, view: _held(tx, view, ("core", "recall"), most))
         if task_hint is None:
             return material
-        return material._replace(records=(yield from self.archival._search_work(task_hint, self.settings.retrieval_k)))
+        return material._replace(records=self.archival.search(task_hint, self.settings.retrieval_k))
 
-    def _export_final_work(self, output_dir: str | os.PathLike[str]) -> Work[tuple[Path, Path]]:
+    def export_final(self, output_dir: str | os.PathLike[str]) -> tuple[Path, Path]:
         """Write the final memory as a text and as JSON, under the names of the settings.
 
         Args:
@@ -518,17 +513,16 @@ class LayeredMemory(Layer):
             InvalidInput: They cannot be written.
         """
 
-        def look(view: View) -> Steps[dict[str, Any]]:
-            held = yield from _held(view)
+        def look(tx: Transaction, view: View) -> dict[str, Any]:
+            held = _held(tx, view)
             return final_memory(held.core, held.events, held.records)
 
-        final = yield from self._look("export_final", look, outputs=_final_counts)
+        final = self._look("export_final", look, outputs=_final_counts)
         settings = self.settings
         names = (settings.final_memory_filename_md, settings.final_memory_filename_json)
-        paths: tuple[Path, Path] = yield Do(partial(write_final, final, output_dir, *names))
-        return paths
+        return write_final(final, output_dir, *names)
 
-    export_final, aexport_final = both(_export_final_work)
+    aexport_final = awaited(export_final)
 
     # -- plumbing --------------------------------------------------------------------------------------------------
 

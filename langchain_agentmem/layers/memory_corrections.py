@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.argument_checks import ALL, check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encoding import read_column, write_plain
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -32,7 +33,7 @@ from langchain_agentmem.conversations.log_entries import edited, new_version
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, Outdated
 from langchain_agentmem.facts import fact_commands, fact_events
 from langchain_agentmem.facts.fact_store import Book
-from langchain_agentmem.language_models.model_calls import Performer, Run, Shown, Work, Writer, both
+from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
 from langchain_agentmem.layers.layer import redraft
@@ -43,9 +44,9 @@ from langchain_agentmem.rewinding.branches import MAIN
 from langchain_agentmem.rewinding.memory_access import Change, changing, looking
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.thread_memory import amending
-from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 
 MESSAGE = "message"
 CorrectedKind: TypeAlias = Literal["core", "record", "fact", "message"]
@@ -118,7 +119,7 @@ _Edit: TypeAlias = Callable[[Any, Any], RowDraft | None]
 """Returns the next version of the present one, given the change; or changes a fact, given the `Book` of facts."""
 
 
-class Corrections(Performer):
+class Corrections:
     """What people correct. Every method has an awaited twin, with an `a` before its name.
 
     A correction is a version with the source "person", which names the person. It stays in the history when newer
@@ -135,7 +136,7 @@ class Corrections(Performer):
 
     # -- correcting --------------------------------------------------------------------------------------------------
 
-    def _core_work(
+    def core(
         self,
         key: str,
         value: str,
@@ -146,7 +147,7 @@ class Corrections(Performer):
         thread_id: str | None = None,
         importance: int | None = None,
         expected: str | None = None,
-    ) -> Work[Correction]:
+    ) -> Correction:
         """Correct a value of core memory, or add one. Its end stays, and nothing leaves to make room.
 
         Args:
@@ -174,9 +175,9 @@ class Corrections(Performer):
 
         return self._correcting(layers, CORE, setting.key, by, edit, expected, adds=True)
 
-    core, acore = both(_core_work)
+    acore = awaited(core, writes=True)
 
-    def _record_work(
+    def record(
         self,
         record_id: str,
         content: str | None = None,
@@ -187,7 +188,7 @@ class Corrections(Performer):
         branch: str = MAIN,
         thread_id: str | None = None,
         expected: str | None = None,
-    ) -> Work[Correction]:
+    ) -> Correction:
         """Correct a record of archival memory; what is not given stays as it is.
 
         Args:
@@ -212,9 +213,9 @@ class Corrections(Performer):
 
         return self._correcting(layers, RECORD, record_id, by, edit, expected)
 
-    record, arecord = both(_record_work)
+    arecord = awaited(record, writes=True)
 
-    def _fact_work(
+    def fact(
         self,
         fact_id: str,
         /,
@@ -225,7 +226,7 @@ class Corrections(Performer):
         thread_id: str | None = None,
         expected: str | None = None,
         **changes: Any,
-    ) -> Work[Correction]:
+    ) -> Correction:
         """Correct a fact. It knows what it said before, as after `KGMemory.update`.
 
         Args:
@@ -249,9 +250,9 @@ class Corrections(Performer):
 
         return self._correcting(layers, FACT, fact_id, by, edit, expected)
 
-    fact, afact = both(_fact_work)
+    afact = awaited(fact, writes=True)
 
-    def _message_work(
+    def message(
         self,
         conversation_id: str,
         message_id: str,
@@ -261,7 +262,7 @@ class Corrections(Performer):
         namespace: Sequence[str] | None = None,
         expected: str | None = None,
         **changes: Any,
-    ) -> Work[Correction]:
+    ) -> Correction:
         """Correct a message: a new version of it, as after `ConversationMemory.update`.
 
         The state of a thread is LangGraph's: what its next prompts show is changed with the graph's `update_state`.
@@ -281,9 +282,9 @@ class Corrections(Performer):
         at = self._address(conversation_id, namespace)
         return self._rewording(at, message_id, by, lambda old: edited(old, changes), expected)
 
-    message, amessage = both(_message_work)
+    amessage = awaited(message, writes=True)
 
-    def _delete_work(
+    def delete(
         self,
         kind: Literal["core", "record", "fact"],
         key: str,
@@ -293,7 +294,7 @@ class Corrections(Performer):
         branch: str = MAIN,
         thread_id: str | None = None,
         expected: str | None = None,
-    ) -> Work[Correction]:
+    ) -> Correction:
         """Have a value, a record or a fact be gone; undone, it is there again.
 
         What is to leave no trace is erased, and a message removed from its conversation.
@@ -324,11 +325,11 @@ class Corrections(Performer):
 
         return self._correcting(layers, kind, key, by, edit, expected)
 
-    delete, adelete = both(_delete_work)
+    adelete = awaited(delete, writes=True)
 
-    def _undo_work(
+    def undo(
         self, correction_id: str, *, by: str, namespace: Sequence[str] | None = None, force: bool = False
-    ) -> Work[Correction]:
+    ) -> Correction:
         """Take a correction back. That is a correction, too, and can be undone.
 
         Args:
@@ -344,7 +345,7 @@ class Corrections(Performer):
         check_flag("force", force)
         path = path_of(self._database.scopes.resolve(namespace))
         name = id_of(correction_id, "correction")
-        every = yield Run("corrections.find", partial(self._stored, path, path + "\x01"), shown=False)
+        every = self._database.read(None, lambda tx: self._stored(tx, path, path + "\x01"))
         made = next((each for each in every if each.id == name), None)
         if made is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
@@ -352,7 +353,7 @@ class Corrections(Performer):
         kept, expected = made._stored, None if force else _version_of(made._stored["after"])
         if made.kind == MESSAGE:
             message, at = decode_body(kept["before"], made.key), message_log.Address(path, made.branch)
-            return (yield from self._rewording(at, made.key, by, lambda old: new_version(old, message), expected, made))
+            return self._rewording(at, made.key, by, lambda old: new_version(old, message), expected, made)
 
         def edit(given: Change | Book, old: Kept) -> RowDraft | None:
             if isinstance(given, Change):
@@ -362,13 +363,13 @@ class Corrections(Performer):
 
         layers = self._layers(made.namespace, made.branch, made.thread_id)
         adds = made.kind != FACT
-        return (yield from self._correcting(layers, made.kind, made.key, by, edit, expected, made, adds=adds))
+        return self._correcting(layers, made.kind, made.key, by, edit, expected, made, adds=adds)
 
-    undo, aundo = both(_undo_work)
+    aundo = awaited(undo, writes=True)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _present_work(
+    def present(
         self,
         kind: CorrectedKind,
         key: str,
@@ -376,7 +377,7 @@ class Corrections(Performer):
         namespace: Sequence[str] | None = None,
         branch: str = MAIN,
         thread_id: str | None = None,
-    ) -> Work[PresentValue]:
+    ) -> PresentValue:
         """What something says now, with the version by which a correction knows that it does still.
 
         Args:
@@ -392,16 +393,17 @@ class Corrections(Performer):
         if _kind_given(kind) == MESSAGE:
             at = self._address(branch, namespace)
             name = id_of(key, "message", MessageError)
-            run = Run("corrections.present", partial(message_log.get, at, name), inputs=lambda: {"message_id": name})
-            stored = yield run
+            stored = self._database.read(
+                "corrections.present", lambda tx: message_log.get(tx, at, name), lambda: {"message_id": name}
+            )
             if stored is None or stored.kind == message_log.ROUND:
                 return PresentValue(None, _version_of(None))
             return PresentValue(_shown(MESSAGE, stored.body, name), _version_of(stored.body), moment(stored.written_at))
         layers = self._layers(namespace, branch, thread_id)
         key = name_given(key, _KEY)
 
-        def look(view: View) -> Steps[PresentValue]:
-            kept = (yield from memory_rows.named(view, kind, [key])).get(key)
+        def look(tx: Transaction, view: View) -> PresentValue:
+            kept = memory_rows.named(tx, view, kind, [key]).get(key)
             row = _row_of(kind, kept)
             if kept is None or row is None:
                 return PresentValue(None, _version_of(None))
@@ -409,13 +411,11 @@ class Corrections(Performer):
             return PresentValue(_shown(kind, row, key), _version_of(row), at, kept.source, kept.actor, kept.thread)
 
         told = partial(dict[str, Any], found=True)
-        return (
-            yield from looking(layers._facts_ground, "corrections.present", look, outputs=lambda _: told(), key=key)
-        )
+        return looking(layers._facts_ground, "corrections.present", look, outputs=lambda _: told(), key=key)
 
-    present, apresent = both(_present_work)
+    apresent = awaited(present)
 
-    def _history_work(
+    def history(
         self,
         kind: CorrectedKind | None = None,
         key: str | None = None,
@@ -425,7 +425,7 @@ class Corrections(Performer):
         thread_id: str | None = None,
         limit: int | None = 50,
         offset: int = 0,
-    ) -> Work[list[Correction]]:
+    ) -> list[Correction]:
         """What was corrected, the newest first.
 
         Args:
@@ -450,10 +450,13 @@ class Corrections(Performer):
             thread = None if thread_id is None else id_of(thread_id, "thread")
             of = self._slot(low, _kind_given(kind), name_given(key, _KEY), id_of(branch, "branch"), thread)
             high = low + "\x01"
-        find = partial(self._stored, low, high, limit=most, offset=first, **of)
-        return (yield Run("corrections.history", find, outputs=lambda found: {"count": len(found)}))  # type: ignore[no-any-return]
+        return self._database.read(
+            "corrections.history",
+            lambda tx: self._stored(tx, low, high, limit=most, offset=first, **of),
+            outputs=lambda found: {"count": len(found)},
+        )
 
-    history, ahistory = both(_history_work)
+    ahistory = awaited(history)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
@@ -468,15 +471,15 @@ class Corrections(Performer):
         return message_log.Address(path, id_of(conversation_id, "conversation"))
 
     def _stored(
-        self, low: str, high: str, *, limit: int = ALL, offset: int = 0, **of: str | None
-    ) -> Steps[list[Correction]]:
+        self, tx: Transaction, /, low: str, high: str, *, limit: int = ALL, offset: int = 0, **of: str | None
+    ) -> list[Correction]:
         """Read the corrections of some namespaces, or those of one thing, the newest first.
 
         Raises:
             DatabaseUnreadable: One is damaged.
         """
         of = of or dict.fromkeys(("kind", "key", "name", "thread"))
-        rows = yield query.corrections_within(low=low, high=high, limit=limit, offset=offset, **of)
+        rows = query.corrections_within(tx, low=low, high=high, limit=limit, offset=offset, **of)
         return [_read(row, shared=self._database.scopes.shared(row["path"])) for row in rows]
 
     def _slot(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
@@ -496,15 +499,15 @@ class Corrections(Performer):
         undone: Correction | None = None,
         *,
         adds: bool = False,
-    ) -> Work[Correction]:
+    ) -> Correction:
         """Write a version that is a correction; with `adds` also if there is no present value."""
         who, ground = name_given(by, _WHO), layers._facts_ground
         thread, path = ground.point.thread, path_of(layers.namespace)
         name_given(key, _KEY)
 
-        def make(change: Change) -> Steps[Correction]:
+        def make(tx: Transaction, change: Change) -> Correction:
             change.writer = Writer(PERSON, who)
-            old = (yield from memory_rows.named(change.view, kind, [key])).get(key)
+            old = memory_rows.named(tx, change.view, kind, [key]).get(key)
             before = _row_of(kind, old)
             _check(before, expected, undone)
             if old is None and not adds:
@@ -513,11 +516,11 @@ class Corrections(Performer):
                     "named by thread_id."
                 )
             of = self._slot(path, kind, key, layers.name, thread)
-            last = yield from self._stored(path, path + "\x01", limit=1, **of)
+            last = self._stored(tx, path, path + "\x01", limit=1, **of)
             events: list[int] = []
             new: RowDraft | Kept | None
             if kind == FACT and old is not None:
-                book = yield from ground.book(change)
+                book = ground.book(tx, change)
                 edit(book, old)
                 new, known = book.written[key], {event["n"] for event in old.extra["told"]}
                 events = [event.get("of", event["n"]) for event in new.extra["told"] if event["n"] not in known]
@@ -534,8 +537,7 @@ class Corrections(Performer):
             change.drafts[place] = change.drafts[place]._replace(correction=told)
             return _correction(path, kind, key, layers.name, thread, change.now, told)
 
-        step = changing(ground, _step(undone), make, outputs=_made_shown, kind=kind, key=key, by=who)
-        return (yield from step)
+        return changing(ground, _step(undone), make, outputs=_made_shown, kind=kind, key=key, by=who)
 
     def _rewording(
         self,
@@ -545,7 +547,7 @@ class Corrections(Performer):
         edit: Callable[[message_log.Stored], message_log.LogEntry],
         expected: str | None,
         undone: Correction | None = None,
-    ) -> Work[Correction]:
+    ) -> Correction:
         """Write a version of a message that is a correction."""
         who, key = name_given(by, _WHO), id_of(message_id, "message", MessageError)
         made: list[Correction] = []
@@ -559,9 +561,9 @@ class Corrections(Performer):
             made[:] = [_correction(at.path, MESSAGE, key, at.name, None, now, values)]
             return entry._replace(correction=told)
 
-        work = self._conversation(at.name, namespace_of(at.path))._correct_work(key, make, now)
-        given = {"kind": MESSAGE, "key": key, "by": who}
-        yield Shown(_step(undone), work, lambda: given, lambda _: _made_shown(made[0]))
+        with self._database.step(_step(undone), lambda: {"kind": MESSAGE, "key": key, "by": who}) as step:
+            self._conversation(at.name, namespace_of(at.path))._correct(key, make, now)
+            step.finish(lambda: _made_shown(made[0]))
         return made[0]
 
     def _told(self, who: str, undone: Correction | None, before: Any, after: Any) -> dict[str, Any]:

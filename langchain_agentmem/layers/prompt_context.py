@@ -34,7 +34,6 @@ from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
 from langchain_agentmem.layers.layer import PROTECTED_KEYS, Event, Record
 from langchain_agentmem.layers.resource_memory import use_of
@@ -59,7 +58,7 @@ _WITHIN_LINE, _WITHIN_ITEM = "\n" + " " * 4, "\n" + " " * 6
 _SIGNS = re.compile(r"[*\\\]]")
 _BEGINNING = re.compile(r"\A(\d{0,9})([#>`~]|[-+*=_.)](?=[\s=*_-]|\Z))")
 
-Shorten = Callable[[str, int, str], Work[str]]
+Shorten = Callable[[str, int, str], str]
 """Makes a text have at most so many characters; the last argument says in a few words what it is."""
 
 
@@ -169,7 +168,7 @@ def composed(
     *,
     counter: TokenCounter | None = None,
     whole: bool = False,
-) -> Work[Composed]:
+) -> Composed:
     """What is to be shown, and as much of it as a budget allows.
 
     Args:
@@ -193,7 +192,7 @@ def composed(
         if room is not None and measure.size("\n".join(lines)) >= room:
             break  # nobody needs to shorten what is not shown
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
-        text = record.content if whole else (yield from _shortened(record.content, most, measure, shorten))
+        text = record.content if whole else _shorten(record.content, most, measure, shorten)
         lines.append(_record_line(record, text))
     ranks = [*range(len(lines))]
     if material.in_time:
@@ -207,9 +206,9 @@ def composed(
     )
 
 
-def _shortened(text: str, room: int, measure: Measure, shorten: Shorten | None) -> Work[str]:
+def _shorten(text: str, room: int, measure: Measure, shorten: Shorten | None) -> str:
     if measure.size(text) > room and shorten is not None:
-        text = yield from shorten(text, measure.characters(room), SNIPPET)
+        text = shorten(text, measure.characters(room), SNIPPET)
     return measure.cut(text, room)
 
 

@@ -11,16 +11,16 @@ from types import EllipsisType
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.clock import time_given
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work, both
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.consolidation import ConsolidationReport, consolidating, making_room, too_many
-from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, event_shown
+from langchain_agentmem.layers.consolidation import ConsolidationReport, consolidate, make_room, too_many
+from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, event_shown, hits_shown
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, listed
 from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.outlook import found
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 
 EVICTED = "RECALL_EVICT"
 """The tag of the record of an event that was evicted."""
@@ -31,14 +31,14 @@ class RecallMemory(Layer):
 
     _part = "recall"
 
-    def _append_work(
+    def append(
         self,
         kind: str | None = None,
         content: str | None = None,
         at: datetime | None = None,
         *,
         event_type: str | None = None,
-    ) -> Work[str]:
+    ) -> str:
         """Append an event.
 
         Args:
@@ -55,26 +55,19 @@ class RecallMemory(Layer):
         """
         new = self._event_of(event_type if kind is None else kind, content, at)
 
-        def make(change: Change) -> Steps[bool]:
+        def make(tx: Transaction, change: Change) -> bool:
             change.drafts.append(new)
-            return too_many(self._ground, change, 1)
+            return too_many(tx, self._ground, change, 1)
 
-        def work() -> Work[None]:
-            if (yield from self._change("add", make, shown=False)):
-                yield from making_room(self._ground)
-
-        yield from self._as_step(
-            "append",
-            work(),
-            event_type=new.label,
-            content=lambda: text_of(new.body or b""),
-            outputs=lambda _: {"event_id": new.key},
-        )
+        with self._step("append", event_type=new.label, content=lambda: text_of(new.body or b"")) as step:
+            if self._change(None, make):
+                make_room(self._ground)
+            step.finish(lambda: {"event_id": new.key})
         return new.key
 
-    append, aappend = both(_append_work)
+    aappend = awaited(append, writes=True)
 
-    def _recent_work(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> Work[list[Event]]:
+    def recent(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> list[Event]:
         """The newest events, in the order in which they were appended, whatever time they were said to be of.
 
         Args:
@@ -84,37 +77,36 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._reading(limit, kind)
+        return self._listing(limit, kind)
 
-    recent, arecent = both(_recent_work)
+    arecent = awaited(recent)
 
-    def _get_work(self, event_id: str) -> Work[Event | None]:
+    def get(self, event_id: str) -> Event | None:
         """One event by its id, or None."""
         return self._one(EVENT, "event", name_given(event_id, "the id of an event"), event_of, event_shown)
 
-    get, aget = both(_get_work)
+    aget = awaited(get)
 
-    def _reading(
+    def _listing(
         self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
-    ) -> Work[list[Event]]:
-        """`recent`, as work."""
+    ) -> list[Event]:
+        """List events as `recent` does, perhaps as a detail of another step."""
         most = self.settings.recall_max_events if limit is ... else limit_given(limit)
         label = None if kind is None else self._kind(kind)
 
-        def look(view: View) -> Steps[list[Event]]:
-            return [event_of(each) for each in (yield from events(view, most, label))]
+        def look(tx: Transaction, view: View) -> list[Event]:
+            return [event_of(each) for each in events(tx, view, most, label)]
 
         return self._look(
-            "recent",
+            "recent" if shown else None,
             look,
             limit=bounded(most),
             newest=bounded(most),
             event_type=label,
             outputs=lambda values: listed("events", values, event_shown),
-            shown=shown,
         )
 
-    def _search_work(self, query: str, limit: int | None = 10) -> Work[list[Event]]:
+    def search(self, query: str, limit: int | None = 10) -> list[Event]:
         """Find events.
 
         Args:
@@ -130,19 +122,18 @@ class RecallMemory(Layer):
         everything = text_given(query, "A query").strip() == EVERYTHING
         most = limit_given(limit)
 
-        def work() -> Work[list[Event]]:
+        with self._step("search", "retriever", query=query, limit=bounded(most)) as step:
             if everything:
-                return (yield from self._reading(most, shown=False))[::-1]
-            hits = yield from found(self._ground, (EVENT,), query, most)
-            return [event_of(hit.kept, hit.score, hit.why) for hit in hits]
+                found_events = self._listing(most, shown=False)[::-1]
+            else:
+                hits = found(self._ground, (EVENT,), query, most)
+                found_events = [event_of(hit.kept, hit.score, hit.why) for hit in hits]
+            step.finish(lambda: hits_shown(EVENT, found_events))
+        return found_events
 
-        return self._searched(EVENT, work(), query, most)
+    asearch = awaited(search)
 
-    search, asearch = both(_search_work)
-
-    def _evict_work(
-        self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None
-    ) -> Work[int]:
+    def evict(self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None) -> int:
         """Move events to archival memory, each as a record with its text.
 
         Args:
@@ -162,8 +153,8 @@ class RecallMemory(Layer):
         label = None if kind is None else self._kind(kind)
         most = limit_given(oldest)
 
-        def make(change: Change) -> Steps[int]:
-            there = yield from events(change.view, ALL, label)
+        def make(tx: Transaction, change: Change) -> int:
+            there = events(tx, change.view, ALL, label)
             gone = [each for each in there if wanted is None or each.key in wanted][:most]
             for each in gone:
                 change.remove(EVENT, each.key)
@@ -173,9 +164,9 @@ class RecallMemory(Layer):
         told = {"event_ids": None if wanted is None else sorted(wanted), "event_type": label, "oldest": oldest}
         return self._change("evict", make, outputs=lambda count: {"evicted": count}, **told)
 
-    evict, aevict = both(_evict_work)
+    aevict = awaited(evict, writes=True)
 
-    def _summarize_work(self, kind: str | None = None, keep: int | EllipsisType = ...) -> Work[ConsolidationReport]:
+    def summarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
         """Consolidate old events now, however few they are: they become records of archival memory.
 
         Args:
@@ -190,9 +181,9 @@ class RecallMemory(Layer):
         """
         label = None if kind is None else self._kind(kind)
         staying = self.settings.recall_max_events if keep is ... else limit_given(keep)
-        return consolidating(self._ground, keep=staying, kind=label, name="recall.summarize")
+        return consolidate(self._ground, keep=staying, kind=label, name="recall.summarize")
 
-    summarize, asummarize = both(_summarize_work)
+    asummarize = awaited(summarize, writes=True)
 
     def _event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> RowDraft:
         """An event to be appended, checked and without secrets.
@@ -221,6 +212,6 @@ class RecallMemory(Layer):
         return memory_rows.moved(made, kept)
 
 
-def events(view: View, limit: int, kind: str | None = None) -> Steps[list[Kept]]:
+def events(tx: Transaction, view: View, limit: int, kind: str | None = None) -> list[Kept]:
     """The newest events that a view shows, oldest first."""
-    return memory_rows.newest(view, EVENT, limit=bounded(limit), label=kind)
+    return memory_rows.newest(tx, view, EVENT, limit=bounded(limit), label=kind)

@@ -28,17 +28,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encoding import encode
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Work, both
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
@@ -56,7 +55,7 @@ from langchain_agentmem.layers.resource_files import (
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import LISTED, Change, listed
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 
 __all__ = ["ResourceMemory", "build_resource_snapshot", "usage_record"]
 
@@ -229,12 +228,12 @@ class ResourceMemory(Layer):
         self._core = core
         self._archival = archival
 
-    def _load_work(
+    def load(
         self,
         resource_file: str | os.PathLike[str],
         config: Mapping[str, Any] | None = None,
         resolve_paths: bool = True,  # noqa: FBT001, FBT002 - the original's signature
-    ) -> Work[dict[str, Any]]:
+    ) -> dict[str, Any]:
         """Take a snapshot of what a file names, and remember it.
 
         All is remembered, or nothing is. What the same file named before, and does not name any more, is forgotten;
@@ -254,12 +253,12 @@ class ResourceMemory(Layer):
         given = config
         if config is None or isinstance(config, Mapping):
             given = {"redact_secrets": self.settings.redact_secrets, **(config or {})}
-        snapshot: dict[str, Any] = yield Do(partial(build_resource_snapshot, resource_file, given, resolve_paths))
+        snapshot = build_resource_snapshot(resource_file, given, resolve_paths)
         name = self._ground.clean(Path(os.fsdecode(resource_file)).name)
         items = [self._kept_of(item, name) for item in snapshot["items"]]
 
-        def make(change: Change) -> Steps[None]:
-            there = {each.extra["resource"]["id"]: each for each in (yield from _items(change.view))}
+        def make(tx: Transaction, change: Change) -> None:
+            there = {each.extra["resource"]["id"]: each for each in _items(tx, change.view)}
             named = {item["id"] for item in items}
             others = []
             for key, old in there.items():
@@ -273,9 +272,9 @@ class ResourceMemory(Layer):
                     key = self._ground.database.new_id() if known is None else known.key
                     body = truncated(_body(item), ITEM_CHARS)
                     change.drafts.append(record(key, body, _tags(item), change.now, label=_LABEL, resource=item))
-            yield from self._index(change, snapshot["digest"], [*items, *others])
+            self._index(tx, change, snapshot["digest"], [*items, *others])
 
-        yield from self._change(
+        self._change(
             "load",
             make,
             file=name,
@@ -288,9 +287,9 @@ class ResourceMemory(Layer):
         )
         return snapshot
 
-    load, aload = both(_load_work)
+    aload = awaited(load, writes=True)
 
-    def _track_usage_work(self, resource_id: str, usage_type: str, context: str | None = None) -> Work[str]:
+    def track_usage(self, resource_id: str, usage_type: str, context: str | None = None) -> str:
         """Note that a resource was used.
 
         Args:
@@ -306,16 +305,18 @@ class ResourceMemory(Layer):
         """
         made = usage_record(resource_id, usage_type, context, moment(self._ground.now()))
         clean, marks = self._archival._checked(*made)
-        work = self._archival._written(clean, marks)
-        return self._as_step("track_usage", work, content=clean, outputs=lambda key: {"record_id": key})
+        with self._step("track_usage", content=clean) as step:
+            key = self._archival._written(clean, marks)
+            step.finish(lambda: {"record_id": key})
+        return key
 
-    track_usage, atrack_usage = both(_track_usage_work)
+    atrack_usage = awaited(track_usage, writes=True)
 
-    def _items_work(self) -> Work[list[dict[str, Any]]]:
+    def items(self) -> list[dict[str, Any]]:
         """What is remembered of each item, in the order of their ids: as snapshots have them."""
 
-        def look(view: View) -> Steps[list[dict[str, Any]]]:
-            items = [dict(each.extra["resource"]) for each in (yield from _items(view))]
+        def look(tx: Transaction, view: View) -> list[dict[str, Any]]:
+            items = [dict(each.extra["resource"]) for each in _items(tx, view)]
             for item in items:
                 del item["file"]
             return sorted(items, key=lambda item: str(item["id"]))
@@ -325,29 +326,29 @@ class ResourceMemory(Layer):
 
         return self._look("items", look, outputs=lambda items: listed("resources", items, show))
 
-    items, aitems = both(_items_work)
+    aitems = awaited(items)
 
-    def _used_work(self) -> Work[list[dict[str, Any]]]:
+    def used(self) -> list[dict[str, Any]]:
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
-
-        def using() -> Work[list[dict[str, Any]]]:
-            records = yield from self._archival._listing([RESOURCE_USED], shown=False)
-            uses = (use_of(each.content, each.tags, each.created_at) for each in records)
-            return [use for use in uses if use is not None]
 
         def show(use: dict[str, Any]) -> dict[str, Any]:
             return {name: use.get(name) for name in ("resource_id", "usage_type")}
 
-        return self._as_step("used", using(), outputs=lambda uses: listed("uses", uses, show))
+        with self._step("used") as step:
+            records = self._archival._listing([RESOURCE_USED], shown=False)
+            every = (use_of(each.content, each.tags, each.created_at) for each in records)
+            uses = [use for use in every if use is not None]
+            step.finish(lambda: listed("uses", uses, show))
+        return uses
 
-    used, aused = both(_used_work)
+    aused = awaited(used)
 
     def _kept_of(self, item: Mapping[str, Any], file: str) -> dict[str, Any]:
         """What is remembered of an item."""
         clean: dict[str, Any] = redact_value({**item, "file": file}, self._ground.settings.patterns)
         return clean | {"content_excerpt": truncated(clean["content_excerpt"], ITEM_CHARS)}
 
-    def _index(self, change: Change, digest: str, items: list[dict[str, Any]]) -> Steps[None]:
+    def _index(self, tx: Transaction, change: Change, digest: str, items: list[dict[str, Any]]) -> None:
         """Have core memory name all items."""
         most = min(_INDEX_CHARS, self._ground.settings.core_max_chars // 2)
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
@@ -357,15 +358,15 @@ class ResourceMemory(Layer):
                 Setting(RESOURCE_INDEX, truncated(index, most), _IMPORTANCE, None),
                 Setting(RESOURCE_DIGEST, digest, _IMPORTANCE, None),
             ]
-            too_large = yield from self._core._add_to(change, wanted)
+            too_large = self._core._add_to(tx, change, wanted)
             if too_large is None:
                 return
             most = max(0, min(most, too_large.room)) if too_large.setting.key == RESOURCE_INDEX else 0
         raise InvalidInput(NO_ROOM)
 
 
-def _items(view: View) -> Steps[list[Kept]]:
-    return memory_rows.newest(view, RECORD, limit=None, label=_LABEL)
+def _items(tx: Transaction, view: View) -> list[Kept]:
+    return memory_rows.newest(tx, view, RECORD, limit=None, label=_LABEL)
 
 
 def _tags(item: Mapping[str, Any]) -> list[str]:

@@ -12,12 +12,11 @@ from typing import Any
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Run, Work
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
 from langchain_agentmem.rewinding.memory_access import LISTED, Footing, looking, whose
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Kept, View
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 
 _NO_BRANCH = (
     "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are forked "
@@ -100,40 +99,37 @@ class BranchTree:
         return "\n".join(lines)
 
 
-def forking(ground: Footing, name: str) -> Work[BranchAt]:
-    """Fork a branch, as work."""
+def forking(ground: Footing, name: str) -> BranchAt:
+    """Fork a branch."""
     point, now = named_branch(ground.point), ground.now()
-    run = Run(
+    return ground.database.write(
         "layers.fork",
-        lambda: fork(point, name, now),
-        write=True,
-        inputs=lambda: whose(ground, into=name),
-        outputs=lambda new: {"branch": new.name, "from_branch": point.name},
+        lambda tx: fork(tx, point, name, now),
+        lambda: whose(ground, into=name),
+        lambda new: {"branch": new.name, "from_branch": point.name},
     )
-    made: BranchAt = yield run
-    return made
 
 
-def tracing_back(ground: Footing) -> Work[list[str]]:
-    """The names of a branch and of those before it, the root first, as work."""
+def tracing_back(ground: Footing) -> list[str]:
+    """The names of a branch and of those before it, the root first."""
     if not isinstance(ground.point, BranchAt):
         return [ground.point.name]
 
-    def look(view: View) -> Steps[list[str]]:
-        names = yield from names_of([branch for branch, _ in view.line])
+    def look(tx: Transaction, view: View) -> list[str]:
+        names = names_of(tx, [branch for branch, _ in view.line])
         return names[::-1] or [ground.point.name]
 
-    return (yield from looking(ground, "layers.ancestors", look, outputs=lambda names: {"branches": names}))
+    return looking(ground, "layers.ancestors", look, outputs=lambda names: {"branches": names})
 
 
-def growing(ground: Footing) -> Work[BranchTree]:
+def growing(ground: Footing) -> BranchTree:
     """The tree that a branch is part of, as work."""
     named_branch(ground.point)
 
-    def look(view: View) -> Steps[BranchTree]:
+    def look(tx: Transaction, view: View) -> BranchTree:
         if not view.line:
             return BranchTree(name=ground.point.name, created_at=None)
-        found = yield query.branch_family(branch=view.line[-1][0])
+        found = query.branch_family(tx, branch=view.line[-1][0])
         children: dict[int, list[BranchTree]] = {}
         for row in reversed(found):  # a fork has a greater number than what it was forked from
             tree = BranchTree(
@@ -145,22 +141,22 @@ def growing(ground: Footing) -> Work[BranchTree]:
         [root] = children.popitem()[1]
         return root
 
-    return (yield from looking(ground, "layers.tree", look, outputs=_tree_shown))
+    return looking(ground, "layers.tree", look, outputs=_tree_shown)
 
 
-def comparing(ground: Footing, other: Standpoint) -> Work[BranchDiff]:
+def comparing(ground: Footing, other: Standpoint) -> BranchDiff:
     """How two memories differ, as work."""
 
-    def look(view: View) -> Steps[BranchDiff]:
-        theirs = yield from other.view(view.at)
+    def look(tx: Transaction, view: View) -> BranchDiff:
+        theirs = other.view(tx, view.at)
         found = []
         for kind in (CORE, EVENT, RECORD, FACT):
-            keys = yield from memory_rows.keys_apart(view, theirs, kind)
-            mine = yield from by_key(view, kind, keys)
-            found.append(difference(mine, (yield from by_key(theirs, kind, keys))))
+            keys = memory_rows.keys_apart(tx, view, theirs, kind)
+            mine = by_key(tx, view, kind, keys)
+            found.append(difference(mine, by_key(tx, theirs, kind, keys)))
         return BranchDiff(core=found[0], recall=found[1], archival=found[2], facts=found[3])
 
-    return (yield from looking(ground, "layers.diff", look, from_branch=other.name, outputs=_diff_shown))
+    return looking(ground, "layers.diff", look, from_branch=other.name, outputs=_diff_shown)
 
 
 def _tree_shown(tree: BranchTree) -> dict[str, Any]:
@@ -213,8 +209,8 @@ def same(one: Kept | None, other: Kept | None) -> bool:
     )
 
 
-def by_key(view: View, kind: str, keys: Sequence[str] | None = None) -> Steps[dict[str, Kept]]:
+def by_key(tx: Transaction, view: View, kind: str, keys: Sequence[str] | None = None) -> dict[str, Kept]:
     """What a view shows of a kind, or of some keys of it, by key or id."""
     if keys is not None:
-        return (yield from memory_rows.named(view, kind, keys)) if keys else {}
-    return {each.key: each for each in (yield from memory_rows.current(view, kind))}
+        return memory_rows.named(tx, view, kind, keys) if keys else {}
+    return {each.key: each for each in memory_rows.current(tx, view, kind)}

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.language_models.model_calls import NOBODY, Run, Shown, Work, Writer, writer
+from langchain_agentmem.language_models.model_calls import NOBODY, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
 from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
 from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
-from langchain_agentmem.tracing import RunType, brief
+from langchain_agentmem.tracing import RunType, Step, brief
 
 SWEPT = 20
 """Most rows that have expired which one call sweeps away."""
@@ -129,122 +129,106 @@ class Footing:
 
 def looking(
     ground: Footing,
-    name: str,
-    look: Callable[[View], Steps[T]],
+    name: str | None,
+    look: Callable[[Transaction, View], T],
     *,
     outputs: Outputs | None = None,
-    shown: bool = True,
     newest: int | None = None,
     **inputs: Any,
-) -> Work[T]:
+) -> T:
     """Read what a memory shows.
 
     Args:
         ground: The memory.
-        name: What the step is called in a trace.
+        name: The name of the step in a trace. None for a detail of another step.
         look: Reads, given a view.
         outputs: What a trace shows of the value. Default: how much that is.
-        shown: Whether it is a step. If not, it is a detail of another. Default: it is.
         newest: How many of the newest things `look` lists, at most. A long line is not followed further than for these.
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     point, now = ground.point, ground.now()
 
-    def steps() -> Steps[T]:
+    def operation(tx: Transaction) -> T:
         if newest is not None:
-            view = yield from point.view(now, newest)
-            value: Any = yield from look(view)
+            view = point.view(tx, now, newest)
+            value: Any = look(tx, view)
             # Of a view that is whole, another look in this transaction may be of a later moment: a checkpoint that was
             # put meanwhile is known, and not seen.
             if not view.cut or (view.descends and len(value) >= newest):
                 return cast("T", value)
-        view = yield from point.view(now)
-        return (yield from look(view))
+        view = point.view(tx, now)
+        return look(tx, view)
 
-    run = Run(name, steps, inputs=lambda: whose(ground, **inputs), outputs=outputs, shown=shown)
-    value: T = yield run
-    return value
+    return ground.database.read(name, operation, lambda: whose(ground, **inputs), outputs)
 
 
 def changing(
     ground: Footing,
-    name: str,
-    make: Callable[[Change], Steps[T]],
+    name: str | None,
+    make: Callable[[Transaction, Change], T],
     *,
     outputs: Outputs | None = None,
-    shown: bool = True,
     **inputs: Any,
-) -> Work[T]:
+) -> T:
     """Change a memory, in one transaction.
 
     Args:
         ground: The memory.
-        name: What the step is called in a trace.
+        name: The name of the step in a trace. None for a detail of another step.
         make: Adds drafts to a `Change`, and gives the value.
         outputs: What a trace shows of the value. Default: how much that is.
-        shown: Whether it is a step. If not, it is a detail of another. Default: it is.
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
     now, told = ground.now(), writer()
-    run = Run(
+    return ground.database.write(
         name,
-        lambda: changed(ground.point, make, now, ground.database.tail, told),
-        write=True,
-        inputs=lambda: whose(ground, **inputs),
-        outputs=outputs,
-        shown=shown,
+        lambda tx: changed(tx, ground.point, make, now, ground.database.tail, told),
+        lambda: whose(ground, **inputs),
+        outputs,
     )
-    value: T = yield run
-    return value
 
 
-def as_step(
-    ground: Footing,
-    name: str,
-    work: Work[T],
-    *,
-    outputs: Outputs | None = None,
-    run_type: RunType = "chain",
-    **inputs: Any,
-) -> Work[T]:
-    """Do work on a memory as one step, with what it wishes for beneath.
+def step_on(ground: Footing, name: str, run_type: RunType = "chain", **inputs: Any) -> Step:
+    """Open a traced step for several operations on a memory, for `with`.
 
     Args:
         ground: The memory.
-        name: What the step is called in a trace.
-        work: The work.
-        outputs: What a trace shows of the value. Default: nothing.
-        run_type: What LangChain takes it for: a "retriever" has an input "query" and gives "documents". Default:
-            "chain".
+        name: The name of the step.
+        run_type: What LangChain takes it for: a "retriever" has an input "query" and an output "documents".
         inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
     """
-    value: T = yield Shown(name, work, lambda: whose(ground, **inputs), outputs, run_type)
-    return value
+    return ground.database.step(name, lambda: whose(ground, **inputs), run_type)
 
 
 def changed(
-    point: Standpoint, make: Callable[[Change], Steps[T]], now: int, tail: int, told: Writer = NOBODY
-) -> Steps[T]:
+    tx: Transaction,
+    point: Standpoint,
+    make: Callable[[Transaction, Change], T],
+    now: int,
+    tail: int,
+    told: Writer = NOBODY,
+) -> T:
     """The same, as an operation.
 
     Args:
+        tx: The transaction.
         point: Whose memory.
         make: Adds drafts to a `Change`, and gives the value.
         now: When.
         tail: How many documents may wait for the index.
         told: Where it comes from.
     """
-    view, place = yield from point.open(now)
+    view, place = point.open(tx, now)
     change = Change(view=view, now=now, writer=told, thread=point.thread)
-    value = yield from make(change)
+    value = make(tx, change)
     drafts = [change.signed(each) for each in change.drafts]
     if isinstance(place, OnBranch):
-        expired = yield query.expired_memory(branch=place.branch, at=now, limit=SWEPT)
+        expired = query.expired_memory(tx, branch=place.branch, at=now, limit=SWEPT)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.
         drafts = [*(RowDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
-        name = yield from family(point, view)
-        yield from memory_rows.write(place, drafts, series=Series(point.path, drafts[0].kind, name), now=now, tail=tail)
+        name = family(tx, point, view)
+        memory_rows.write(tx, place, drafts, series=Series(point.path, drafts[0].kind, name), now=now, tail=tail)
     return value
 
 

@@ -48,37 +48,38 @@ from langchain_agentmem.rewinding.sealing import drop_group
 from langchain_agentmem.rewinding.thread_memory import BATCH
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Placed, Series
-from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import Erasure, Import, Part, Record, WriteRecord
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
 
 
-def erase(low: str, high: str) -> Steps[int]:
+def erase(tx: Transaction, low: str, high: str) -> int:
     """Delete the branches of some namespaces with all that lies on them, after their threads are gone.
 
     Groups that belong to nobody, which only an accident leaves, go with any erasure.
 
     Args:
+        tx: The transaction.
         low: The first namespace path.
         high: Path after the last.
 
     Returns:
         How many named branches there were.
     """
-    branches = yield query.remembering_branches(low=low, high=high)
+    branches = query.remembering_branches(tx, low=low, high=high)
     ids = json.dumps([row["id"] for row in branches])
-    yield query.unhook_places(ids=ids)
-    yield query.unhook_bases(ids=ids)
-    yield query.unhook_branches(ids=ids)
+    query.unhook_places(tx, ids=ids)
+    query.unhook_bases(tx, ids=ids)
+    query.unhook_branches(tx, ids=ids)
     for row in branches:
-        while page := (yield query.memory_on(branch=row["id"], limit=BATCH)):
-            yield from memory_rows.discard(page)
-        yield query.delete_branch(branch=row["id"])
-    for group in (yield from lost_groups()):
-        yield from drop_group(group)
+        while page := query.memory_on(tx, branch=row["id"], limit=BATCH):
+            memory_rows.discard(tx, page)
+        query.delete_branch(tx, branch=row["id"])
+    for group in lost_groups(tx):
+        drop_group(tx, group)
     for path in sorted({row["path"] for row in branches}):
-        yield from memory_rows.close(path)
+        memory_rows.close(tx, path)
     return sum(row["kind"] == KIND for row in branches)
 
 
@@ -92,10 +93,11 @@ HOLDS: Mapping[str, set[str]] = {
 """The records of an export that hold others, and which."""
 
 
-def dump(tell: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
+def dump(tx: Transaction, tell: WriteRecord, low: str, high: str) -> Mapping[str, int]:
     """Tell all that is remembered in some namespaces, a page at a time.
 
     Args:
+        tx: The transaction.
         tell: Takes each record.
         low: The first path of the namespaces.
         high: The path behind the last.
@@ -106,22 +108,22 @@ def dump(tell: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     Raises:
         DatabaseUnreadable: Something is damaged.
     """
-    waiting = {row["group_id"] for row in (yield query.unplaced_groups())}
+    waiting = {row["group_id"] for row in query.unplaced_groups(tx)}
     needed: set[int] = set()
-    for row in (yield query.threads_within(low=low, high=high, name=None)):
+    for row in query.threads_within(tx, low=low, high=high, name=None):
         head = {"record": THREAD, "namespace": namespace_of(row["path"]), "id": row["name"]}
-        needed |= waiting & (yield from _dump_thread(row["id"], head, tell))
+        needed |= waiting & _dump_thread(tx, row["id"], head, tell)
     inside: set[int] = set()
-    branches = yield from _dump_branches(tell, low, high, waiting, needed, inside)
-    memories = yield from _dump_memories(tell, sorted(needed), inside)
+    branches = _dump_branches(tx, tell, low, high, waiting, needed, inside)
+    memories = _dump_memories(tx, tell, sorted(needed), inside)
     return {"branches": branches, "memories": memories}
 
 
-def _dump_thread(thread: int, head: Record, tell: WriteRecord) -> Steps[set[int]]:
+def _dump_thread(tx: Transaction, thread: int, head: Record, tell: WriteRecord) -> set[int]:
     """Tell where the checkpoints of a thread stand, and which tasks finished. Gives the groups of those."""
     mentioned: set[int] = set()
     ns, checkpoint = "", ""
-    while page := (yield query.places_after(thread=thread, ns=ns, checkpoint=checkpoint, limit=PAGE)):
+    while page := query.places_after(tx, thread=thread, ns=ns, checkpoint=checkpoint, limit=PAGE):
         ns, checkpoint = page[-1]["ns"], page[-1]["checkpoint"]
         _tell_page(tell, head, (
             {"record": "place", "ns": row["ns"], "checkpoint": row["checkpoint"], "branch": row["branch_id"],
@@ -129,7 +131,7 @@ def _dump_thread(thread: int, head: Record, tell: WriteRecord) -> Steps[set[int]
             for row in page
         ))  # fmt: skip
     task = ""
-    while page := (yield query.thread_finished_after(thread=thread, task=task, limit=PAGE)):
+    while page := query.thread_finished_after(tx, thread=thread, task=task, limit=PAGE):
         task = page[-1]["task"]
         told = []
         for row in page:
@@ -139,23 +141,23 @@ def _dump_thread(thread: int, head: Record, tell: WriteRecord) -> Steps[set[int]
             told.append({"record": "finished", **_fields(row), "groups": groups})
         _tell_page(tell, head, told)
     after = -1
-    while page := (yield query.thread_groups_after(thread=thread, after=after, limit=PAGE)):
+    while page := query.thread_groups_after(tx, thread=thread, after=after, limit=PAGE):
         after = page[-1]["id"]
         _tell_page(tell, head, ({"record": "group", **_fields(row)} for row in page))
     return mentioned
 
 
 def _dump_branches(
-    tell: WriteRecord, low: str, high: str, waiting: set[int], needed: set[int], inside: set[int]
-) -> Steps[int]:
+    tx: Transaction, tell: WriteRecord, low: str, high: str, waiting: set[int], needed: set[int], inside: set[int]
+) -> int:
     """Tell the branches, and note them and which groups those of subgraphs need. Gives the number of named ones."""
     named, after = 0, 0
-    while found := (yield query.branches_after(after=after, limit=PAGE)):
+    while found := query.branches_after(tx, after=after, limit=PAGE):
         after = found[-1]["id"]
         page = [row for row in found if low <= row["path"] < high]
         inside |= {row["id"] for row in page}
         seals: dict[int, list[tuple[int, int, str | None]]] = {row["id"]: [] for row in page}
-        for row in (yield query.seals_on(ids=json.dumps(list(seals)))):
+        for row in query.seals_on(tx, ids=json.dumps(list(seals))):
             seals[row["branch_id"]].append((row["group_id"], row["position"], row["thread"]))
         told = []
         for row in page:
@@ -186,10 +188,10 @@ def _dump_branches(
     return named
 
 
-def _dump_memories(tell: WriteRecord, groups: list[int], inside: set[int]) -> Steps[int]:
+def _dump_memories(tx: Transaction, tell: WriteRecord, groups: list[int], inside: set[int]) -> int:
     """Tell every version that somebody can see on some branches, and those of some groups. Gives their number."""
     count, after = 0, 0
-    while page := (yield query.memory_after(after=after, limit=PAGE, ids=json.dumps(groups))):
+    while page := query.memory_after(tx, after=after, limit=PAGE, ids=json.dumps(groups)):
         after = page[-1]["number"]
         told = [
             _told(row)
@@ -465,10 +467,11 @@ class Arrival:
         self._heads: dict[int, Author] = {}
         self._branches = self._memories = 0
 
-    def take(self, head: Record, records: Sequence[Record]) -> Steps[None]:
+    def take(self, tx: Transaction, head: Record, records: Sequence[Record]) -> None:
         """Take a page of records.
 
         Args:
+            tx: The transaction.
             head: The record that holds them.
             records: They.
 
@@ -478,13 +481,13 @@ class Arrival:
         try:
             if head["record"] == THREAD:
                 at = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
-                yield from self._take_thread(at, records)
+                self._take_thread(tx, at, records)
             elif head["record"] == BRANCHES:
                 self._take_branches(records)
             else:
                 if self._made is None:
-                    self._made = yield from self._make_branches()
-                yield from self._take_versions([_Version.model_validate(record) for record in records], self._made)
+                    self._made = self._make_branches(tx)
+                self._take_versions(tx, [_Version.model_validate(record) for record in records], self._made)
         except ValidationError as error:
             [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
             where = ".".join(map(str, first["loc"])) or head["record"]
@@ -496,39 +499,40 @@ class Arrival:
                 raise
             raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(error)}.") from error
 
-    def finish(self) -> Steps[Mapping[str, int]]:
+    def finish(self, tx: Transaction) -> Mapping[str, int]:
         """Write what had to wait for all records.
 
         Returns:
             How much was written.
         """
         if self._made is None:
-            self._made = yield from self._make_branches()
+            self._made = self._make_branches(tx)
         for number, made in self._made.items():
             if not made.was_here and (base := self._told[number].base) is not None:
                 groups = sorted(self._bounded(base))
-                yield query.insert_base(
+                query.insert_base(
+                    tx,
                     branch=made.id,
                     base=None if base.branch is None else self._made[base.branch].id,
                     base_position=base.position,
                     checkpoint=base.checkpoint,
                     groups=json.dumps(groups),
                 )
-                yield query.insert_base_group.many([{"group": group, "branch": made.id} for group, _ in groups])
+                query.insert_base_group.many(tx, [{"group": group, "branch": made.id} for group, _ in groups])
         for line, checkpoint, branch, position in self._places:
-            yield query.insert_place(line=line, checkpoint=checkpoint, branch=self._made[branch].id, position=position)
+            query.insert_place(tx, line=line, checkpoint=checkpoint, branch=self._made[branch].id, position=position)
         for number, made in self._made.items():
             if not made.was_here and (self._told[number].kind, self._told[number].name) == (KIND, MAIN):
-                yield query.mark_end(branch=made.id)
+                query.mark_end(tx, branch=made.id)
         for thread, author in self._heads.items():
-            yield query.unmark(author=author.id, branch=0)
-            yield from sealing.move_marks(thread, None, (yield from thread_memory.head_of(thread)), 0)
+            query.unmark(tx, author=author.id, branch=0)
+            sealing.move_marks(tx, thread, None, thread_memory.head_of(tx, thread), 0)
         return {"branches": self._branches, "memories": self._memories}
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
-    def _take_thread(self, at: ThreadAt, records: Sequence[Record]) -> Steps[None]:
-        thread = yield from find(at, exact=True)
+    def _take_thread(self, tx: Transaction, at: ThreadAt, records: Sequence[Record]) -> None:
+        thread = find(tx, at, exact=True)
         if thread is None:
             raise InvalidInput(
                 f"The export remembers something of the thread {safe_repr(at.name)}, but has no such thread."
@@ -536,30 +540,30 @@ class Arrival:
         places = [_Place.model_validate(record) for record in records if record["record"] == "place"]
         for ns, group in groupby(places, key=lambda place: place.ns):
             there = {place.checkpoint: place for place in group}
-            line = (yield from find(at, ns, exact=True)).line  # type: ignore[union-attr]  # it was found above
-            for row in (yield query.placeless(line=line or 0, keys=json.dumps(list(there)))):
+            line = find(tx, at, ns, exact=True).line  # type: ignore[union-attr]  # it was found above
+            for row in query.placeless(tx, line=line or 0, keys=json.dumps(list(there))):
                 place = there[row["name"]]
                 self._places.append((line or 0, row["name"], place.branch, place.position))
         for record in records:
             if record["record"] == "finished":
-                yield from self._take_finished(thread.id, _Finished.model_validate(record))
+                self._take_finished(tx, thread.id, _Finished.model_validate(record))
             elif record["record"] == "group":
                 told = _Group.model_validate(record)
                 task = told.model_dump(exclude={"id", "created_at"})
                 self._executions[told.id] = {"thread": thread.id, "owner": None, "now": told.created_at, **task}
 
-    def _take_finished(self, thread: int, finished: _Finished) -> Steps[None]:
-        yield from self._meet(finished.groups)
+    def _take_finished(self, tx: Transaction, thread: int, finished: _Finished) -> None:
+        self._meet(tx, finished.groups)
         groups = json.dumps(sorted(self._groups[group] for group in finished.groups))
-        new = yield query.add_finished(thread=thread, **finished.model_dump(exclude={"groups"}), groups=groups)
+        new = query.add_finished(tx, thread=thread, **finished.model_dump(exclude={"groups"}), groups=groups)
         if new:
-            yield query.insert_finished_groups(thread=thread, task=finished.task, ids=groups)
+            query.insert_finished_groups(tx, thread=thread, task=finished.task, ids=groups)
             self._needed.update(finished.groups)
 
-    def _meet(self, groups: Iterable[int]) -> Steps[None]:
+    def _meet(self, tx: Transaction, groups: Iterable[int]) -> None:
         """Give groups their numbers here: their own, unless this database knows them already."""
         if unmet := [group for group in groups if group not in self._groups]:
-            known = {row["group_id"] for row in (yield query.known_groups(ids=json.dumps(unmet)))}
+            known = {row["group_id"] for row in query.known_groups(tx, ids=json.dumps(unmet))}
             self._groups.update((group, secrets.randbits(62) if group in known else group) for group in unmet)
 
     # -- branches --------------------------------------------------------------------------------------------------
@@ -576,25 +580,25 @@ class Arrival:
                 raise InvalidInput(f"The record of branch {branch.number} is damaged: it comes at a wrong place.")
             self._told[branch.number] = branch
 
-    def _make_branches(self) -> Steps[dict[int, _Made]]:
+    def _make_branches(self, tx: Transaction) -> dict[int, _Made]:
         """Make the branches that are needed here, parents first."""
         made: dict[int, _Made] = {}
         for branch in self._told.values():
-            if branch.kind == KIND and (here := (yield from self._here(branch))) is not None:
+            if branch.kind == KIND and (here := self._here(tx, branch)) is not None:
                 made[branch.number] = here
         reach = self._reach(made)
         for number, branch in self._told.items():
             if number in reach and number not in made:
-                made[number] = yield from self._make(branch, reach[number], made)
+                made[number] = self._make(tx, branch, reach[number], made)
         return made
 
-    def _here(self, branch: _Branch) -> Steps[_Made | None]:
+    def _here(self, tx: Transaction, branch: _Branch) -> _Made | None:
         """The named branch as it is here already, if it is.
 
         Raises:
             InvalidInput: It is another one.
         """
-        found = yield query.named_branch(path=branch.path, kind=KIND, name=branch.name)
+        found = query.named_branch(tx, path=branch.path, kind=KIND, name=branch.name)
         if not found:
             return None
         [row] = found
@@ -627,9 +631,10 @@ class Arrival:
                 raise InvalidInput(f"Something of the export stands on branch {number}, which does not reach so far.")
         return reach
 
-    def _make(self, branch: _Branch, reach: int, made: Mapping[int, _Made]) -> Steps[_Made]:
-        yield query.create_namespace(path=branch.path)
-        rows = yield query.add_branch(
+    def _make(self, tx: Transaction, branch: _Branch, reach: int, made: Mapping[int, _Made]) -> _Made:
+        query.create_namespace(tx, path=branch.path)
+        rows = query.add_branch(
+            tx,
             path=branch.path,
             parent=None if branch.parent is None else made[branch.parent].id,
             **branch.model_dump(include=set(_BRANCH_COLUMNS)) | {"head": reach},
@@ -640,16 +645,17 @@ class Arrival:
             made[branch.parent].forks.append(branch.parent_position)
         new = _Made(rows[0]["id"], reach)
         if branch.base is not None:
-            yield from self._meet(branch.base.groups)
+            self._meet(tx, branch.base.groups)
             self._needed.update(branch.base.groups)
         seals = [seal for seal in branch.seals if seal[1] <= reach]
-        yield from self._meet([group for group, _, _ in seals])
+        self._meet(tx, [group for group, _, _ in seals])
         if seals:
-            yield query.insert_seal.many(
+            query.insert_seal.many(
+                tx,
                 [
                     {"group": self._groups[group], "branch": new.id, "position": position, "thread": thread}
                     for group, position, thread in seals
-                ]
+                ],
             )
         self._branches += branch.kind == KIND
         return new
@@ -660,7 +666,7 @@ class Arrival:
 
     # -- versions --------------------------------------------------------------------------------------------------
 
-    def _take_versions(self, versions: Sequence[_Version], made: Mapping[int, _Made]) -> Steps[None]:
+    def _take_versions(self, tx: Transaction, versions: Sequence[_Version], made: Mapping[int, _Made]) -> None:
         numbers = [*self._numbers[-1:], *(version.number for version in versions)]
         if numbers != sorted(numbers):
             raise InvalidInput("What is remembered does not come in its order: the export is damaged.")
@@ -669,27 +675,29 @@ class Arrival:
         wanted: list[tuple[_Version, _Landing]] = []
         landed: set[int] = set()
         for version in versions:
-            landing = yield from self._landing(version, made, first=version.number not in landed)
+            landing = self._landing(tx, version, made, first=version.number not in landed)
             if landing is not None:
                 wanted.append((version, landing))
                 landed.add(version.number)
         bodies = [version.body for version, _ in wanted if version.body is not None]
-        yield from queries.store({queries.digest(body): body for body in bodies})
-        yield from self._meet(dict.fromkeys(version.group for version, _ in wanted if version.group is not None))
-        placed = yield from self._placed([version for version, _ in wanted])
+        queries.store(tx, {queries.digest(body): body for body in bodies})
+        self._meet(tx, dict.fromkeys(version.group for version, _ in wanted if version.group is not None))
+        placed = self._placed(tx, [version for version, _ in wanted])
         owners: dict[int, int] = {}
         for version, landing in wanted:
-            owners.setdefault(version.number, (yield from self._write(version, landing, placed)))
+            owners.setdefault(version.number, self._write(tx, version, landing, placed))
         for series in {id(each): each for each, _ in placed.values()}.values():
             mine = [owners[number] for number, (other, _) in placed.items() if other is series]
-            yield from search_index.write(series, mine, tail=self._tail)
+            search_index.write(tx, series, mine, tail=self._tail)
         self._memories += sum(version.kind != "message" for version, _ in wanted)
 
-    def _landing(self, version: _Version, made: Mapping[int, _Made], *, first: bool) -> Steps[_Landing | None]:
+    def _landing(
+        self, tx: Transaction, version: _Version, made: Mapping[int, _Made], *, first: bool
+    ) -> _Landing | None:
         """Where a version goes; None if it is here, or not needed. `first` says that no copy of it has landed yet."""
         branch = None if version.branch is None else made.get(version.branch)
         if branch is not None and branch.was_here:
-            yield from self._compare(version, branch)
+            self._compare(tx, version, branch)
             return None
         if branch is not None and version.position is not None and version.position <= branch.reach:
             until = version.until if version.until <= branch.reach else FOREVER
@@ -697,10 +705,10 @@ class Arrival:
         # Of what lies elsewhere, a task that finished or a subgraph may need the group.
         return _Landing(None, None, FOREVER) if version.group in self._needed and first else None
 
-    def _compare(self, version: _Version, branch: _Made) -> Steps[None]:
+    def _compare(self, tx: Transaction, version: _Version, branch: _Made) -> None:
         """See that a branch that was here has a version, or had it and has gone on since."""
         told = self._told[version.branch or 0]
-        found = yield query.version_at(branch=branch.id, kind=version.kind, key=version.key, position=version.position)
+        found = query.version_at(tx, branch=branch.id, kind=version.kind, key=version.key, position=version.position)
         hash_ = None if version.body is None else queries.digest(version.body)
         mine = (version.label, hash_, version.importance, version.expires_at, version.extra, version.created_at)
         theirs = [
@@ -723,7 +731,7 @@ class Arrival:
         if not gone and mine not in theirs:
             raise _other(told)
 
-    def _placed(self, versions: Sequence[_Version]) -> Steps[dict[int, tuple[Placed, int]]]:
+    def _placed(self, tx: Transaction, versions: Sequence[_Version]) -> dict[int, tuple[Placed, int]]:
         """Places in the search for versions that can be found, each once, by their numbers."""
         placed: dict[int, tuple[Placed, int]] = {}
         by_series: dict[Series, dict[int, IndexedDocument]] = {}
@@ -734,18 +742,21 @@ class Arrival:
                 document = IndexedDocument(words, version.created_at, extra.get("speaker"), extra.get("role"))
                 by_series.setdefault(version.series, {}).setdefault(version.number, document)
         for series, documents in by_series.items():
-            found = yield from search_index.places(series, list(documents.values()))
+            found = search_index.places(tx, series, list(documents.values()))
             placed.update({number: (found, place) for place, number in enumerate(documents)})
         return placed
 
-    def _write(self, version: _Version, landing: _Landing, placed: Mapping[int, tuple[Placed, int]]) -> Steps[int]:
+    def _write(
+        self, tx: Transaction, version: _Version, landing: _Landing, placed: Mapping[int, tuple[Placed, int]]
+    ) -> int:
         """Write a version. Of those with one number, which are copies of each other, the first is the original."""
         first = not self._numbers or version.number != self._numbers[-1]
         document = placed.get(version.number) if first else None
         group = None if version.group is None else self._groups[version.group]
         if landing.branch is None and version.group in self._executions:
-            yield query.create_group(group=group, **self._executions[version.group])
-        [row] = yield query.add_memory(
+            query.create_group(tx, group=group, **self._executions[version.group])
+        [row] = query.add_memory(
+            tx,
             branch=landing.branch,
             position=landing.position,
             until=landing.until,
@@ -757,41 +768,41 @@ class Arrival:
             extra=None if version.extra is None else as_json(self._pointing(version)),
             correction=None if version.correction is None else as_json(version.correction.model_dump()),
             document=None if document is None else document[0].numbers[document[1]],
-            **(yield from self._committed(version, landing)),
+            **self._committed(tx, version, landing),
         )
         if first:
-            yield from rest(row["id"], version.extra)
+            rest(tx, row["id"], version.extra)
             self._numbers.append(version.number)
             self._rows.append(row["id"])
         return int(row["id"])
 
-    def _committed(self, version: _Version, landing: _Landing) -> Steps[dict[str, Any]]:
+    def _committed(self, tx: Transaction, version: _Version, landing: _Landing) -> dict[str, Any]:
         """Whose a version is and when it was first committed; an export of before says neither."""
         found: dict[str, Any] = {"scope": None, "author": None, "stamp": version.stamp}
         branch = None if version.branch is None else self._told[version.branch]
         if branch is None or landing.branch is None or (branch.kind == KIND and branch.name != MAIN):
             return found
         if branch.kind == KIND and (version.author is None or version.author.name is None):
-            author = yield from main_author(branch.path)
+            author = main_author(tx, branch.path)
         else:
             sealed = {group: thread for group, _, thread in branch.seals}
             name = version.author.name if version.author else sealed.get(version.group or 0) or branch.thread
             living = version.author is None or version.author.living
-            author = yield from self._author(branch.path, str(name), living=living)
+            author = self._author(tx, branch.path, str(name), living=living)
         if version.stamp is None and branch.base is None:
             found["stamp"] = version.written_at
         return found | {"scope": author.scope, "author": author.id}
 
-    def _author(self, path: str, name: str, *, living: bool) -> Steps[Author]:
+    def _author(self, tx: Transaction, path: str, name: str, *, living: bool) -> Author:
         if (path, name, living) not in self._authors:
-            thread = (yield from find(ThreadAt(path, name), exact=True)) if living else None
+            thread = find(tx, ThreadAt(path, name), exact=True) if living else None
             if thread is not None:
-                found = yield from sealing.author_of(thread.id)
+                found = sealing.author_of(tx, thread.id)
                 self._heads[thread.id] = found
             else:
-                [row] = yield query.former_author(path=path, name=name)
+                [row] = query.former_author(tx, path=path, name=name)
                 if row["id"] is None:
-                    [made] = yield query.create_former_author(scope=row["scope"], name=name)
+                    [made] = query.create_former_author(tx, scope=row["scope"], name=name)
                 found = Author(made["id"] if row["id"] is None else row["id"], row["scope"])
             self._authors[path, name, living] = found
         return self._authors[path, name, living]
@@ -815,20 +826,20 @@ def _other(branch: _Branch) -> InvalidInput:
     )
 
 
-def _erase(erasure: Erasure) -> Steps[None]:
+def _erase(tx: Transaction, erasure: Erasure) -> None:
     """Delete threads with what they remembered, branches, and what was learned from what is erased."""
     low, high, name = erasure.low, erasure.high, erasure.name
-    [before] = yield query.memory_total(last=None)
+    [before] = query.memory_total(tx, last=None)
     if name is not None:
-        yield from message_sources.forget_corrections(low, high, name, take_back=erasure.threads)
-        yield from message_sources.forget(low, high, name)
+        message_sources.forget_corrections(tx, low, high, name, take_back=erasure.threads)
+        message_sources.forget(tx, low, high, name)
     if erasure.threads:
-        erasure.removed["threads"] += len((yield from thread_memory.delete(low, high, name)))
+        erasure.removed["threads"] += len(thread_memory.delete(tx, low, high, name))
         if name is not None:
-            yield from thread_memory.forget_authors(low, high, name)
+            thread_memory.forget_authors(tx, low, high, name)
     if name is None:
-        erasure.removed["branches"] += yield from erase(low, high)
-    [after] = yield query.memory_total(last=before["last"])  # what others write meanwhile does not count
+        erasure.removed["branches"] += erase(tx, low, high)
+    [after] = query.memory_total(tx, last=before["last"])  # what others write meanwhile does not count
     erasure.removed["memories"] += max(0, before["found"] - after["found"])
 
 
@@ -836,12 +847,12 @@ def _arrival(into: Import) -> Arrival:
     return Arrival(tail=into.tail, limits=into.limits)
 
 
-def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
-    yield from into.kept(_arrival).take(head, records)
+def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
+    into.kept(_arrival).take(tx, head, records)
 
 
-def _finish(into: Import) -> Steps[None]:
-    into.added.update((yield from into.kept(_arrival).finish()))
+def _finish(tx: Transaction, into: Import) -> None:
+    into.added.update(into.kept(_arrival).finish(tx))
 
 
 PART = Part(

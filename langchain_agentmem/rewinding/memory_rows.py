@@ -21,8 +21,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Series
-from langchain_agentmem.storage import Steps, queries, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.storage.transaction import Row
 
 CORE, EVENT, RECORD = "core", "event", "record"
 
@@ -225,22 +225,22 @@ def text_of(body: bytes) -> str:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def current(view: View, kind: str) -> Steps[list[Kept]]:
+def current(tx: Transaction, view: View, kind: str) -> list[Kept]:
     """Everything of a kind that a view shows, in the order in which it was written."""
     if kind == FACT and view.scope is not None:
-        return sorted((yield from _put_together(view, kind)).values(), key=lambda kept: kept.number)
+        return sorted(_put_together(tx, view, kind).values(), key=lambda kept: kept.number)
     few = kind == CORE and view.scope is not None and view.before is None
     make = query.current_of_few_keys if few else query.current_memory
-    rows = yield make(**view.parameters(), kind=kind, at=view.at)
+    rows = make(tx, **view.parameters(), kind=kind, at=view.at)
     return [version_of(row) for row in rows]
 
 
-def named(view: View, kind: str, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
+def named(tx: Transaction, view: View, kind: str, keys: Iterable[str]) -> dict[str, Kept]:
     """What a view shows under some keys; what is gone or has expired is not there."""
     keys = list(keys)
     if kind == FACT and view.scope is not None:
-        return (yield from _put_together(view, kind, keys))
-    rows = yield query.named_memory(**view.parameters(), kind=kind, keys=as_json(keys))
+        return _put_together(tx, view, kind, keys)
+    rows = query.named_memory(tx, **view.parameters(), kind=kind, keys=as_json(keys))
     return {
         row["key"]: version_of(row)
         for row in rows
@@ -248,16 +248,16 @@ def named(view: View, kind: str, keys: Iterable[str]) -> Steps[dict[str, Kept]]:
     }
 
 
-def _put_together(view: View, kind: str, keys: Sequence[str] | None = None) -> Steps[dict[str, Kept]]:
+def _put_together(tx: Transaction, view: View, kind: str, keys: Sequence[str] | None = None) -> dict[str, Kept]:
     """What was told of things on all lines that a view shows: an account has what is new since anybody said it is gone.
 
     `extra["own"]` has the numbers of those events that were told on the view's own line, `extra["foreign"]` those of
     them that another thread told there, of which this one is a copy: it tells others only what it adds.
     """
     if keys is None:
-        rows = yield query.accounts(**view.parameters(), kind=kind)
+        rows = query.accounts(tx, **view.parameters(), kind=kind)
     else:
-        rows = yield query.accounts_of(**view.parameters(), kind=kind, keys=as_json(keys))
+        rows = query.accounts_of(tx, **view.parameters(), kind=kind, keys=as_json(keys))
     found: dict[str, Kept] = {}
     for key, versions in groupby(rows, key=lambda row: str(row["key"])):
         there: list[Row] = []
@@ -288,10 +288,11 @@ def _account(rows: Sequence[Row], author: int) -> Kept:
     return newest._replace(extra={**extra, "own": own}, created_at=min(row["created_at"] for row in rows))
 
 
-def newest(view: View, kind: str, *, limit: int | None, label: str | None = None) -> Steps[list[Kept]]:
+def newest(tx: Transaction, view: View, kind: str, *, limit: int | None, label: str | None = None) -> list[Kept]:
     """The newest things of a kind that a view shows, oldest first.
 
     Args:
+        tx: The transaction.
         view: From where.
         kind: What.
         limit: Most; None for all.
@@ -299,21 +300,21 @@ def newest(view: View, kind: str, *, limit: int | None, label: str | None = None
     """
     few = limit is None
     if limit is not None and len(view.line) > limit:  # to look at many levels for little costs more than all of it
-        [row] = yield query.count_seen(**view.parameters(), kind=kind, limit=FEW * limit)
+        [row] = query.count_seen(tx, **view.parameters(), kind=kind, limit=FEW * limit)
         few = row["found"] < FEW * limit
     if limit is None or few:
-        there = [each for each in (yield from current(view, kind)) if label is None or each.label == label]
+        there = [each for each in current(tx, view, kind) if label is None or each.label == label]
         return there if limit is None else there[max(0, len(there) - limit) :]
     levels = limit if view.descends else len(view.line)
     while True:  # what is newest lies on the first levels of a long line
         near = view._replace(line=view.line[:levels])
-        rows = yield query.newest_memory(**near.parameters(), kind=kind, label=label, limit=limit, at=view.at)
+        rows = query.newest_memory(tx, **near.parameters(), kind=kind, label=label, limit=limit, at=view.at)
         if len(rows) >= limit or levels >= len(view.line):
             return [version_of(row) for row in reversed(rows)]
         levels = 4 * (levels + 1)
 
 
-def keys_apart(one: View, other: View, kind: str) -> Steps[list[str] | None]:
+def keys_apart(tx: Transaction, one: View, other: View, kind: str) -> list[str] | None:
     """The keys of a kind that two views may show otherwise: those of what lies between them.
 
     None where all of them may be: with groups and what subgraphs stand on, and where not the same others are seen.
@@ -326,31 +327,34 @@ def keys_apart(one: View, other: View, kind: str) -> Steps[list[str] | None]:
     for branch in {**ends, **others}:
         low, high = sorted((ends.get(branch, 0), others.get(branch, 0)))
         if low < high:
-            rows = yield query.keys_between(branch=branch, kind=kind, low=low, high=high)
+            rows = query.keys_between(tx, branch=branch, kind=kind, low=low, high=high)
             keys.update((row["key"], None) for row in rows)
     since, until = sorted(FOREVER - 1 if view.before is None else view.before for view in (one, other))
     if (one.at, since) != (other.at, until):
         first, last = sorted((one.at, other.at))
-        rows = yield query.keys_meanwhile(
-            **one.parameters() | {"before": None}, kind=kind, since=since, until=until, first=first, last=last
+        rows = query.keys_meanwhile(
+            tx, **one.parameters() | {"before": None}, kind=kind, since=since, until=until, first=first, last=last
         )
         keys.update((row["key"], None) for row in rows)
     return list(keys)
 
 
-def shown(view: View, numbers: Iterable[int]) -> Steps[set[int]]:
+def shown(tx: Transaction, view: View, numbers: Iterable[int]) -> set[int]:
     """Those of some versions that a view shows."""
-    rows = yield query.shown_memory(**view.parameters(), ids=as_json(list(numbers)), at=view.at)
+    rows = query.shown_memory(tx, **view.parameters(), ids=as_json(list(numbers)), at=view.at)
     return {row["number"] for row in rows}
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int, tail: int) -> Steps[list[int]]:
+def write(
+    tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int, tail: int
+) -> list[int]:
     """Write versions, which follow those that their branch has of the same keys.
 
     Args:
+        tx: The transaction.
         place: Where.
         drafts: What; of two with the same kind and key the later one counts.
         series: Where those that can be found stand in the search; each kind has its own, of the same name.
@@ -366,19 +370,20 @@ def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int,
         others = False
         if author is not None:
             keys = as_json([(draft.kind, draft.key) for draft in drafts])
-            [newest] = yield query.newest_stamp_named(scope=author.scope, keys=keys)
+            [newest] = query.newest_stamp_named(tx, scope=author.scope, keys=keys)
             stamp = max(now, (newest["stamp"] or 0) + 1)
-            others = bool((yield query.has_other_authors(scope=author.scope)))
-        yield from _supersede(place, drafts, stamp)
+            others = bool(query.has_other_authors(tx, scope=author.scope))
+        _supersede(tx, place, drafts, stamp)
         if not place.forked and not others:  # there is nothing that would have to be hidden
             drafts = [draft for draft in drafts if draft.body is not None or draft.correction is not None]
     # After what they replace is gone, or the same body would be stored and then collected with it.
-    yield from queries.store({queries.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
-    placed = yield from _places(series, [draft for draft in drafts if draft.findable and draft.body is not None])
+    queries.store(tx, {queries.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
+    placed = _places(tx, series, [draft for draft in drafts if draft.findable and draft.body is not None])
     numbers: list[int] = []
     for draft in drafts:
         found = placed.get((draft.kind, draft.key))
-        [row] = yield query.insert_memory(
+        [row] = query.insert_memory(
+            tx,
             branch=place.branch if isinstance(place, OnBranch) else None,
             position=place.position if isinstance(place, OnBranch) else None,
             group=place.group if isinstance(place, InGroup) else None,
@@ -403,25 +408,26 @@ def write(place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int,
             actor=draft.actor,
         )
         numbers.append(row["id"])
-        yield from rest(row["id"], draft.extra)
+        rest(tx, row["id"], draft.extra)
         if draft.correction is not None:
-            yield query.sign_memory(id=row["id"], correction=as_json(draft.correction))
+            query.sign_memory(tx, id=row["id"], correction=as_json(draft.correction))
     owners = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
     for each in {id(each): each for each, _ in placed.values()}.values():
         mine = [owners[key] for key, (other, _) in placed.items() if other is each]
-        yield from search_index.write(each, mine, tail=tail)
+        search_index.write(tx, each, mine, tail=tail)
     return numbers
 
 
-def rest(number: int, extra: Mapping[str, Any] | None) -> Steps[None]:
+def rest(tx: Transaction, number: int, extra: Mapping[str, Any] | None) -> None:
     """Note what a row rests on.
 
     Args:
+        tx: The transaction.
         number: The row.
         extra: What belongs to it.
     """
     if names := sources_of(extra):
-        yield query.insert_source.many([{"memory": number, "source": name} for name in sorted(names)])
+        query.insert_source.many(tx, [{"memory": number, "source": name} for name in sorted(names)])
 
 
 def sources_of(extra: Mapping[str, Any] | None) -> set[str]:
@@ -453,10 +459,11 @@ def conversation_source(conversation_id: str) -> str:
     return f"conversation {conversation_id}"
 
 
-def release(ids: Iterable[int], *, past: bool = True) -> Steps[list[int]]:
+def release(tx: Transaction, ids: Iterable[int], *, past: bool = True) -> list[int]:
     """Delete those of some rows that nobody can see any more, with their documents and contents.
 
     Args:
+        tx: The transaction.
         ids: The rows.
         past: Whether rows of "main" stay that checkpoints of its namespace show. Default: they stay.
 
@@ -465,43 +472,45 @@ def release(ids: Iterable[int], *, past: bool = True) -> Steps[list[int]]:
     """
     if not (ids := list(ids)):
         return []
-    rows = yield query.releasable(ids=as_json(ids), past=int(past))
-    yield from discard(rows)
+    rows = query.releasable(tx, ids=as_json(ids), past=int(past))
+    discard(tx, rows)
     return [row["id"] for row in rows]
 
 
-def discard(rows: Sequence[Row]) -> Steps[None]:
+def discard(tx: Transaction, rows: Sequence[Row]) -> None:
     """Delete rows.
 
     Args:
+        tx: The transaction.
         rows: With "id", "document_id", "hash", "body" and "extra".
     """
     if rows:
-        yield from _unindex(rows)
-        yield query.delete_memory.many([{"id": row["id"]} for row in rows])
-        yield from _collect(rows)
+        _unindex(tx, rows)
+        query.delete_memory.many(tx, [{"id": row["id"]} for row in rows])
+        _collect(tx, rows)
 
 
-def bury(rows: Sequence[Row], *, gone: bool = False) -> Steps[None]:
+def bury(tx: Transaction, rows: Sequence[Row], *, gone: bool = False) -> None:
     """Have rows say that the thing is gone, so that what they said is not there, and what they hid stays hidden.
 
     Args:
+        tx: The transaction.
         rows: As for `discard`.
         gone: Whether they hide nothing from others any more. Default: they do.
     """
     if rows:
-        yield from _unindex(rows)
-        yield query.bury_memory.many([{"id": row["id"], "gone": int(gone)} for row in rows])
-        yield query.delete_every_source.many([{"memory": row["id"]} for row in rows])
-        yield from _collect(rows)
+        _unindex(tx, rows)
+        query.bury_memory.many(tx, [{"id": row["id"], "gone": int(gone)} for row in rows])
+        query.delete_every_source.many(tx, [{"memory": row["id"]} for row in rows])
+        _collect(tx, rows)
 
 
-def close(path: str) -> Steps[None]:
+def close(tx: Transaction, path: str) -> None:
     """Forget the places in the search of what is gone from a namespace, and the namespace if nothing is left in it."""
     for kind in FINDABLE:
-        yield from search_index.close(path, kind)
-    yield query.delete_idle_authors(path=path)
-    yield query.delete_empty_namespaces(path=path)
+        search_index.close(tx, path, kind)
+    query.delete_idle_authors(tx, path=path)
+    query.delete_empty_namespaces(tx, path=path)
 
 
 def words_of(body: bytes, extra: Mapping[str, Any]) -> str:
@@ -511,14 +520,12 @@ def words_of(body: bytes, extra: Mapping[str, Any]) -> str:
     return "\n".join([text_of(body), *extra.get("tags", ())])
 
 
-def _unindex(rows: Sequence[Row]) -> Steps[None]:
-    yield from search_index.remove(
-        [(row["document_id"], _words_left(row)) for row in rows if row["document_id"] is not None]
-    )
+def _unindex(tx: Transaction, rows: Sequence[Row]) -> None:
+    search_index.remove(tx, [(row["document_id"], _words_left(row)) for row in rows if row["document_id"] is not None])
 
 
-def _collect(rows: Sequence[Row]) -> Steps[None]:
-    yield from queries.collect([bytes(row["hash"]) for row in rows if row["hash"] is not None])
+def _collect(tx: Transaction, rows: Sequence[Row]) -> None:
+    queries.collect(tx, [bytes(row["hash"]) for row in rows if row["hash"] is not None])
 
 
 def _words_left(row: Row) -> str:
@@ -529,26 +536,26 @@ def _words_left(row: Row) -> str:
         return ""
 
 
-def _supersede(place: OnBranch, drafts: Sequence[RowDraft], stamp: int | None) -> Steps[None]:
+def _supersede(tx: Transaction, place: OnBranch, drafts: Sequence[RowDraft], stamp: int | None) -> None:
     ended: list[int] = []
     for draft in drafts:
-        rows = yield query.supersede(
-            branch=place.branch, position=place.position, kind=draft.kind, key=draft.key, stamp=stamp, author=None
+        rows = query.supersede(
+            tx, branch=place.branch, position=place.position, kind=draft.kind, key=draft.key, stamp=stamp, author=None
         )
         ended += [row["id"] for row in rows]
     if ended:
-        yield from release(ended, past=place.shared)
+        release(tx, ended, past=place.shared)
 
 
 def _places(
-    series: Series, drafts: Sequence[RowDraft]
-) -> Steps[dict[tuple[str, str], tuple[search_index.Placed, int]]]:
+    tx: Transaction, series: Series, drafts: Sequence[RowDraft]
+) -> dict[tuple[str, str], tuple[search_index.Placed, int]]:
     """Places in the search for what can be found, by kind and key."""
     placed: dict[tuple[str, str], tuple[search_index.Placed, int]] = {}
     for kind in sorted({draft.kind for draft in drafts}):
         mine = [draft for draft in drafts if draft.kind == kind]
         documents = [_document(draft, draft.extra or {}) for draft in mine]
-        found = yield from search_index.places(series._replace(kind=kind), documents)
+        found = search_index.places(tx, series._replace(kind=kind), documents)
         placed.update({(kind, draft.key): (found, number) for number, draft in enumerate(mine)})
     return placed
 
@@ -592,57 +599,58 @@ PAGE = 500
 PAIR = 2
 
 
-def problems() -> Steps[list[str]]:
+def problems(tx: Transaction) -> list[str]:
     """What is wrong with branches, and with what lies on them.
 
     Returns:
         Sentences; empty when all is well.
     """
-    rows = yield query.short_branches()
+    rows = query.short_branches(tx)
     found = [f"branch {row['id']} ends at {row['head']}, but {row['what']} at {row['position']}" for row in rows]
-    rows = yield query.wrong_parents()
+    rows = query.wrong_parents(tx)
     found += [f"branch {row['id']} begins on a branch that is not older, or nowhere" for row in rows]
-    rows = yield query.overlapping_memory()
+    rows = query.overlapping_memory(tx)
     found += [f"memory {row['id']} is seen beside a newer version of it" for row in rows]
-    rows = yield query.hollow_memory()
+    rows = query.hollow_memory(tx)
     found += [f"memory {row['id']} lacks a place or a body, or ends before it begins" for row in rows]
-    rows = yield query.unsealed_memory()
+    rows = query.unsealed_memory(tx)
     found += [f"memory {row['id']} lies where its group was not sealed" for row in rows]
-    rows = yield query.wrong_marks()
+    rows = query.wrong_marks(tx)
     found += [f"memory {row['id']} counts, and no head shows it, or the reverse" for row in rows]
-    rows = yield query.unfindable_memory()
+    rows = query.unfindable_memory(tx)
     found += [f"memory {row['id']} is not in the index" for row in rows]
     after = 0
-    while page := (yield query.extras_after(after=after, limit=PAGE)):
+    while page := query.extras_after(tx, after=after, limit=PAGE):
         found += [
             f"what belongs to memory {row['id']} cannot be read"
             for row in page
             if not all(row[name] is None or _is_object(row[name]) for name in ("extra", "correction"))
         ]
-        found += yield from _wrong_sources(after, page)
+        found += _wrong_sources(tx, after, page)
         after = page[-1]["id"]
-    rows = yield query.sources_of_nothing()
+    rows = query.sources_of_nothing(tx)
     found += [f"memory {row['memory_id']} says nothing, and rests on messages" for row in rows]
-    found += [f"nothing refers to group {group} of memory" for group in (yield from lost_groups(found))]
+    found += [f"nothing refers to group {group} of memory" for group in lost_groups(tx, found)]
     return found
 
 
-def lost_groups(found: list[str] | None = None) -> Steps[list[int]]:
+def lost_groups(tx: Transaction, found: list[str] | None = None) -> list[int]:
     """Groups that lie nowhere, and that no task and no subgraph knows.
 
     Args:
+        tx: The transaction.
         found: Gets a sentence for each list of groups that cannot be read.
     """
-    unknown = {row["group_id"] for row in (yield query.unplaced_groups()) if not row["known"]}
+    unknown = {row["group_id"] for row in query.unplaced_groups(tx) if not row["known"]}
     thread, task = 0, ""
-    while page := (yield query.finished_after(thread=thread, task=task, limit=PAGE)):
+    while page := query.finished_after(tx, thread=thread, task=task, limit=PAGE):
         for row in page:
             if (groups := groups_of(row["groups"])) is None and found is not None:
                 found.append(f"what the task {safe_repr(row['task'])} had written cannot be read")
             unknown.difference_update(groups or ())
         thread, task = page[-1]["thread_id"], page[-1]["task"]
     after = 0
-    while page := (yield query.bases_after(after=after, limit=PAGE)):
+    while page := query.bases_after(tx, after=after, limit=PAGE):
         for row in page:
             if (bounds := bounds_of(row["groups"])) is None and found is not None:
                 found.append(f"what branch {row['branch_id']} stands on cannot be read")
@@ -651,10 +659,10 @@ def lost_groups(found: list[str] | None = None) -> Steps[list[int]]:
     return sorted(unknown)
 
 
-def _wrong_sources(after: int, page: Sequence[Row]) -> Steps[list[str]]:
+def _wrong_sources(tx: Transaction, after: int, page: Sequence[Row]) -> list[str]:
     """Sentences about versions that would not go with the messages that they rest on, or would go with others."""
     noted: dict[int, set[str]] = {row["id"]: set() for row in page}
-    for row in (yield query.sources_between(after=after, last=page[-1]["id"])):
+    for row in query.sources_between(tx, after=after, last=page[-1]["id"]):
         noted.setdefault(row["memory_id"], set()).add(row["source"])
     found = []
     for row in page:

@@ -27,8 +27,8 @@ from langchain_agentmem.rewinding.memory_rows import (
     message_source,
     sources_of,
 )
-from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.transaction import Row
 
 UNDO = "undo"
 """What an event does by which another, `of`, does not count, or does so again."""
@@ -40,10 +40,11 @@ _RETOLD = frozenset({"fact"})
 """The kinds of which one version may rest on other messages than the next."""
 
 
-def forget(low: str, high: str, conversation: str, messages: Collection[str] | None = None) -> Steps[int]:
+def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Collection[str] | None = None) -> int:
     """Take messages out of all that rests on them.
 
     Args:
+        tx: The transaction.
         low: The first path of the namespaces in which to look.
         high: The path behind the last.
         conversation: The conversation or thread that they belong to.
@@ -58,7 +59,7 @@ def forget(low: str, high: str, conversation: str, messages: Collection[str] | N
             there = event.get("in") or ""
             return conversation in (there, thread_around(there))
 
-        return (yield from _forget(low, high, [conversation_source(conversation)], theirs))
+        return _forget(tx, low, high, [conversation_source(conversation)], theirs)
     ids, forgotten = list(messages), 0
     for begin in range(0, len(ids), BATCH):
         some = set(ids[begin : begin + BATCH])
@@ -66,7 +67,7 @@ def forget(low: str, high: str, conversation: str, messages: Collection[str] | N
         def gone(event: Mapping[str, Any], some: Collection[str] = some) -> bool:
             return event.get("id") in some and event.get("in", conversation) == conversation
 
-        forgotten += yield from _forget(low, high, [message_source(each) for each in sorted(some)], gone)
+        forgotten += _forget(tx, low, high, [message_source(each) for each in sorted(some)], gone)
     return forgotten
 
 
@@ -107,8 +108,8 @@ def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any
     return found
 
 
-def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> Steps[int]:
-    found = yield from _resting_on(low, high, names)
+def _forget(tx: Transaction, low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> int:
+    found = _resting_on(tx, low, high, names)
     unfounded = []
     retold = set()
     for row in found:
@@ -122,30 +123,31 @@ def _forget(low: str, high: str, names: list[str], gone: Callable[[Mapping[str, 
         elif left != extra:
             if row["kind"] in _RETOLD:
                 retold.add(row["key"])
-            yield query.retell(id=row["id"], extra=as_json(left))
+            query.retell(tx, id=row["id"], extra=as_json(left))
             lost = sources_of(extra) - sources_of(left)
-            yield query.delete_sources.many([{"memory": row["id"], "source": name} for name in sorted(lost)])
+            query.delete_sources.many(tx, [{"memory": row["id"], "source": name} for name in sorted(lost)])
     retold |= {row["key"] for row in unfounded}
     corrected: list[Row] = []
     for key in sorted(retold):
-        corrected += yield query.forget_corrected_facts(key=key, low=low, high=high)
-    held = yield from hiding(unfounded)
-    yield from memory_rows.bury([row for row in unfounded if number_of(row) in held])
-    yield from memory_rows.discard([row for row in unfounded if number_of(row) not in held])
-    yield from _release_ended(corrected)
+        corrected += query.forget_corrected_facts(tx, key=key, low=low, high=high)
+    held = hiding(tx, unfounded)
+    memory_rows.bury(tx, [row for row in unfounded if number_of(row) in held])
+    memory_rows.discard(tx, [row for row in unfounded if number_of(row) not in held])
+    _release_ended(tx, corrected)
     return len(unfounded)
 
 
-def forget_corrections(low: str, high: str, name: str, *, take_back: bool) -> Steps[None]:
+def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_back: bool) -> None:
     """Forget the corrections that hold words of a thread or conversation; the values that people wrote themselves stay.
 
     Args:
+        tx: The transaction.
         low: The first namespace path.
         high: Path after the last.
         name: The id of the thread or conversation.
         take_back: Whether a value of the thread that a person restored goes, too.
     """
-    found = yield query.corrected_memory(low=low, high=high)
+    found = query.corrected_memory(tx, low=low, high=high)
     rows = [row for row in found if name in correction_of(row).get("sources", ())]
     said: set[tuple[int, str, str, str]] = set()
     own = set(said)
@@ -156,7 +158,7 @@ def forget_corrections(low: str, high: str, name: str, *, take_back: bool) -> St
         said |= {(*slot, text) for text in (before, after) if text is not None}
         if told["undoes"] is None and after is not None and after != before:
             own.add((*slot, after))
-    yield query.sign_memory.many([{"id": row["id"], "correction": None} for row in rows])
+    query.sign_memory.many(tx, [{"id": row["id"], "correction": None} for row in rows])
     restored = [
         row
         for row in rows
@@ -164,8 +166,8 @@ def forget_corrections(low: str, high: str, name: str, *, take_back: bool) -> St
         and row["body"] is not None
         and (row["branch_id"], row["kind"], row["key"], memory_rows.text_of(bytes(row["body"]))) in said - own
     ]
-    yield from memory_rows.bury(restored)
-    yield from _release_ended(rows)
+    memory_rows.bury(tx, restored)
+    _release_ended(tx, rows)
 
 
 def correction_of(row: Row) -> dict[str, Any]:
@@ -176,22 +178,22 @@ def correction_of(row: Row) -> dict[str, Any]:
         return {}
 
 
-def _release_ended(rows: Sequence[Row]) -> Steps[None]:
+def _release_ended(tx: Transaction, rows: Sequence[Row]) -> None:
     """Delete those of some former corrections that a newer version has replaced and nobody can see."""
-    yield from memory_rows.release([row["id"] for row in rows if row["until"] < FOREVER])
+    memory_rows.release(tx, [row["id"] for row in rows if row["until"] < FOREVER])
 
 
-def _resting_on(low: str, high: str, names: list[str]) -> Steps[list[Row]]:
+def _resting_on(tx: Transaction, low: str, high: str, names: list[str]) -> list[Row]:
     """What rests on sources in some namespaces, also what a thread wrote that is gone and that its copies need."""
-    found = yield query.resting_on(keys=json.dumps(names), low=low, high=high)
+    found = query.resting_on(tx, keys=json.dumps(names), low=low, high=high)
     if any(row["path"] is None for row in found):
-        mentioned = yield query.mentioned_within(low=low, high=high)
+        mentioned = query.mentioned_within(tx, low=low, high=high)
         known = {group for row in mentioned for group in (groups_of(row["groups"]) or bounds_of(row["groups"]) or ())}
         found = [row for row in found if row["path"] is not None or row["group_id"] in known]
     return list(found)
 
 
-def hiding(some: Sequence[Row]) -> Steps[set[int]]:
+def hiding(tx: Transaction, some: Sequence[Row]) -> set[int]:
     """The numbers of those rows that may hide an older version, which rests on other messages: that must not come back.
 
     On a branch of its own there is none, since each version ends where the next begins. What has no place yet, and what
@@ -203,9 +205,9 @@ def hiding(some: Sequence[Row]) -> Steps[set[int]]:
         if row["branch_id"] is not None and row["kind"] in _RETOLD:
             on_branches[row["branch_id"], row["kind"]].append(row)
     for (branch, kind), there in on_branches.items():
-        line = yield from view_of(branch, FOREVER, 0)
+        line = view_of(tx, branch, FOREVER, 0)
         before = View(line.line[1:], line.groups, 0)
-        older = yield from memory_rows.named(before, kind, [row["key"] for row in there])
+        older = memory_rows.named(tx, before, kind, [row["key"] for row in there])
         found |= {number_of(row) for row in there if row["key"] in older}
     return found
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Work
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
 from langchain_agentmem.rewinding.memory_access import Footing, looking
@@ -24,10 +23,10 @@ from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, conversation_of_run, thread_point
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Hit, Recollection, Walls, Why, inquiry
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.steps import Row, Rows
+from langchain_agentmem.storage.transaction import Row, Rows
 
 
 class CurrentTurn(NamedTuple):
@@ -68,47 +67,50 @@ class Outlook(NamedTuple):
     turn: CurrentTurn | None = None
     context: frozenset[str] | None = None
 
-    def within(self, walls: Walls, now: int) -> Steps[Walls]:
+    def within(self, tx: Transaction, walls: Walls, now: int) -> Walls:
         """The same walls, for a thread of no scope those of its own line; what the model is shown anyway is ignored.
 
         Args:
+            tx: The transaction.
             walls: Where to look.
             now: When.
         """
         if self.turn is not None and (walls.kinds is None or "message" in walls.kinds):
-            walls = walls._replace(ignored=(yield from all_parts().listener.current_turn(self, now)))
+            walls = walls._replace(ignored=all_parts().listener.current_turn(tx, self, now))
         if self.alone or self.point is None or self.view is None or self.view.scope is not None:
             return walls
         if walls.conversations is None and not isinstance(self.point, BranchAt):
-            names = yield from families(self.point, self.view)
+            names = families(tx, self.point, self.view)
             return walls._replace(conversations=names)
         return walls
 
-    def looked(self, now: int) -> Steps[Outlook]:
+    def looked(self, tx: Transaction, now: int) -> Outlook:
         """The same with its view, which must be known before anything is read.
 
         A view says where things stand by now; what was read before may not have come there yet.
 
         Args:
+            tx: The transaction.
             now: When.
         """
-        return self if self.point is None else self._replace(view=(yield from self.point.view(now)))
+        return self if self.point is None else self._replace(view=self.point.view(tx, now))
 
 
 EVERYWHERE = Outlook()
 
 
-def said_from(outlook: Outlook, slots: Collection[int], now: int) -> Steps[Rows]:
+def said_from(tx: Transaction, outlook: Outlook, slots: Collection[int], now: int) -> Rows:
     """Those of some messages that follow their threads which are shown from somewhere, with the wording shown there.
 
     Args:
+        tx: The transaction.
         outlook: From where.
         slots: The messages.
         now: When.
     """
     view, name = outlook.view or View((), (), now), None if outlook.point is None else outlook.point.name
     whose = {"name": name, "anywhere": int(outlook.view is None), "keys": json.dumps(outlook.conversations)}
-    return (yield query.shown_said(**view.parameters(), **whose, ids=json.dumps(sorted(slots)))) if slots else ()
+    return query.shown_said(tx, **view.parameters(), **whose, ids=json.dumps(sorted(slots))) if slots else ()
 
 
 class Sight(NamedTuple):
@@ -123,27 +125,31 @@ class Sight(NamedTuple):
     numbers: set[int]
 
 
-def row_texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """The texts by which rows are found.
 
     Args:
+        tx: The transaction.
         owners: The rows.
     """
-    found = yield query.memory_texts(ids=json.dumps(list(owners)))
+    found = query.memory_texts(tx, ids=json.dumps(list(owners)))
     return {row["id"]: (memory_rows.words_of(bytes(row["body"]), memory_rows.extra_of(row)),) for row in found}
 
 
-def sighted(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[tuple[dict[int, Row], list[Sight]]]:
+def sighted(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+) -> tuple[dict[int, Row], list[Sight]]:
     """The rows that a search found, and which of them are seen from where.
 
     Args:
+        tx: The transaction.
         hits: What it found.
         now: When.
         outlook: From where it looks. Default: from nowhere in particular.
     """
-    found = yield query.remembered(ids=json.dumps([hit.owner for hit in hits]))
+    found = query.remembered(tx, ids=json.dumps([hit.owner for hit in hits]))
     there = {row["id"]: row for row in found}
-    return there, (yield from _seen(there, now, outlook or EVERYWHERE))
+    return there, _seen(tx, there, now, outlook or EVERYWHERE)
 
 
 def recollections_of(
@@ -178,14 +184,14 @@ def recollections_of(
     }
 
 
-def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Sight]]:
+def _seen(tx: Transaction, there: Mapping[int, Row], now: int, outlook: Outlook) -> list[Sight]:
     sights: list[Sight] = []
     if outlook.point is not None and outlook.view is not None:
-        return [Sight(outlook.view, (yield from memory_rows.shown(outlook.view, there)))]
+        return [Sight(outlook.view, memory_rows.shown(tx, outlook.view, there))]
     scopes = {row["scope_id"] for row in there.values() if outlook.scopes.shared(row["path"])} - {None}
     for scope in sorted(scopes):
         view = View((), (), now, scope=scope)
-        sights.append(Sight(view, (yield from memory_rows.shown(view, there))))
+        sights.append(Sight(view, memory_rows.shown(tx, view, there)))
     lasting: set[int] = set()
     for number, row in there.items():
         lasts = row["until"] == memory_rows.FOREVER and not row["deleted"]
@@ -200,11 +206,11 @@ def _seen(there: Mapping[int, Row], now: int, outlook: Outlook) -> Steps[list[Si
     of_threads = {row["branch_id"] for row in apart.values() if row["branch_kind"] == "thread"}
     if of_threads:
         # What a subgraph remembered lies on its caller's branch too, as a copy.
-        copies = yield query.branches_of_copies(ids=json.dumps(list(apart)))
+        copies = query.branches_of_copies(tx, ids=json.dumps(list(apart)))
         of_threads.update(row["id"] for row in copies)
-        for place in (yield query.newest_places(ids=json.dumps(sorted(of_threads)))):
-            view = yield from branches.view_of(place["branch_id"], place["position"], now)
-            sights.append(Sight(view, (yield from memory_rows.shown(view, apart))))
+        for place in query.newest_places(tx, ids=json.dumps(sorted(of_threads))):
+            view = branches.view_of(tx, place["branch_id"], place["position"], now)
+            sights.append(Sight(view, memory_rows.shown(tx, view, apart)))
     return sights
 
 
@@ -285,7 +291,7 @@ class FoundHere(NamedTuple):
 
 def found(
     ground: Footing, kinds: Sequence[str], query: str, limit: int, wanted: Callable[[Kept], bool] = lambda _: True
-) -> Work[list[FoundHere]]:
+) -> list[FoundHere]:
     """Find what a memory shows; the caller makes it the step of a trace.
 
     Args:
@@ -300,20 +306,16 @@ def found(
     """
     if not limit:
         return []
-    names: tuple[str, ...] | None = yield from looking(
-        ground, f"{kinds[0]}.family", lambda view: families(ground.point, view), shown=False
-    )
+    names: tuple[str, ...] | None = looking(ground, None, lambda tx, view: families(tx, ground.point, view))
     walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=tuple(kinds), conversations=names)
     ground.database.limits.check("query_chars", len(query), "The query")
     asked = inquiry(query, ground.now())
     many = limit
     while True:
-        given: list[Recollection] = yield Search(
-            asked, walls, many, outlook=Outlook(ground.point, alone=True), name=f"{kinds[0]}.search", shown=False
-        )
-        there: dict[str, Kept] = yield from looking(
-            ground, f"{kinds[0]}.read", partial(_named, kinds, given), shown=False
-        )
+        given: list[Recollection] = Search(
+            asked, walls, many, outlook=Outlook(ground.point, alone=True), name=None
+        ).find(ground.database)
+        there: dict[str, Kept] = looking(ground, None, partial(_named, kinds=kinds, given=given))
         hits = []
         for each in given:  # of those that say the same, the first that is wanted
             same = (there[key] for key in _keys(each) if key in there)
@@ -324,10 +326,10 @@ def found(
         many *= MORE
 
 
-def _named(kinds: Sequence[str], given: Sequence[Recollection], view: View) -> Steps[dict[str, Kept]]:
+def _named(tx: Transaction, view: View, kinds: Sequence[str], given: Sequence[Recollection]) -> dict[str, Kept]:
     there: dict[str, Kept] = {}
     for kind in kinds:
-        there |= yield from memory_rows.named(view, kind, [key for each in given for key in _keys(each)])
+        there |= memory_rows.named(tx, view, kind, [key for each in given for key in _keys(each)])
     return there
 
 

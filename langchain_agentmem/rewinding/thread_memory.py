@@ -30,10 +30,10 @@ from langchain_agentmem.rewinding.graph_runs import Runs, Spot, nested_graphs, r
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
 
@@ -88,40 +88,40 @@ class ThreadPoint(NamedTuple):
         name = None if self.writable else self.configurable.get("checkpoint_id")
         return {} if name is None else {"checkpoint_id": name}
 
-    def view(self, now: int, near: int = FOREVER) -> Steps[View]:
+    def view(self, tx: Transaction, now: int, near: int = FOREVER) -> View:
         """What the task sees, or the checkpoint shows."""
         if _TASK in self.configurable:
-            _, _, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
-            return (yield from self._in_scope(view))
+            _, _, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
+            return self._in_scope(tx, view)
         ns = self.configurable.get("checkpoint_ns") or OWN_LINE
-        thread = yield from find(self.at, ns)
+        thread = find(tx, self.at, ns)
         name = self.configurable.get("checkpoint_id")
         if thread is None or thread.line is None:
-            return (yield from self._in_scope(View((), (), now)))
+            return self._in_scope(tx, View((), (), now))
         path = thread.path  # the config may name the thread alone
         before = None
         if name is None:
-            latest = yield query.latest_checkpoint(line=thread.line)
+            latest = query.latest_checkpoint(tx, line=thread.line)
             name = latest[0]["name"] if latest else ""
         elif not self.alone:
-            found = yield query.seen_at(line=thread.line, name=name)
+            found = query.seen_at(tx, line=thread.line, name=name)
             before = found[0]["stamp"] if found else None
-        spot = yield from sealing.place_of(thread.line, name)
-        view = View((), (), now) if spot is None else (yield from view_of(*spot, sealing.time_of(name) or now, near))
-        return (yield from self._in_scope(view, before, path))
+        spot = sealing.place_of(tx, thread.line, name)
+        view = View((), (), now) if spot is None else view_of(tx, *spot, sealing.time_of(name) or now, near)
+        return self._in_scope(tx, view, before, path)
 
-    def _in_scope(self, view: View, before: int | None = None, path: str | None = None) -> Steps[View]:
+    def _in_scope(self, tx: Transaction, view: View, before: int | None = None, path: str | None = None) -> View:
         """The same with what counts of others in its scope, now or up to a stamp."""
         path = self.at.path if path is None else path
         if self.alone or not self.runs.scopes.shared(path):
             return view
-        found = yield query.scope_of_thread(path=path, name=self.at.name)
+        found = query.scope_of_thread(tx, path=path, name=self.at.name)
         if not found:
             return view
         [row] = found
         return view._replace(scope=row["scope"], author=row["author"] or 0, before=before)
 
-    def open(self, now: int) -> Steps[tuple[View, Place]]:
+    def open(self, tx: Transaction, now: int) -> tuple[View, Place]:
         """What the task sees, and the group that it writes to.
 
         Raises:
@@ -129,23 +129,23 @@ class ThreadPoint(NamedTuple):
             StepIsOver: Another attempt of the task has taken its place.
         """
         if self.amends:
-            thread = yield from find(self.at, exact=True)
+            thread = find(tx, self.at, exact=True)
             if thread is None:
                 raise InvalidInput(
                     f"There is no thread {safe_repr(self.name)} in {safe_repr(namespace_of(self.path))}."
                 )
-            amended = yield from sealing.amend(thread, now)
-            return (yield from self.view(now)), amended
+            amended = sealing.amend(tx, thread, now)
+            return self.view(tx, now), amended
         if _TASK not in self.configurable:
             raise InvalidInput(
                 "The memory of a thread is written by its nodes; outside of them it can only be read. In a node, give "
                 "the node's own config. For memory that belongs to no thread, give the name of a branch."
             )
-        run, execution, view = yield from sealing.view_of_task(self.runs, self.configurable, self.at)
-        place = yield from sealing.group_for(self.runs, run, execution, now)
+        run, execution, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
+        place = sealing.group_for(tx, self.runs, run, execution, now)
         if all(group != place.group for group, _ in view.groups):
             view = view._replace(groups=(*view.groups, (place.group, FOREVER)))
-        return (yield from self._in_scope(view)), place
+        return self._in_scope(tx, view), place
 
 
 def amending(database: Database, name: str, path: str) -> ThreadPoint:
@@ -267,12 +267,13 @@ class HeldBranches(NamedTuple):
     scope: int
 
 
-def copy(source: ThreadAt, target: str, *, now: int, tail: int) -> Steps[int]:
+def copy(tx: Transaction, source: ThreadAt, target: str, *, now: int, tail: int) -> int:
     """Copy a thread, with the places of what it remembers; both have the same branches until they differ.
 
     What was said is said in both: each has a conversation of its own, which stays when the other goes.
 
     Args:
+        tx: The transaction.
         source: The thread.
         target: The id of the copy, which is in the same namespace.
         now: When.
@@ -281,28 +282,29 @@ def copy(source: ThreadAt, target: str, *, now: int, tail: int) -> Steps[int]:
     Returns:
         How many checkpoints were copied.
     """
-    thread = yield from find(source)
-    there = None if thread is None else (yield from find(ThreadAt(thread.path, target), exact=True))
-    before = None if there is None else (yield from head_of(there.id))
-    copied = yield from thread_lines.copy(source, target, now=now)
+    thread = find(tx, source)
+    there = None if thread is None else find(tx, ThreadAt(thread.path, target), exact=True)
+    before = None if there is None else head_of(tx, there.id)
+    copied = thread_lines.copy(tx, source, target, now=now)
     if thread is not None and target != source.name:
-        other = yield from find(ThreadAt(thread.path, target), exact=True)
+        other = find(tx, ThreadAt(thread.path, target), exact=True)
         if other is not None:
-            own = yield from sealing.author_of(thread.id)  # what it wrote stays its own where the copy seals it
-            its = yield from sealing.author_of(other.id)
-            yield query.copy_said(source=own.id, target=its.id)
-            yield from all_parts().listener.copy(thread.path, source.name, target, now=now, tail=tail)
-            yield query.copy_places(source=thread.id, target=other.id)
-            yield query.copy_finished(source=thread.id, target=other.id)
-            yield query.copy_finished_groups(source=thread.id, target=other.id)
-            yield from sealing.move_marks(other.id, before, (yield from head_of(other.id)), now)
+            own = sealing.author_of(tx, thread.id)  # what it wrote stays its own where the copy seals it
+            its = sealing.author_of(tx, other.id)
+            query.copy_said(tx, source=own.id, target=its.id)
+            all_parts().listener.copy(tx, thread.path, source.name, target, now=now, tail=tail)
+            query.copy_places(tx, source=thread.id, target=other.id)
+            query.copy_finished(tx, source=thread.id, target=other.id)
+            query.copy_finished_groups(tx, source=thread.id, target=other.id)
+            sealing.move_marks(tx, other.id, before, head_of(tx, other.id), now)
     return copied
 
 
-def move(at: ThreadAt, path: str, *, tail: int) -> Steps[bool]:
+def move(tx: Transaction, at: ThreadAt, path: str, *, tail: int) -> bool:
     """Move a thread into another namespace with its checkpoints and what it remembers, which counts there from then on.
 
     Args:
+        tx: The transaction.
         at: The thread; the empty path stands for the root.
         path: The path of the namespace, which is there.
         tail: How many documents may wait for the index.
@@ -313,42 +315,43 @@ def move(at: ThreadAt, path: str, *, tail: int) -> Steps[bool]:
     Raises:
         InvalidInput: There is one of its id already, or it shares what it remembers with a copy.
     """
-    if (yield from find(ThreadAt(path, at.name), exact=True)) is not None:
+    if find(tx, ThreadAt(path, at.name), exact=True) is not None:
         raise InvalidInput(f"There is a thread {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
-    thread = yield from find(at, exact=True)
+    thread = find(tx, at, exact=True)
     if thread is None:
         return False
-    yield query.hold_thread(thread=thread.id)
-    yield from sealing.author_of(thread.id)
-    rows = yield query.places_of_thread(thread=thread.id)
+    query.hold_thread(tx, thread=thread.id)
+    sealing.author_of(tx, thread.id)
+    rows = query.places_of_thread(tx, thread=thread.id)
     ids, more = "[]", [row["id"] for row in rows]
     while more:
-        rows = yield query.branches_before(ids=json.dumps(sorted({*json.loads(ids), *more})))
+        rows = query.branches_before(tx, ids=json.dumps(sorted({*json.loads(ids), *more})))
         ids = json.dumps(sorted(row["id"] for row in rows))
-        rows = yield query.branches_of_originals(ids=ids)
+        rows = query.branches_of_originals(tx, ids=ids)
         more = sorted({row["id"] for row in rows} - {*json.loads(ids)})
-    if (yield query.held_elsewhere(thread=thread.id, ids=ids)):
+    if query.held_elsewhere(tx, thread=thread.id, ids=ids):
         raise InvalidInput(
             f"The thread {safe_repr(at.name)} shares what it remembers with a copy of it, or with the branch it was "
             "forked from. They stay in one namespace: delete one of them first."
         )
-    yield query.move_thread(thread=thread.id, path=path)
-    yield query.move_pasts(thread=thread.id, path=path)
+    query.move_thread(tx, thread=thread.id, path=path)
+    query.move_pasts(tx, thread=thread.id, path=path)
     for branch in json.loads(ids):
-        yield query.move_branch(branch=branch, path=path)
-        yield query.move_memory(branch=branch, path=path)
-    yield query.move_authors(thread=thread.id, path=path, ids=ids)
-    while page := (yield query.documents_remembered(thread=thread.id, path=path, ids=ids, limit=BATCH)):
-        yield from search_index.move(page, path, query.renumber_memory, tail=tail)
+        query.move_branch(tx, branch=branch, path=path)
+        query.move_memory(tx, branch=branch, path=path)
+    query.move_authors(tx, thread=thread.id, path=path, ids=ids)
+    while page := query.documents_remembered(tx, thread=thread.id, path=path, ids=ids, limit=BATCH):
+        search_index.move(tx, page, path, query.renumber_memory, tail=tail)
     return True
 
 
 def delete(
-    low: str, high: str, name: str | None, *, now: int = 0, scopes: Scopes | None = None
-) -> Steps[list[thread_lines.Deleted]]:
+    tx: Transaction, low: str, high: str, name: str | None, *, now: int = 0, scopes: Scopes | None = None
+) -> list[thread_lines.Deleted]:
     """Delete threads with everything that belongs to them, and what they remembered.
 
     Args:
+        tx: The transaction.
         low: The first namespace path.
         high: Path after the last.
         name: The threads' id; None for all.
@@ -362,92 +365,94 @@ def delete(
     Raises:
         InvalidInput: Threads belong to users, several have one of this id, and nobody says whose is meant.
     """
-    threads = yield query.threads_within(low=low, high=high, name=name)
+    threads = query.threads_within(tx, low=low, high=high, name=name)
     if scopes is not None and name is not None and not low:
         scopes.check_one([row["path"] for row in threads], name, WITHIN)
     folded: list[Spot] = []
     for row in threads:
         if scopes is not None and scopes.keeps and scopes.shared(row["path"]):
-            folded += yield from _fold(ThreadAt(row["path"], row["name"]), now)
+            folded += _fold(tx, ThreadAt(row["path"], row["name"]), now)
         else:
-            yield from _let_go(row, quoted=scopes is None)
-    left = yield from _held_by(row["id"] for row in threads)
-    deleted = yield from thread_lines.delete(low, high, name)
+            _let_go(tx, row, quoted=scopes is None)
+    left = _held_by(tx, (row["id"] for row in threads))
+    deleted = thread_lines.delete(tx, low, high, name)
     for row in threads:
-        yield from all_parts().listener.forget(row["path"], row["name"])
+        all_parts().listener.forget(tx, row["path"], row["name"])
     for branch, position in folded:  # what no copy of the thread stands on needs not be there twice
-        if rows := (yield query.handed_over(branch=branch, position=position)):
+        if rows := query.handed_over(tx, branch=branch, position=position):
             pairs = [{"copy": row["copy"], "original": row["original"]} for row in rows]
-            yield query.hand_over.many(pairs)
-            yield query.delete_memory.many([{"id": each["copy"]} for each in pairs])
-    yield from _sweep_all(left)
+            query.hand_over.many(tx, pairs)
+            query.delete_memory.many(tx, [{"id": each["copy"]} for each in pairs])
+    _sweep_all(tx, left)
     for path in sorted({row["path"] for row in threads}):
-        yield from memory_rows.close(path)
+        memory_rows.close(tx, path)
     return deleted
 
 
-def _let_go(row: Row, *, quoted: bool) -> Steps[None]:
+def _let_go(tx: Transaction, row: Row, *, quoted: bool) -> None:
     """Have nothing count of a thread that is deleted, and keep nothing that quotes it, unless others see to that."""
-    [author] = yield query.author_of_thread(thread=row["id"])
+    [author] = query.author_of_thread(tx, thread=row["id"])
     if author["id"] is not None:
-        yield query.unmark(author=author["id"], branch=0)
+        query.unmark(tx, author=author["id"], branch=0)
     if not quoted:
         low = row["path"]
-        yield from message_sources.forget_corrections(low, low + "\x01", row["name"], take_back=True)
+        message_sources.forget_corrections(tx, low, low + "\x01", row["name"], take_back=True)
 
 
-def _fold(at: ThreadAt, now: int) -> Steps[list[Spot]]:
+def _fold(tx: Transaction, at: ThreadAt, now: int) -> list[Spot]:
     """Give what counts of a thread to the branch "main" of its scope, with its author and stamps; gives where it is."""
-    thread = yield from find(at)
-    if thread is None or (spot := (yield from head_of(thread.id))) is None:
+    thread = find(tx, at)
+    if thread is None or (spot := head_of(tx, thread.id)) is None:
         return []
-    author = yield from sealing.author_of(thread.id)
-    if not (yield query.teaches(author=author.id)):
-        yield query.unmark(author=author.id, branch=0)
+    author = sealing.author_of(tx, thread.id)
+    if not query.teaches(tx, author=author.id):
+        query.unmark(tx, author=author.id, branch=0)
         return []
-    view = yield from view_of(*spot, now)
-    branch, head = yield from BranchAt(at.path, MAIN).locked(now)
-    yield from main_author(at.path)
-    folded = yield query.fold(**view.parameters(), teacher=author.id, branch=branch, position=head + 1)
-    ended = yield query.supersede_folded(branch=branch, position=head + 1, now=now)
-    yield query.unmark(author=author.id, branch=branch)
-    if folded and not (yield query.move_head(branch=branch, expected=head, position=head + 1, added=0)):
+    view = view_of(tx, *spot, now)
+    branch, head = BranchAt(at.path, MAIN).locked(tx, now)
+    main_author(tx, at.path)
+    folded = query.fold(tx, **view.parameters(), teacher=author.id, branch=branch, position=head + 1)
+    ended = query.supersede_folded(tx, branch=branch, position=head + 1, now=now)
+    query.unmark(tx, author=author.id, branch=branch)
+    if folded and not query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0):
         raise BranchMoved
-    yield from memory_rows.release([row["id"] for row in ended])
+    memory_rows.release(tx, [row["id"] for row in ended])
     return [(branch, head + 1)] if folded else []
 
 
-def forget_authors(low: str, high: str, name: str) -> Steps[None]:
+def forget_authors(tx: Transaction, low: str, high: str, name: str) -> None:
     """Take away what the threads of an id ever wrote, and taught others; what it hid on lines of copies stays hidden.
 
     Args:
+        tx: The transaction.
         low: The first namespace path.
         high: Path after the last.
         name: The threads' id.
     """
-    rows = yield query.rows_of_authors(low=low, high=high, name=name)
+    rows = query.rows_of_authors(tx, low=low, high=high, name=name)
     taught = [row for row in rows if row["on_main"]]
-    yield from memory_rows.discard(taught)
+    memory_rows.discard(tx, taught)
     gone = {row["id"] for row in taught}
-    gone.update((yield from memory_rows.release([row["origin"] for row in taught if row["origin"] is not None])))
-    yield from memory_rows.bury([row for row in rows if row["id"] not in gone], gone=True)
-    authors = yield query.authors_named(low=low, high=high, name=name)
+    gone.update(memory_rows.release(tx, [row["origin"] for row in taught if row["origin"] is not None]))
+    memory_rows.bury(tx, [row for row in rows if row["id"] not in gone], gone=True)
+    authors = query.authors_named(tx, low=low, high=high, name=name)
     if authors:
-        yield query.anonymize.many([{"id": row["id"]} for row in authors])
+        query.anonymize.many(tx, [{"id": row["id"]} for row in authors])
     for path in sorted({row["path"] for row in authors}):
-        yield from memory_rows.close(path)
+        memory_rows.close(tx, path)
 
 
-def head_of(thread: int) -> Steps[Spot | None]:
+def head_of(tx: Transaction, thread: int) -> Spot | None:
     """Where the newest checkpoint of a thread stands."""
-    found = yield query.head_of(thread=thread)
+    found = query.head_of(tx, thread=thread)
     return (found[0]["branch_id"], found[0]["position"]) if found and found[0]["branch_id"] is not None else None
 
 
-def delete_for_runs(runs: Sequence[str], low: str, high: str, *, now: int) -> Steps[int]:
+def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *, now: int) -> int:
     """Remove the checkpoints that some runs made, and what only they showed; what they wrote for others, too.
 
     Args:
+        tx: The transaction.
         runs: The runs' ids.
         low: The first namespace path.
         high: Path after the last.
@@ -457,35 +462,34 @@ def delete_for_runs(runs: Sequence[str], low: str, high: str, *, now: int) -> St
         How many checkpoints were removed.
     """
     wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
-    threads = yield query.threads_of_runs(**wanted)
+    threads = query.threads_of_runs(tx, **wanted)
     heads: dict[int, Spot | None] = {}
     for row in threads:
-        heads[row["id"]] = yield from head_of(row["id"])
-    writes = yield query.writes_of_runs(**wanted)
-    left = yield from _held_by(sorted(heads.keys() | {row["thread_id"] for row in writes}))
-    removed = yield from thread_lines.delete_for_runs(runs, low, high)
+        heads[row["id"]] = head_of(tx, row["id"])
+    writes = query.writes_of_runs(tx, **wanted)
+    left = _held_by(tx, sorted(heads.keys() | {row["thread_id"] for row in writes}))
+    removed = thread_lines.delete_for_runs(tx, runs, low, high)
     for thread, before in heads.items():
-        yield from sealing.move_marks(thread, before, (yield from head_of(thread)), now)
+        sealing.move_marks(tx, thread, before, head_of(tx, thread), now)
     forgotten: set[int] = set()
     for row in writes:
-        for each in (yield query.groups_of_task(thread=row["thread_id"], task=row["task"])):
+        for each in query.groups_of_task(tx, thread=row["thread_id"], task=row["task"]):
             if each["ended"]:
                 forgotten.add(each["id"])
-        for each in (
-            yield query.unfinish(
-                thread=row["thread_id"], line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"]
-            )
+        for each in query.unfinish(
+            tx, thread=row["thread_id"], line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"]
         ):
             forgotten.update(json.loads(each["groups"]))
-    yield from _sweep_all(left)
-    yield from _drop(sorted(forgotten))
+    _sweep_all(tx, left)
+    _drop(tx, sorted(forgotten))
     return removed
 
 
-def prune(at: ThreadAt, *, keep: int, now: int) -> Steps[int]:
+def prune(tx: Transaction, at: ThreadAt, *, keep: int, now: int) -> int:
     """Remove the oldest checkpoints of a thread, a batch at a time, and what only they showed.
 
     Args:
+        tx: The transaction.
         at: The thread; the empty path stands for the root.
         keep: How many of each line stay.
         now: When.
@@ -493,87 +497,88 @@ def prune(at: ThreadAt, *, keep: int, now: int) -> Steps[int]:
     Returns:
         How many were removed; when that is `whole.BATCH`, there are more.
     """
-    thread = yield from find(at, exact=True)
+    thread = find(tx, at, exact=True)
     if thread is None:
         return 0
-    left = yield from _held(thread.id)  # afterwards nothing may tell of some of its branches
-    removed = yield from thread_lines.prune(at, keep=keep)
-    yield from _sweep(left)
-    yield from sweep(thread.id, now)
+    left = _held(tx, thread.id)  # afterwards nothing may tell of some of its branches
+    removed = thread_lines.prune(tx, at, keep=keep)
+    _sweep(tx, left)
+    sweep(tx, thread.id, now)
     return removed
 
 
-def sweep(thread: int, now: int) -> Steps[None]:
+def sweep(tx: Transaction, thread: int, now: int) -> None:
     """Delete what the checkpoints of a thread show no more, and what tasks wrote long ago that no checkpoint will show.
 
     Args:
+        tx: The transaction.
         thread: The row of the thread.
         now: When.
     """
-    yield query.delete_stale_finished(thread=thread, before=now - STALE)
-    stale = yield query.stale_groups(thread=thread, before=now - STALE)
-    left = yield from _held(thread)
-    yield from _sweep(left)
-    yield from _sweep_main(left.scope)
-    yield from _drop([row["id"] for row in stale])
+    query.delete_stale_finished(tx, thread=thread, before=now - STALE)
+    stale = query.stale_groups(tx, thread=thread, before=now - STALE)
+    left = _held(tx, thread)
+    _sweep(tx, left)
+    _sweep_main(tx, left.scope)
+    _drop(tx, [row["id"] for row in stale])
 
 
-def _held_by(threads: Iterable[int]) -> Steps[list[HeldBranches]]:
+def _held_by(tx: Transaction, threads: Iterable[int]) -> list[HeldBranches]:
     left = []
     for thread in threads:
-        held = yield from _held(thread)
+        held = _held(tx, thread)
         left.append(held)
     return left
 
 
-def _held(thread: int) -> Steps[HeldBranches]:
+def _held(tx: Transaction, thread: int) -> HeldBranches:
     """What a thread has, before it is deleted or pruned."""
-    own = yield query.branches_of_thread(thread=thread)
-    branches = yield query.branches_before(ids=json.dumps([row["id"] for row in own]))
-    groups = yield query.groups_of_thread(thread=thread)  # of a copy, also groups of a thread that may be gone
-    [row] = yield query.author_of_thread(thread=thread)
+    own = query.branches_of_thread(tx, thread=thread)
+    branches = query.branches_before(tx, ids=json.dumps([row["id"] for row in own]))
+    groups = query.groups_of_thread(tx, thread=thread)  # of a copy, also groups of a thread that may be gone
+    [row] = query.author_of_thread(tx, thread=thread)
     return HeldBranches([each["id"] for each in branches], sorted(each["id"] for each in groups), row["scope"])
 
 
-def _sweep_all(left: Sequence[HeldBranches]) -> Steps[None]:
+def _sweep_all(tx: Transaction, left: Sequence[HeldBranches]) -> None:
     """Delete what nobody can see any more of what threads had, and the groups of those that are gone."""
     for each in left:
-        yield from _sweep(each)
-        found = yield query.groups_there(ids=json.dumps(each.groups))
+        _sweep(tx, each)
+        found = query.groups_there(tx, ids=json.dumps(each.groups))
         there = {row["id"] for row in found}
-        yield from _drop([group for group in each.groups if group not in there])
+        _drop(tx, [group for group in each.groups if group not in there])
     for scope in sorted({each.scope for each in left}):
-        yield from _sweep_main(scope)
+        _sweep_main(tx, scope)
 
 
-def _sweep(left: HeldBranches) -> Steps[None]:
+def _sweep(tx: Transaction, left: HeldBranches) -> None:
     """Delete what nobody can see any more on some branches."""
     branches = left.branches
     while branches:
-        while page := (yield query.unheld_memory(ids=json.dumps(branches), limit=BATCH)):
-            yield from memory_rows.discard(page)
+        while page := query.unheld_memory(tx, ids=json.dumps(branches), limit=BATCH):
+            memory_rows.discard(tx, page)
             copied = [row["origin"] for row in page if row["origin"] is not None]
             if copied:  # what was kept for its copies may be needed no more
-                found = yield query.branches_of(ids=json.dumps(copied))
+                found = query.branches_of(tx, ids=json.dumps(copied))
                 branches = [*branches, *({row["id"] for row in found} - {*branches})]
-        idle = {row["id"] for row in (yield query.idle_branches(ids=json.dumps(branches)))}
+        idle = {row["id"] for row in query.idle_branches(tx, ids=json.dumps(branches))}
         for branch in sorted(idle):
-            yield query.delete_branch(branch=branch)
+            query.delete_branch(tx, branch=branch)
         if not idle:
             break
         branches = [branch for branch in branches if branch not in idle]
 
 
-def _sweep_main(scope: int) -> Steps[None]:
+def _sweep_main(tx: Transaction, scope: int) -> None:
     """Delete what ended on the branch "main" of a namespace and no checkpoint there shows any more."""
-    while page := (yield query.superseded_memory(scope=scope, limit=BATCH)):
-        yield from memory_rows.discard(page)
+    while page := query.superseded_memory(tx, scope=scope, limit=BATCH):
+        memory_rows.discard(tx, page)
 
 
-def _drop(groups: Sequence[int]) -> Steps[None]:
+def _drop(tx: Transaction, groups: Sequence[int]) -> None:
     """Drop groups without a place that nobody else needs."""
     if groups:
-        mentioned = {row["group_id"] for row in (yield query.mentions(ids=json.dumps(groups)))}
+        mentioned = {row["group_id"] for row in query.mentions(tx, ids=json.dumps(groups))}
         for group in groups:
             if group not in mentioned:
-                yield from drop_group(group)
+                drop_group(tx, group)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.search.embedding import Embedder
 from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, recollect
@@ -14,11 +14,12 @@ from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Part, all_parts
+from langchain_agentmem.storage.transaction import Transaction
 from langchain_agentmem.tracing import SILENT, Step, Thunk, documents
 
 
 class Search(NamedTuple):
-    """A search, as it can be asked of a database, or yielded by work; the answer is a list of recollections.
+    """A search of a database.
 
     Attributes:
         asked: The query, analysed.
@@ -26,10 +27,9 @@ class Search(NamedTuple):
         limit: Most results.
         weights: How much each signal counts. Default: as measured, with vectors or without.
         outlook: From where it looks. Default: from nowhere in particular.
-        name: What the step is called in a trace, `<part>.<verb>`.
+        name: The name of the step in a trace, `<part>.<verb>`. None for a detail of the surrounding step.
         inputs: What a trace shows beside the query and the limit.
         order: "score", the best first, or "time", the oldest first.
-        shown: Whether work that yields it has a step of its own for it. If not, it is a detail of the step around it.
     """
 
     asked: Inquiry
@@ -37,40 +37,24 @@ class Search(NamedTuple):
     limit: int
     weights: Weights | None = None
     outlook: Viewpoint | None = None
-    name: str = "search"
+    name: str | None = "search"
     inputs: Thunk | None = None
     order: Order = "score"
-    shown: bool = True
 
     def find(self, database: Database) -> list[Recollection]:
-        """What answers the query best, the best first."""
-        engine = database.engine
-        for part in self._unsettled():
-            if engine.read(part.unsettled):
-                _settle(database, part)
-        return engine.read(partial(self._found, self._near(database)))
+        """Search a database, as one traced step.
 
-    async def afind(self, database: Database) -> list[Recollection]:
-        """`find`, awaited."""
+        Returns:
+            What answers the query best, the best first.
+        """
+        check_cancelled()
         engine = database.engine
-        for part in self._unsettled():
-            if await engine.aread(part.unsettled):
-                await engine.in_thread(_settle, database, part, write=True)
-        embedder = database.attachment(Embedder) if self.limit else None
-        dense = None if embedder is None else await embedder.in_thread(self._near, database)
-        return await engine.aread(partial(self._found, dense))
-
-    def answer(self, database: Database) -> list[Recollection]:
-        """`find`, as a step."""
         with self._step(database) as step:
-            found = self.find(database)
-            step.finish(lambda: documents(found))
-        return found
-
-    async def aanswer(self, database: Database) -> list[Recollection]:
-        """`answer`, awaited."""
-        async with self._step(database) as step:
-            found = await self.afind(database)
+            for part in self._unsettled():
+                if engine.read(part.unsettled):
+                    _settle(database, part)
+            near = self._near(database)
+            found = engine.read(lambda tx: self._found(tx, near))
             step.finish(lambda: documents(found))
         return found
 
@@ -78,8 +62,9 @@ class Search(NamedTuple):
         embedder = database.attachment(Embedder)
         return None if embedder is None or not self.limit else embedder.near(self.asked, self.walls)
 
-    def _found(self, dense: Near | None) -> Any:
+    def _found(self, tx: Transaction, dense: Near | None) -> list[Recollection]:
         return recollect(
+            tx,
             self.asked,
             self.walls,
             limit=self.limit,
@@ -98,7 +83,7 @@ class Search(NamedTuple):
         ]
 
     def _step(self, database: Database) -> Step:
-        if not self.shown:
+        if self.name is None:
             return SILENT
         return database.tracing.step(f"memory.{self.name}", run_type="retriever", inputs=self._sought)
 

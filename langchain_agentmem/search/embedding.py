@@ -8,24 +8,22 @@ When the embeddings fail, everything is found by its words as before, and they a
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.concurrency import PerProcess, abandonable, place_given_up
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import as_spoken
 from langchain_agentmem.search.memory_search import Inquiry, Walls, named
 from langchain_agentmem.search.vectors import Near, VectorCache, Waiting
-from langchain_agentmem.storage import Engine, Steps, jobs
+from langchain_agentmem.storage import Engine, Transaction, jobs
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
 from langchain_agentmem.storage.part import TextsOf, all_parts
@@ -88,8 +86,6 @@ class Embedder:
         MissingExtra: numpy is not installed.
     """
 
-    _threads = PerProcess(partial(ThreadPoolExecutor, _THREADS, thread_name_prefix="agentmem-near"))
-
     def __init__(self, database: Database, embeddings: Any, dimensions: int, texts: Mapping[str, TextsOf]) -> None:
         vectors.numpy()
         self.embeddings = embeddings
@@ -97,7 +93,6 @@ class Embedder:
         self._texts = texts
         self._shelf = VectorCache(maps=not database.engine.encrypted)
         self._asking = _Asking(embeddings)
-        self._closed = False
         self._engine, self._worker = database.engine, database.worker  # it keeps no database open
 
     def serve(self) -> None:
@@ -108,7 +103,7 @@ class Embedder:
         """
         engine, worker = self._engine, self._worker
         if engine.read(vectors.wanted) != self.dimensions:
-            engine.write(lambda: vectors.want(self.dimensions))
+            engine.write(lambda tx: vectors.want(tx, self.dimensions))
         worker.register(KIND, partial(self._embed_waiting, engine, worker), find=_wanted)
         worker.wake(KIND)
         if engine.dialect == "postgres":
@@ -122,10 +117,8 @@ class Embedder:
 
     def close(self) -> None:
         """Go to work no more. What still waits is kept for the next time."""
-        self._closed = True
         self._worker.stop(KIND)
         self._worker.stop(INDEXING)
-        self._threads.shutdown(wait=False)
         self._asking.close()
 
     def forget(self) -> None:
@@ -155,36 +148,25 @@ class Embedder:
         """
         if not asked.question.text.strip():
             return None
-        names = sorted(set(self._engine.read(lambda: named(asked, walls))))
+        names = sorted(set(self._engine.read(lambda tx: named(tx, asked, walls))))
         text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
-        if self._engine.read(lambda: vectors.waiting(1)):
-            self._worker.hurry(KIND, PATIENCE)
+        if self._engine.read(lambda tx: vectors.waiting(tx, 1)):
+            with place_given_up():
+                self._worker.hurry(KIND, PATIENCE)
         try:
-            vector = self._asking.ask("embed_query", text)
+            vector = abandonable(partial(self._asking.ask, "embed_query", text))
             return Near(vectors.unit(vector, self.dimensions), self._shelf)
-        except Exception:  # a failing model never breaks a search that can go by words
-            if needed:
+        except Exception as error:  # a failing model never breaks a search that can go by words
+            if needed or leaves_the_node(error):
                 raise
             logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
             return None
-
-    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run what asks the embeddings, and may take long, in a thread that nobody needs for reading or writing."""
-        if not self._engine.usable:
-            self._engine.read(vectors.wanted)  # says why
-        run = contextvars.copy_context().run  # so that a step within is the caller's
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, run, partial(function, *arguments))
-        except RuntimeError as error:
-            if self._closed:
-                raise MemoryClosed from error
-            raise
 
     def _embed_waiting(self, engine: Engine, worker: Worker, job: Job) -> None:
         """Give all documents that wait their vectors, as long as nobody else has taken that over."""
         refused: Exception | None = None
         ticket = -1
-        while batch := engine.read(partial(_next_batch, job, ticket)):
+        while batch := engine.read(partial(_next_batch, job=job, after=ticket)):
             ticket = batch[-1].ticket
             refused = self._embed_all(engine, batch) or refused
         worker.wake(INDEXING)
@@ -224,7 +206,7 @@ class Embedder:
 
         def length(each: Waiting) -> int:
             try:
-                passages = engine.read(lambda: self._passages([each]))
+                passages = engine.read(lambda tx: self._passages(tx, [each]))
             except AgentMemoryError:  # it is damaged
                 return sys.maxsize
             return sum(map(len, passages[each]))
@@ -233,34 +215,34 @@ class Embedder:
 
     def _embed(self, engine: Engine, batch: Sequence[Waiting]) -> None:
         """Give some documents their vectors, outside of any transaction."""
-        passages = engine.read(lambda: self._passages(batch))
+        passages = engine.read(lambda tx: self._passages(tx, batch))
         texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
         found = self._asking.ask("embed_documents", texts) if texts else []
         if len(found) != len(texts):
             raise InvalidInput(f"The embeddings gave {len(found)} vectors for {len(texts)} texts.")
         packed = {text: vectors.packed(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
         kept = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
-        engine.write(lambda: vectors.keep(kept))
+        engine.write(lambda tx: vectors.keep(tx, kept))
 
-    def _passages(self, batch: Sequence[Waiting]) -> Steps[dict[Waiting, Sequence[str]]]:
+    def _passages(self, tx: Transaction, batch: Sequence[Waiting]) -> dict[Waiting, Sequence[str]]:
         found: dict[Waiting, Sequence[str]] = {}
         for kind in sorted({each.kind for each in batch}):
             mine = [each for each in batch if each.kind == kind]
-            texts = yield from self._texts[kind]([each.owner for each in mine])
+            texts = self._texts[kind](tx, [each.owner for each in mine])
             found.update((each, texts.get(each.owner, ())) for each in mine)
         return found
 
 
-def _wanted() -> Steps[list[WantedJob]]:
+def _wanted(tx: Transaction) -> list[WantedJob]:
     """The job of embedding, if there is something to embed and nobody has asked for it yet."""
-    if (yield from vectors.waiting(1)) and not (yield from jobs.find(_ROOT, KIND)):
+    if vectors.waiting(tx, 1) and not jobs.find(tx, _ROOT, KIND):
         return [WantedJob(_ROOT, KIND)]
     return []
 
 
-def _unindexed() -> Steps[list[WantedJob]]:
+def _unindexed(tx: Transaction) -> list[WantedJob]:
     """The job of making the index of vectors, if there is none, and nobody has asked for it yet."""
-    if (yield from vectors.lacks_index()) and not (yield from jobs.find(_ROOT, INDEXING)):
+    if vectors.lacks_index(tx) and not jobs.find(tx, _ROOT, INDEXING):
         return [WantedJob(_ROOT, INDEXING)]
     return []
 
@@ -272,8 +254,8 @@ def _index(engine: Engine, job: Job) -> None:
         engine.alter(engine.read(vectors.index_statements))
 
 
-def _next_batch(job: Job, after: int) -> Steps[list[Waiting]]:
-    return (yield from vectors.waiting(BATCH, after=after)) if (yield from jobs.is_of(job)) else []
+def _next_batch(tx: Transaction, job: Job, after: int) -> list[Waiting]:
+    return vectors.waiting(tx, BATCH, after=after) if jobs.is_of(tx, job) else []
 
 
 class _Asking:

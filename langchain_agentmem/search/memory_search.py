@@ -28,9 +28,9 @@ from langchain_agentmem.search.ranking import WEIGHTS, Asked, Closeness, Documen
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
 from langchain_agentmem.search.vectors import Near
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.steps import Statement
+from langchain_agentmem.storage.transaction import Rows
 
 CANDIDATES = 80
 """Documents of the first look. Their neighbours are candidates too."""
@@ -238,14 +238,15 @@ def inquiry(text: str, now: int) -> Inquiry:
     return Inquiry(analysis.question(text), now)
 
 
-def named(asked: Inquiry, walls: Walls) -> Steps[list[str]]:
+def named(tx: Transaction, asked: Inquiry, walls: Walls) -> list[str]:
     """The words of a question that name a speaker where it looks."""
-    ranges, _ = yield from ranges_of(walls)
-    rows = yield _speakers(asked.question, ranges)
+    ranges, _ = ranges_of(tx, walls)
+    rows = _speakers(tx, asked.question, ranges)
     return sorted({row["word"] for row in rows})
 
 
 def search(
+    tx: Transaction,
     asked: Inquiry,
     walls: Walls,
     *,
@@ -253,10 +254,11 @@ def search(
     weights: Weights | None = None,
     dense: Near | None = None,
     order: Order = "score",
-) -> Steps[list[Hit]]:
+) -> list[Hit]:
     """Find the documents that answer a query best.
 
     Args:
+        tx: The transaction.
         asked: The query, analysed.
         walls: Where to look.
         limit: Most hits, 1 or more.
@@ -267,11 +269,11 @@ def search(
     Returns:
         The best first, in any case; of equals, the newest.
     """
-    ranges, kinds = yield from ranges_of(walls)
+    ranges, kinds = ranges_of(tx, walls)
     if not ranges:
         return []
-    counted = yield query.totals.ahead(ranges=as_json(ranges))
-    speakers, unnamed = yield from _named(asked.question, ranges)
+    counted = query.totals.ahead(tx, ranges=as_json(ranges))
+    speakers, unnamed = _named(tx, asked.question, ranges)
     terms = unnamed or asked.question.terms
     [totals] = counted
     if not totals["documents"]:
@@ -279,30 +281,30 @@ def search(
     times = spans(asked.question.text, min(asked.now, int(totals["last_at"])))
     if not terms and not times and dense is None:
         return []
-    postings, worth = yield from _postings(terms, asked.question.spellings, ranges, walls, totals)
+    postings, worth = _postings(tx, terms, asked.question.spellings, ranges, walls, totals)
     terms = tuple(postings)
     if speakers and not unnamed:  # a name alone stands in all that its owner said
-        for row in (yield query.spoken(words=_words(asked.question), ranges=as_json(ranges), limit=CANDIDATES)):
+        for row in query.spoken(tx, words=_words(asked.question), ranges=as_json(ranges), limit=CANDIDATES):
             term = asked.question.words[row["word"]]
             postings.get(asked.question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
     _leave_out(walls, postings, {})
     chosen = set(ranking.first_look(postings, worth, max(CANDIDATES, limit)))
-    chosen |= yield from _dated(times, ranges)
+    chosen |= _dated(tx, times, ranges)
     if dense is not None:
-        chosen.update((yield from dense.nearest(ranges, max(CANDIDATES, limit))))
+        chosen.update(dense.nearest(tx, ranges, max(CANDIDATES, limit)))
     chosen -= walls.ignored or set()
     if not chosen:
         return []
     related = {number >> PLACE_BITS for number in chosen if kinds[number >> _SCOPE_BITS] in RELATED_KINDS}
     around = ranking.near(chosen, related)
-    owners, documents = yield from _documents(around)
-    repeats = yield from _repeats(asked.question, walls, postings, owners, documents, kinds)
+    owners, documents = _documents(tx, around)
+    repeats = _repeats(tx, asked.question, walls, postings, owners, documents, kinds)
     conversations = ranking.conversation_scores(postings, int(totals["series"]), repeats)
-    yield from _fill_in(postings, around, related, everything=walls.choosy)
+    _fill_in(tx, postings, around, related, everything=walls.choosy)
     _leave_out(walls, postings, documents)
     closeness, usual = Closeness(), WEIGHTS
     if dense is not None:
-        closeness = yield from dense.closeness(documents, related, lambda number: _asks(documents.get(number)), repeats)
+        closeness = dense.closeness(tx, documents, related, lambda number: _asks(documents.get(number)), repeats)
         usual = ranking.weights_with_vectors(ranking.trust_in(closeness.alone, set().union(*postings.values())))
     if order == "time":
         usual = weights_in_time(usual)
@@ -329,10 +331,11 @@ def search(
     ]
 
 
-def nearest(dense: Near | None, walls: Walls, *, limit: int) -> Steps[list[Hit]]:
+def nearest(tx: Transaction, dense: Near | None, walls: Walls, *, limit: int) -> list[Hit]:
     """Find the documents that lie nearest to a question, whatever their words: the score is the cosine.
 
     Args:
+        tx: The transaction.
         dense: The question's vector; None finds nothing.
         walls: Where to look.
         limit: Most hits, 1 or more.
@@ -340,13 +343,13 @@ def nearest(dense: Near | None, walls: Walls, *, limit: int) -> Steps[list[Hit]]
     Returns:
         The nearest first; of equals, the newest.
     """
-    ranges, kinds = yield from ranges_of(walls)
+    ranges, kinds = ranges_of(tx, walls)
     if not ranges or dense is None:
         return []
     many = limit
     while True:
-        cosines = yield from dense.nearest(ranges, many)
-        owners, documents = yield from _documents(ranking.near(cosines, ()))
+        cosines = dense.nearest(tx, ranges, many)
+        owners, documents = _documents(tx, ranking.near(cosines, ()))
         within = set(_within(documents, walls, kinds))
         if len(within) >= limit or len(cosines) < many:
             break
@@ -366,16 +369,16 @@ def _within(documents: Mapping[int, Document], walls: Walls, kinds: Mapping[int,
     return [number for number, each in documents.items() if number >> _SCOPE_BITS in wanted and walls.let(each)]
 
 
-def ranges_of(walls: Walls) -> Steps[tuple[list[Range], dict[int, str]]]:
+def ranges_of(tx: Transaction, walls: Walls) -> tuple[list[Range], dict[int, str]]:
     """The ranges of documents to look through, ascending, neighbours as one; and the kinds of their scopes.
 
     Where the kinds that are not wanted would cut them into very many, those are looked through too, and left out later.
     """
     if walls.conversations is not None:
-        rows = yield query.series_within(low=walls.low, high=walls.high, keys=json.dumps(walls.conversations))
+        rows = query.series_within(tx, low=walls.low, high=walls.high, keys=json.dumps(walls.conversations))
         bits, kinds = PLACE_BITS, {row["id"] >> SERIES_BITS: row["kind"] for row in rows}
     else:
-        rows = yield query.scopes_within(low=walls.low, high=walls.high)
+        rows = query.scopes_within(tx, low=walls.low, high=walls.high)
         bits, kinds = _SCOPE_BITS, {row["id"]: row["kind"] for row in rows}
     ranges = _joined([row["id"] for row in rows if walls.kinds is None or row["kind"] in walls.kinds], bits)
     return (ranges if len(ranges) <= MOST_RANGES else _joined([row["id"] for row in rows], bits)), kinds
@@ -392,34 +395,39 @@ def _joined(numbers: Iterable[int], bits: int) -> list[Range]:
     return ranges
 
 
-def _speakers(question: analysis.Question, ranges: Sequence[Range]) -> Statement:
+def _speakers(tx: Transaction, question: analysis.Question, ranges: Sequence[Range]) -> Rows:
     """Who is named by a word of a question, with the word."""
-    return query.speakers(words=_words(question), ranges=as_json(ranges))
+    return query.speakers(tx, words=_words(question), ranges=as_json(ranges))
 
 
 def _words(question: analysis.Question) -> str:
     return as_json(list(question.words)[: analysis.MOST_QUERY_TERMS])
 
 
-def _named(question: analysis.Question, ranges: Sequence[Range]) -> Steps[tuple[set[int], tuple[str, ...]]]:
+def _named(tx: Transaction, question: analysis.Question, ranges: Sequence[Range]) -> tuple[set[int], tuple[str, ...]]:
     """The speakers that a question names, and its terms without their names."""
-    rows = yield _speakers(question, ranges)
+    rows = _speakers(tx, question, ranges)
     names = {question.words[row["word"]] for row in rows}
     terms = tuple(term for term in question.terms if term not in names)
     return {row["speaker"] for row in rows}, terms
 
 
 def _postings(
-    terms: Sequence[str], spellings: Mapping[str, str], ranges: Sequence[Range], walls: Walls, totals: Any
-) -> Steps[tuple[Postings, dict[str, float]]]:
+    tx: Transaction,
+    terms: Sequence[str],
+    spellings: Mapping[str, str],
+    ranges: Sequence[Range],
+    walls: Walls,
+    totals: Any,
+) -> tuple[Postings, dict[str, float]]:
     """Where the terms stand, as far as the walls let it be seen, and what each is worth: two spellings are one term."""
     postings: Postings = {term: set() for term in terms}
     if not terms:
         return postings, {}
     documents = int(totals["documents"])
-    waiting = yield query.waiting_within.ahead(ranges=as_json(ranges), **walls.filters())
+    waiting = query.waiting_within.ahead(tx, ranges=as_json(ranges), **walls.filters())
     full: dict[str, list[int]] = {}
-    for row in (yield _look_up([(term, ()) for term in terms], ranges, walls)):
+    for row in _look_up(tx, [(term, ()) for term in terms], ranges, walls):
         postings[row["term"]].update(orjson.loads(row["documents"]))
         if row["newest"] is not None:
             full.setdefault(row["term"], []).extend(orjson.loads(row["newest"]))
@@ -429,7 +437,7 @@ def _postings(
         postings[term].update(newest)
     if full and len(terms) > 1:
         pairs = [(term, tuple(other for other in terms if other != term)) for term in full]
-        for row in (yield _look_up(pairs, ranges, walls)):
+        for row in _look_up(tx, pairs, ranges, walls):
             postings[row["term"]].update(orjson.loads(row["newest"] or row["documents"]))
     for term in _add_waiting(waiting, postings):
         counts[term] += 1
@@ -450,9 +458,11 @@ def _add_waiting(rows: Iterable[Any], postings: Postings) -> list[str]:
     return added
 
 
-def _look_up(wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], walls: Walls) -> Statement:
+def _look_up(
+    tx: Transaction, wanted: Sequence[tuple[str, Sequence[str]]], ranges: Sequence[Range], walls: Walls
+) -> Rows:
     """Ask for the documents that hold each term, and any of those that stand beside it."""
-    return query.postings(terms=as_json(wanted), ranges=as_json(ranges), limit=MOST_POSTINGS, **walls.filters())
+    return query.postings(tx, terms=as_json(wanted), ranges=as_json(ranges), limit=MOST_POSTINGS, **walls.filters())
 
 
 def _estimate(oldest: Collection[int], series: int, documents: int) -> int:
@@ -467,11 +477,12 @@ def _estimate(oldest: Collection[int], series: int, documents: int) -> int:
     return min(documents, len(oldest) * max(series, covered) // covered)
 
 
-def _dated(times: Iterable[TimeSpan], ranges: Sequence[Range]) -> Steps[set[int]]:
+def _dated(tx: Transaction, times: Iterable[TimeSpan], ranges: Sequence[Range]) -> set[int]:
     """Documents of the times that a question names, those in the middle of them first."""
     found: set[int] = set()
     for span in times:
-        rows = yield query.dated_documents(
+        rows = query.dated_documents(
+            tx,
             start=span.start,
             end=span.end,
             earliest=span.start - 2 * _DAY,
@@ -483,22 +494,24 @@ def _dated(times: Iterable[TimeSpan], ranges: Sequence[Range]) -> Steps[set[int]
     return found
 
 
-def _documents(ranges: Sequence[Range]) -> Steps[tuple[dict[int, int], dict[int, Document]]]:
+def _documents(tx: Transaction, ranges: Sequence[Range]) -> tuple[dict[int, int], dict[int, Document]]:
     """The documents in some ranges by their numbers: the rows that they stand for, and what else is kept of them."""
-    rows = yield query.documents_within(ranges=as_json(ranges))
+    rows = query.documents_within(tx, ranges=as_json(ranges))
     numbers, owners, *columns = orjson.loads(rows[0]["columns"]) if rows else ((), ())
     documents = map(Document._make, zip(*columns, strict=True))
     return dict(zip(numbers, owners, strict=True)), dict(zip(numbers, documents, strict=True))
 
 
-def _fill_in(postings: Postings, around: Sequence[Range], related: Collection[int], *, everything: bool) -> Steps[None]:
+def _fill_in(
+    tx: Transaction, postings: Postings, around: Sequence[Range], related: Collection[int], *, everything: bool
+) -> None:
     """Where terms stand near the candidates, of which not all places were looked at."""
     missing = [term for term, found in postings.items() if everything or len(found) >= MOST_POSTINGS]
     if missing and related:
-        for row in (yield query.terms_near(terms=as_json(missing), ranges=as_json(around))):
+        for row in query.terms_near(tx, terms=as_json(missing), ranges=as_json(around)):
             postings[row["term"]].update(orjson.loads(row["documents"]))
         if everything:
-            waiting = yield query.waiting_within(ranges=as_json(around), **_NO_FILTERS)
+            waiting = query.waiting_within(tx, ranges=as_json(around), **_NO_FILTERS)
             _add_waiting(waiting, postings)
 
 
@@ -511,13 +524,14 @@ def _leave_out(walls: Walls, postings: Postings, documents: dict[int, Document])
 
 
 def _repeats(
+    tx: Transaction,
     question: analysis.Question,
     walls: Walls,
     postings: Postings,
     owners: Mapping[int, int],
     documents: Mapping[int, Document],
     kinds: Mapping[int, str],
-) -> Steps[set[int]]:
+) -> set[int]:
     """Find the documents that say just what is asked outside of a run: they are no reason for what is near."""
     length, found = analysis.analysed(question.text).length, set[int]()
     holding = set.intersection(*postings.values()) if postings and walls.ignored is None else ()
@@ -525,7 +539,7 @@ def _repeats(
     asked = analysis.terms(question.text) if alike else []
     for kind in sorted({kinds[number >> _SCOPE_BITS] for number in alike} & RELATED_KINDS):
         mine = {owners[each]: each for each in alike[-MOST_REPEATS:] if kinds[each >> _SCOPE_BITS] == kind}
-        texts = yield from all_parts().texts[kind](list(mine))
+        texts = all_parts().texts[kind](tx, list(mine))
         found.update(mine[owner] for owner, text in texts.items() if analysis.terms("\n".join(text)) == asked)
     return found
 
@@ -545,16 +559,17 @@ def _asks(document: Document | None) -> bool:
 class Viewpoint(Protocol):
     """From where a search looks."""
 
-    def looked(self, now: int) -> Steps[Any]:
+    def looked(self, tx: Transaction, now: int) -> Any:
         """The same, knowing by now what is seen from there; it must be asked before anything is read."""
         ...
 
-    def within(self, walls: Walls, now: int) -> Steps[Walls]:
+    def within(self, tx: Transaction, walls: Walls, now: int) -> Walls:
         """The walls within which something can be seen from there."""
         ...
 
 
 def recollect(
+    tx: Transaction,
     asked: Inquiry,
     walls: Walls,
     *,
@@ -563,10 +578,11 @@ def recollect(
     dense: Near | None = None,
     outlook: Viewpoint | None = None,
     order: Order = "score",
-) -> Steps[list[Recollection]]:
+) -> list[Recollection]:
     """Find what answers a query best, whatever its kind.
 
     Args:
+        tx: The transaction.
         asked: The query, analysed.
         walls: Where to look.
         limit: Most results.
@@ -578,14 +594,14 @@ def recollect(
     if limit == 0 or (walls.kinds is not None and not walls.kinds):
         return []
     phrase, diversity = (weights or WEIGHTS).phrase, (weights or WEIGHTS).diversity
-    looked = None if outlook is None else (yield from outlook.looked(asked.now))
-    walls = walls if looked is None else (yield from looked.within(walls, asked.now))
+    looked = None if outlook is None else outlook.looked(tx, asked.now)
+    walls = walls if looked is None else looked.within(tx, walls, asked.now)
     phrases = asked.question.phrases
     several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
     many = limit * (MORE if phrases or diversity or order == "time" else 2 if several else 1)
     while True:
-        hits = yield from search(asked, walls, limit=many, weights=weights, dense=dense, order=order)
-        given = yield from _given(hits, asked.now, looked)
+        hits = search(tx, asked, walls, limit=many, weights=weights, dense=dense, order=order)
+        given = _given(tx, hits, asked.now, looked)
         if walls.trusted is not None:
             given = {number: each for number, each in given.items() if trusts(each, walls.trusted)}
         if order == "time":
@@ -604,26 +620,29 @@ def recollect(
     return _different(found, limit, diversity) if diversity and order != "time" else found[:limit]
 
 
-def again(rows: Iterable[tuple[str, int]], *, now: int, outlook: Viewpoint | None) -> Steps[list[Recollection]]:
+def again(
+    tx: Transaction, rows: Iterable[tuple[str, int]], *, now: int, outlook: Viewpoint | None
+) -> list[Recollection]:
     """What was found before, as it is now. What is gone, or is not seen any more, is left out.
 
     Args:
+        tx: The transaction.
         rows: The `row` of each.
         now: When, in microseconds since 1970.
         outlook: From where it looks.
     """
-    looked = None if outlook is None else (yield from outlook.looked(now))
+    looked = None if outlook is None else outlook.looked(tx, now)
     hits = [Hit(number, kind, owner, 0.0, Why()) for number, (kind, owner) in enumerate(rows)]
-    given = yield from _given(hits, now, looked)
+    given = _given(tx, hits, now, looked)
     return [given[hit.document] for hit in hits if hit.document in given]
 
 
-def _given(hits: Sequence[Hit], now: int, looked: Any) -> Steps[dict[int, Recollection]]:
+def _given(tx: Transaction, hits: Sequence[Hit], now: int, looked: Any) -> dict[int, Recollection]:
     """What hits are to the user, by the numbers of their documents."""
     given: dict[int, Recollection] = {}
     for kind in sorted({hit.kind for hit in hits}):
         mine = [hit for hit in hits if hit.kind == kind]
-        given.update((yield from all_parts().recollections[kind](mine, now, looked)))
+        given.update(all_parts().recollections[kind](tx, mine, now, looked))
     return given
 
 

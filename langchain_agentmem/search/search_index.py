@@ -26,11 +26,11 @@ from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.search import analysis
-from langchain_agentmem.storage import Engine, Steps, jobs, query
+from langchain_agentmem.storage import Engine, Transaction, jobs, query
 from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
 from langchain_agentmem.storage.part import Part, TextsOf, all_parts
 from langchain_agentmem.storage.queries import Query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 
 PLACE_BITS = 22
 SERIES_BITS = 15
@@ -93,10 +93,11 @@ class Placed(NamedTuple):
     waiting: int
 
 
-def places(series: Series, documents: Sequence[IndexedDocument]) -> Steps[Placed]:
+def places(tx: Transaction, series: Series, documents: Sequence[IndexedDocument]) -> Placed:
     """Make places for documents, whose rows are about to be written.
 
     Args:
+        tx: The transaction.
         series: Where they belong; it is made if need be, and so is its namespace.
         documents: The documents, in their order; at least one.
     """
@@ -104,7 +105,8 @@ def places(series: Series, documents: Sequence[IndexedDocument]) -> Steps[Placed
     times = [document.created_at for document in documents]
     words = sum(each.length for each in found)
     for _ in range(ATTEMPTS):
-        rows = yield query.series_places(
+        rows = query.series_places(
+            tx,
             **series._asdict(),
             documents=len(found),
             words=words,
@@ -117,82 +119,84 @@ def places(series: Series, documents: Sequence[IndexedDocument]) -> Steps[Placed
             end = (row["id"] << PLACE_BITS) + row["next"]
             numbers = list(range(end - len(found), end))
             words = sum(each.length for each in found)
-            yield query.totals_changed(
-                **_change(row["id"] >> SERIES_BITS, documents=len(found), words=words, last_at=max(times))
+            query.totals_changed(
+                tx, **_change(row["id"] >> SERIES_BITS, documents=len(found), words=words, last_at=max(times))
             )
             return Placed(numbers, documents, found, row["dimensions"] is not None, row["waiting"])
-        yield from _open(series, min(times))
+        _open(tx, series, min(times))
     raise BranchMoved  # others take away what is made here: begin again
 
 
-def write(placed: Placed, owners: Sequence[int], *, tail: int) -> Steps[None]:
+def write(tx: Transaction, placed: Placed, owners: Sequence[int], *, tail: int) -> None:
     """Write documents at the places that were made for them, and index them.
 
     Args:
+        tx: The transaction.
         placed: What `places` gave.
         owners: The rows that they stand for.
         tail: How many may wait for the index, 0 for none.
     """
     each = list(zip(placed.numbers, owners, placed.documents, placed.found, strict=True))
-    yield from _insert(query.insert_document, [_row(*one) for one in each])
+    _insert(tx, query.insert_document, [_row(*one) for one in each])
     if speakers := [one for number, _, document, _ in each for one in _speakers(number, document.speaker)]:
-        yield from _insert(query.insert_speaker, speakers)
+        _insert(tx, query.insert_speaker, speakers)
     if placed.embeds:
-        yield from _insert(query.want_vector, [{"id": number} for number in placed.numbers])
+        _insert(tx, query.want_vector, [{"id": number} for number in placed.numbers])
     terms = [_terms(number, found.terms) for number, _, _, found in each]
     if placed.waiting + len(terms) < tail:
-        yield from _insert(query.insert_waiting, terms)
+        _insert(tx, query.insert_waiting, terms)
     elif placed.waiting:
-        yield from absorb(terms)
+        absorb(tx, terms)
     else:
-        yield from _insert(query.index_terms, terms)
+        _insert(tx, query.index_terms, terms)
 
 
-def replace(number: int, old: str, owner: int, new: IndexedDocument, *, tail: int) -> Steps[None]:
+def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocument, *, tail: int) -> None:
     """Give a document another text.
 
     Args:
+        tx: The transaction.
         number: The document.
         old: The text that it had.
         owner: The row that it stands for.
         new: What it is now.
         tail: How many may wait for the index, 0 for none.
     """
-    yield from remove([(number, old)], tail=tail)
+    remove(tx, [(number, old)], tail=tail)
     found = analysis.analysed(new.text, new.role)
-    [series] = yield query.series_grown(series=number >> PLACE_BITS, words=found.length)
-    yield query.totals_changed(**_change(number >> _SCOPE_BITS, documents=1, words=found.length))
+    [series] = query.series_grown(tx, series=number >> PLACE_BITS, words=found.length)
+    query.totals_changed(tx, **_change(number >> _SCOPE_BITS, documents=1, words=found.length))
     placed = Placed([number], [new], [found], series["dimensions"] is not None, series["waiting"])
-    yield from write(placed, [owner], tail=tail)
+    write(tx, placed, [owner], tail=tail)
 
 
-def remove(documents: Iterable[tuple[int, str]], *, tail: int = 1) -> Steps[None]:
+def remove(tx: Transaction, documents: Iterable[tuple[int, str]], *, tail: int = 1) -> None:
     """Take documents out of the index.
 
     Args:
+        tx: The transaction.
         documents: The number and the text of each.
         tail: How many may wait for the index, 0 for none. Default: some may.
     """
     there = dict(documents)
     if there:
         ids = [{"id": number} for number in there]
-        waited = (yield query.take_waiting(ids=json.dumps(list(there)))) if tail else ()
+        waited = query.take_waiting(tx, ids=json.dumps(list(there))) if tail else ()
         indexed = there.keys() - {row["document_id"] for row in waited}
         if indexed:
-            yield query.unindex_terms.many(
-                [_terms(number, analysis.terms(there[number])) for number in sorted(indexed)]
-            )
+            query.unindex_terms.many(tx, [_terms(number, analysis.terms(there[number])) for number in sorted(indexed)])
         changes = [_change(number >> _SCOPE_BITS, documents=-1, gone=number) for number in there]
-        yield query.totals_changed.many(changes)
-        yield query.series_shrunk.many(ids)
-        yield query.delete_document.many(ids)
-        yield query.vectors_removed()
+        query.totals_changed.many(tx, changes)
+        query.series_shrunk.many(tx, ids)
+        query.delete_document.many(tx, ids)
+        query.vectors_removed(tx)
 
 
-def move(documents: Sequence[Row], path: str, renumber: Query, *, tail: int) -> Steps[None]:
+def move(tx: Transaction, documents: Sequence[Row], path: str, renumber: Query, *, tail: int) -> None:
     """Have documents stand in another namespace, in series of the same kinds and names.
 
     Args:
+        tx: The transaction.
         documents: With "id", "owner", "created_at", "role", and "kind" and "name" of the series, in their order.
         path: The other namespace; made if need be.
         renumber: Writes the number of a document, as `id`, into the row `owner`.
@@ -200,143 +204,148 @@ def move(documents: Sequence[Row], path: str, renumber: Query, *, tail: int) -> 
     """
     for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
         mine = list(rows)
-        found = yield from all_parts().texts[kind]([row["owner"] for row in mine])
+        found = all_parts().texts[kind](tx, [row["owner"] for row in mine])
         texts = ["\n".join(found.get(row["owner"], ())) for row in mine]
         each = [
             IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(mine, texts, strict=True)
         ]
-        placed = yield from places(Series(path, kind, name), each)
-        yield from write(placed, [row["owner"] for row in mine], tail=tail)
+        placed = places(tx, Series(path, kind, name), each)
+        write(tx, placed, [row["owner"] for row in mine], tail=tail)
         moved = list(zip(placed.numbers, mine, texts, strict=True))
         numbers = [{"id": number, "old": row["id"]} for number, row, _ in moved]
-        yield query.same_speaker.many(numbers)
-        yield query.same_speakers.many(numbers)
-        yield renumber.many([{"id": number, "owner": row["owner"]} for number, row, _ in moved])
-        yield from remove([(row["id"], text) for _, row, text in moved], tail=tail)
+        query.same_speaker.many(tx, numbers)
+        query.same_speakers.many(tx, numbers)
+        renumber.many(tx, [{"id": number, "owner": row["owner"]} for number, row, _ in moved])
+        remove(tx, [(row["id"], text) for _, row, text in moved], tail=tail)
 
 
 def _series_of(row: Row) -> tuple[str, str]:
     return row["kind"], row["name"]
 
 
-def close(path: str, kind: str, name: str | None = None) -> Steps[None]:
+def close(tx: Transaction, path: str, kind: str, name: str | None = None) -> None:
     """Take away series that have no documents any more, with what is known of their speakers.
 
     Args:
+        tx: The transaction.
         path: The namespace.
         kind: The kind.
         name: The series; None for all of the kind.
     """
-    rows = yield query.delete_series(path=path, kind=kind, name=name)
+    rows = query.delete_series(tx, path=path, kind=kind, name=name)
     if rows:
-        yield query.totals_changed.many([_change(row["scope_id"], series=-1) for row in rows])
-    yield query.delete_scopes(path=path, kind=kind)
+        query.totals_changed.many(tx, [_change(row["scope_id"], series=-1) for row in rows])
+    query.delete_scopes(tx, path=path, kind=kind)
 
 
-def absorb(new: Sequence[dict[str, Any]] = ()) -> Steps[None]:
+def absorb(tx: Transaction, new: Sequence[dict[str, Any]] = ()) -> None:
     """Put everything that waits into the index.
 
     Args:
+        tx: The transaction.
         new: The terms of documents that need not wait. Default: none.
     """
-    rows = yield query.all_waiting()
+    rows = query.all_waiting(tx)
     if terms := [*({"id": row["document_id"], "terms": row["terms"]} for row in rows), *new]:
-        yield query.index_terms.many(sorted(terms, key=itemgetter("id")))
-        yield query.empty_waiting()
+        query.index_terms.many(tx, sorted(terms, key=itemgetter("id")))
+        query.empty_waiting(tx)
 
 
-def refresh(texts: Mapping[str, TextsOf] | None = None) -> Steps[int]:
+def refresh(tx: Transaction, texts: Mapping[str, TextsOf] | None = None) -> int:
     """Index everything anew if another version of the analysis indexed it.
 
     Args:
+        tx: The transaction.
         texts: How to read the texts of each kind. Default: as the parts say.
 
     Returns:
         How many documents were indexed.
     """
-    yield query.hold_writers()  # another opening that does it ends first
-    if not (yield from is_old()):
+    query.hold_writers(tx)  # another opening that does it ends first
+    if not is_old(tx):
         return 0
-    yield from emptied()
+    emptied(tx)
     after: int | None = -1
     total = 0
     while after is not None:
-        indexed, after = yield from anew(texts, after)
+        indexed, after = anew(tx, texts, after)
         total += indexed
     return total
 
 
-def emptied() -> Steps[None]:
+def emptied(tx: Transaction) -> None:
     """Forget what is indexed, and keep the documents."""
-    yield query.empty_index()
-    yield query.empty_waiting()
+    query.empty_index(tx)
+    query.empty_waiting(tx)
 
 
-def anew(texts: Mapping[str, TextsOf] | None, after: int) -> Steps[tuple[int, int | None]]:
+def anew(tx: Transaction, texts: Mapping[str, TextsOf] | None, after: int) -> tuple[int, int | None]:
     """Index a page of documents that are not in the index.
 
     Args:
+        tx: The transaction.
         texts: How to read the texts of each kind. Default: as the parts say.
         after: The document behind which to begin.
 
     Returns:
         How many were indexed, and behind which document to go on; None when all are.
     """
-    page, found = yield from _looked_at_again(texts, after, REBUILD_BATCH)
+    page, found = _looked_at_again(tx, texts, after, REBUILD_BATCH)
     if page:
-        yield query.index_terms.many([_terms(number, each.terms) for number, each in found.items()])
+        query.index_terms.many(tx, [_terms(number, each.terms) for number, each in found.items()])
         return len(page), page[-1]["id"]
-    yield query.hold_writers()
-    yield query.count_words()
-    yield query.empty_totals()
-    yield query.count_totals()
-    yield query.set_search_state(analysis=analysis.VERSION)
+    query.hold_writers(tx)
+    query.count_words(tx)
+    query.empty_totals(tx)
+    query.count_totals(tx)
+    query.set_search_state(tx, analysis=analysis.VERSION)
     return 0, None
 
 
-def last_indexed() -> Steps[int]:
+def last_indexed(tx: Transaction) -> int:
     """The last document that is indexed, where they were indexed in their order; -1 for none."""
-    [row] = yield query.last_indexed()
+    [row] = query.last_indexed(tx)
     return int(row["document"])
 
 
-def counted() -> Steps[int]:
+def counted(tx: Transaction) -> int:
     """How many documents there are."""
-    [row] = yield query.count_index()
+    [row] = query.count_index(tx)
     return int(row["documents"])
 
 
-def held(kinds: Sequence[str]) -> Steps[list[Row]]:
+def held(tx: Transaction, kinds: Sequence[str]) -> list[Row]:
     """Which series hold documents of some kinds, those with the most first: path, name, and whether it is a thread's.
 
     Args:
+        tx: The transaction.
         kinds: What the index calls them.
     """
-    return list((yield query.series_held(keys=json.dumps(kinds))))
+    return list(query.series_held(tx, keys=json.dumps(kinds)))
 
 
-def is_old() -> Steps[bool]:
+def is_old(tx: Transaction) -> bool:
     """Whether another version of the analysis indexed the database."""
-    [state] = yield query.search_state()
+    [state] = query.search_state(tx)
     return bool(state["analysis"] != analysis.VERSION)
 
 
-def problems() -> Steps[list[str]]:
+def problems(tx: Transaction) -> list[str]:
     """What the index and its documents disagree on; empty when nothing."""
-    [counted] = yield query.count_index()
+    [counted] = query.count_index(tx)
     found = []
     if counted["indexed"] + counted["waiting"] != counted["documents"]:
         found.append(
             f"the full-text index holds {counted['indexed']} documents and {counted['waiting']} wait for it, but there "
             f"are {counted['documents']}"
         )
-    rows = yield query.wrong_series()
+    rows = query.wrong_series(tx)
     found += [
         f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['found']}" for row in rows
     ]
-    rows = yield query.wrong_totals()
+    rows = query.wrong_totals(tx)
     found += [f"the totals of the scope {row['id']} ({row['kind']}) are not those of its series" for row in rows]
-    rows = yield query.wrong_owners()
+    rows = query.wrong_owners(tx)
     found += [f"nothing owns the document {row['id']} of the search" for row in rows]
     return found
 
@@ -346,39 +355,39 @@ def speaker_number(name: str) -> int:
     return crc32(name.casefold().encode("utf-8", "surrogatepass"))
 
 
-def _open(series: Series, first_at: int) -> Steps[None]:
+def _open(tx: Transaction, series: Series, first_at: int) -> None:
     """Make a series, or first the scope that it needs."""
-    rows = yield query.scope_series(path=series.path, kind=series.kind, most=1 << SERIES_BITS)
+    rows = query.scope_series(tx, path=series.path, kind=series.kind, most=1 << SERIES_BITS)
     if rows:
         [row] = rows
         number = (row["id"] << SERIES_BITS) + row["series"] - 1
-        yield query.create_series(id=number, scope=row["id"], name=series.name, first_at=first_at)
-        yield query.totals_changed(**_change(row["id"], series=1))
+        query.create_series(tx, id=number, scope=row["id"], name=series.name, first_at=first_at)
+        query.totals_changed(tx, **_change(row["id"], series=1))
     else:
-        yield query.create_namespace(path=series.path)
-        yield query.create_scope(path=series.path, kind=series.kind)
+        query.create_namespace(tx, path=series.path)
+        query.create_scope(tx, path=series.path, kind=series.kind)
 
 
 def _looked_at_again(
-    texts: Mapping[str, TextsOf] | None, after: int, limit: int
-) -> Steps[tuple[Sequence[Row], dict[int, analysis.Analysed]]]:
+    tx: Transaction, texts: Mapping[str, TextsOf] | None, after: int, limit: int
+) -> tuple[Sequence[Row], dict[int, analysis.Analysed]]:
     """Renew what is kept beside a page of documents; give the page, and what is indexed of each."""
-    page = yield query.documents_after(after=after, limit=limit)
+    page = query.documents_after(tx, after=after, limit=limit)
     found: dict[int, analysis.Analysed] = {}
     for kind in sorted({row["kind"] for row in page}):
         mine = [row for row in page if row["kind"] == kind]
-        given = yield from (all_parts().texts if texts is None else texts)[kind]([row["owner"] for row in mine])
+        given = (all_parts().texts if texts is None else texts)[kind](tx, [row["owner"] for row in mine])
         for row in mine:
             found[row["id"]] = analysis.analysed("\n".join(given.get(row["owner"], ())), row["role"])
     if page:
-        yield query.update_document.many(
-            [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]
+        query.update_document.many(
+            tx, [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]
         )
     return page, found
 
 
-def _insert(statement: Query, rows: list[dict[str, Any]]) -> Steps[None]:
-    yield statement.many(rows) if len(rows) > 1 else statement(**rows[0])
+def _insert(tx: Transaction, statement: Query, rows: list[dict[str, Any]]) -> None:
+    statement.many(tx, rows) if len(rows) > 1 else statement(tx, **rows[0])
 
 
 def _row(number: int, owner: int, document: IndexedDocument, found: analysis.Analysed) -> dict[str, Any]:
@@ -431,32 +440,32 @@ def bring_up_to_date(engine: Engine, worker: Worker | None = None) -> None:
         worker.wake(CATCH_UP)
 
 
-def is_behind() -> Steps[bool]:
+def is_behind(tx: Transaction) -> bool:
     """Whether there are documents that have only what an older version kept beside them."""
-    [state] = yield query.search_state()
+    [state] = query.search_state(tx)
     return state["behind"] is not None
 
 
-def _wanted() -> Steps[list[WantedJob]]:
+def _wanted(tx: Transaction) -> list[WantedJob]:
     """The job of catching up, if there is something to do and nobody has asked for it yet."""
-    if (yield from is_behind()) and not (yield from jobs.find(_ROOT, CATCH_UP)):
+    if is_behind(tx) and not jobs.find(tx, _ROOT, CATCH_UP):
         return [WantedJob(_ROOT, CATCH_UP)]
     return []
 
 
 def _catch_up(engine: Engine, worker: Worker, job: Job) -> None:
-    while engine.write(partial(_caught_up, job)):
+    while engine.write(lambda tx: _caught_up(tx, job)):
         pass
     worker.stop(CATCH_UP)
 
 
-def _caught_up(job: Job) -> Steps[bool]:
+def _caught_up(tx: Transaction, job: Job) -> bool:
     """Look at the next page of documents of before again; whether there may be more."""
-    [state] = yield query.search_state()
-    if state["behind"] is None or not (yield from jobs.holds(job)):
+    [state] = query.search_state(tx)
+    if state["behind"] is None or not jobs.holds(tx, job):
         return False
-    page, _ = yield from _looked_at_again(None, state["behind"], CATCH_UP_BATCH)
-    yield query.set_behind(behind=page[-1]["id"] if page else None)
+    page, _ = _looked_at_again(tx, None, state["behind"], CATCH_UP_BATCH)
+    query.set_behind(tx, behind=page[-1]["id"] if page else None)
     return bool(page)
 
 

@@ -23,7 +23,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.ranking import Closeness
 from langchain_agentmem.search.search_index import PLACE_BITS
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,21 +70,22 @@ class Waiting(NamedTuple):
     owner: int
 
 
-def want(dimensions: int) -> Steps[None]:
+def want(tx: Transaction, dimensions: int) -> None:
     """Have vectors of this many dimensions from now on, for what is there already too.
 
     Args:
+        tx: The transaction.
         dimensions: Numbers of a vector.
 
     Raises:
         InvalidInput: The database has vectors of another size.
     """
-    yield query.hold_writers()
-    [state] = yield query.vector_state()
+    query.hold_writers(tx)
+    [state] = query.vector_state(tx)
     if state["dimensions"] is None:
-        yield query.set_dimensions(dimensions=dimensions)
-        yield query.want_all_vectors()
-        yield from _begun(dimensions)
+        query.set_dimensions(tx, dimensions=dimensions)
+        query.want_all_vectors(tx)
+        _begun(tx, dimensions)
     elif state["dimensions"] != dimensions:
         raise InvalidInput(
             f"The database has vectors of {state['dimensions']} dimensions, not {dimensions}: use the embeddings that "
@@ -92,94 +93,96 @@ def want(dimensions: int) -> Steps[None]:
         )
 
 
-def begin_server_side() -> Steps[int | None]:
+def begin_server_side(tx: Transaction) -> int | None:
     """Have pgvector compare the vectors that are there, if it can: 0, behind which `server_side` begins, or None."""
-    [state] = yield query.vector_state()
+    [state] = query.vector_state(tx)
     if state["dimensions"] is None:
         return None
-    return 0 if state["pgvector"] or (yield from _begun(state["dimensions"])) else None
+    return 0 if state["pgvector"] or _begun(tx, state["dimensions"]) else None
 
 
-def server_side(after: int) -> Steps[int | None]:
+def server_side(tx: Transaction, after: int) -> int | None:
     """Give pgvector a page of the vectors behind one, and say behind which to go on; None when it has all."""
-    rows = yield query.vectors_after(after=after, limit=PAGE)
+    rows = query.vectors_after(tx, after=after, limit=PAGE)
     if not rows:
         return None
-    dimensions = (yield from wanted()) or 0
-    yield query.insert_pgvector.many(
+    dimensions = wanted(tx) or 0
+    query.insert_pgvector.many(
+        tx,
         [
             {"id": row["document_id"], "passage": row["passage"], "vector": _text(_stored(row["vector"], dimensions))}
             for row in rows
-        ]
+        ],
     )
     return int(rows[-1]["id"])
 
 
-def server_side_emptied() -> Steps[None]:
+def server_side_emptied(tx: Transaction) -> None:
     """Take back what pgvector was given."""
-    [state] = yield query.vector_state()
+    [state] = query.vector_state(tx)
     if state["pgvector"]:
-        yield query.empty_pgvector()
+        query.empty_pgvector(tx)
 
 
-def lacks_index() -> Steps[bool]:
+def lacks_index(tx: Transaction) -> bool:
     """Whether pgvector compares so many vectors that an index is wanted, which this role may make."""
-    [state] = yield query.vector_state()
+    [state] = query.vector_state(tx)
     if not state["pgvector"] or state["newest"] < MANY or state["dimensions"] > _MOST_INDEXED:
         return False
-    rows = yield query.vector_index(least=MANY)
+    rows = query.vector_index(tx, least=MANY)
     return any(row["lacking"] for row in rows)
 
 
-def index_statements() -> Steps[list[str]]:
+def index_statements(tx: Transaction) -> list[str]:
     """The statements that make the index, which no transaction may hold."""
-    return [row["statement"] for row in (yield query.vector_index_statements())]
+    return [row["statement"] for row in query.vector_index_statements(tx)]
 
 
-def _serves(ranges: Sequence[Range], vectors: int) -> Steps[bool]:
+def _serves(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
     """Whether the index finds what is near in some ranges: they hold so much of all that little is left out."""
     if vectors < MANY:
         return False
-    [totals] = yield query.totals(ranges=json.dumps(ranges))
+    [totals] = query.totals(tx, ranges=json.dumps(ranges))
     if totals["documents"] < max(MANY, vectors * SHARE):
         return False
-    rows = yield query.vector_index(least=0)
+    rows = query.vector_index(tx, least=0)
     return any(row["valid"] for row in rows)
 
 
-def _begun(dimensions: int) -> Steps[bool]:
+def _begun(tx: Transaction, dimensions: int) -> bool:
     """Whether pgvector compares vectors from now on."""
-    [found] = yield query.pgvector_available()
+    [found] = query.pgvector_available(tx)
     if not found["available"] or dimensions > _MOST_OF_PGVECTOR:
         return False
-    yield query.begin_pgvector()
-    yield query.pgvector_begun()
+    query.begin_pgvector(tx)
+    query.pgvector_begun(tx)
     return True
 
 
-def wanted() -> Steps[int | None]:
+def wanted(tx: Transaction) -> int | None:
     """How many dimensions the database's vectors have; None for no vectors."""
-    [state] = yield query.vector_state()
+    [state] = query.vector_state(tx)
     dimensions: int | None = state["dimensions"]
     return dimensions
 
 
-def waiting(limit: int, *, after: int = -1) -> Steps[list[Waiting]]:
+def waiting(tx: Transaction, limit: int, *, after: int = -1) -> list[Waiting]:
     """The documents that have waited longest for their vectors, of those whose tickets come after one."""
-    rows = yield query.unembedded(after=after, limit=limit)
+    rows = query.unembedded(tx, after=after, limit=limit)
     return [Waiting(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
 
 
-def count_waiting() -> Steps[int]:
+def count_waiting(tx: Transaction) -> int:
     """How many documents wait for their vectors."""
-    [row] = yield query.count_unembedded()
+    [row] = query.count_unembedded(tx)
     return int(row["documents"])
 
 
-def keep(vectors: Mapping[Waiting, Sequence[bytes]]) -> Steps[int]:
+def keep(tx: Transaction, vectors: Mapping[Waiting, Sequence[bytes]]) -> int:
     """Keep the vectors of documents, of those that have not changed since they were read.
 
     Args:
+        tx: The transaction.
         vectors: For each document the vectors of its passages, as `packed` gives them.
 
     Returns:
@@ -187,20 +190,20 @@ def keep(vectors: Mapping[Waiting, Sequence[bytes]]) -> Steps[int]:
     """
     rows: list[dict[str, Any]] = []
     kept = 0
-    yield query.hold_vectors()
+    query.hold_vectors(tx)
     for document in sorted(vectors):
-        if (yield query.take_unembedded(ticket=document.ticket)):
+        if query.take_unembedded(tx, ticket=document.ticket):
             kept += 1
             rows += [
                 {"id": document.document, "passage": place, "vector": vector}
                 for place, vector in enumerate(vectors[document])
             ]
     if rows:
-        yield query.insert_vector.many(rows)
-        [state] = yield query.vector_state()
+        query.insert_vector.many(tx, rows)
+        [state] = query.vector_state(tx)
         if state["pgvector"]:
-            yield query.insert_pgvector.many(
-                [{**row, "vector": _text(_stored(row["vector"], state["dimensions"]))} for row in rows]
+            query.insert_pgvector.many(
+                tx, [{**row, "vector": _text(_stored(row["vector"], state["dimensions"]))} for row in rows]
             )
     return kept
 
@@ -252,16 +255,16 @@ class Near(NamedTuple):
     vector: Floats
     shelf: VectorCache
 
-    def nearest(self, ranges: Sequence[Range], limit: int) -> Steps[dict[int, float]]:
+    def nearest(self, tx: Transaction, ranges: Sequence[Range], limit: int) -> dict[int, float]:
         """The documents in some ranges that lie nearest to the question with their cosines, the nearest first."""
-        [state] = yield query.vector_state()
+        [state] = query.vector_state(tx)
         if state["pgvector"]:
             wanted = {"vector": _text(self.vector), "ranges": json.dumps(ranges), "limit": limit}
             rows: Sequence[Any] = ()
-            if (yield from _serves(ranges, state["newest"])):
-                rows = yield query.nearest_indexed(**wanted)
+            if _serves(tx, ranges, state["newest"]):
+                rows = query.nearest_indexed(tx, **wanted)
             if len(rows) < limit:
-                rows = yield query.nearest_pgvector(**wanted)
+                rows = query.nearest_pgvector(tx, **wanted)
             return {row["document_id"]: 1 - row["distance"] for row in rows}
         best: dict[int, float] = {}
 
@@ -269,27 +272,29 @@ class Near(NamedTuple):
             for number, cosine in _top(numbers, _cosines(matrix, self.vector), limit).items():
                 best[number] = max(cosine, best.get(number, -1.0))
 
-        yield from self.shelf.within(ranges, len(self.vector), look)
+        self.shelf.within(tx, ranges, len(self.vector), look)
         order = sorted(best, key=lambda number: (-best[number], -number))[:limit]
         return {number: best[number] for number in order}
 
     def closeness(
         self,
+        tx: Transaction,
         around: Collection[int],
         related: Collection[int],
         asks: Callable[[int], bool],
         silent: Collection[int] = (),
-    ) -> Steps[Closeness]:
+    ) -> Closeness:
         """How near some documents lie to the question.
 
         Args:
+            tx: The transaction.
             around: The documents and their neighbours.
             related: The series whose documents are neighbours of each other.
             asks: Says whether a document is a question.
             silent: Documents that say nothing of those next to them.
         """
         np = numpy()
-        rows = yield query.vectors_of(ids=json.dumps(sorted(around)))
+        rows = query.vectors_of(tx, ids=json.dumps(sorted(around)))
         wanted = self.vector
         vectors: dict[int, Floats] = {}
         alone: dict[int, float] = {}
@@ -445,10 +450,10 @@ class VectorCache:
     def __init__(self, *, maps: bool = True) -> None:
         self._maps = maps
 
-    def within(self, ranges: Sequence[Range], dimensions: int, look: Look) -> Steps[None]:
+    def within(self, tx: Transaction, ranges: Sequence[Range], dimensions: int, look: Look) -> None:
         """Look at the numbers of the documents in some ranges with their vectors, part after part."""
         np = numpy()
-        [state] = yield query.vector_state()
+        [state] = query.vector_state(tx)
         key = tuple(ranges)
         with self._changing:
             block = self._blocks.get(key)
@@ -457,9 +462,9 @@ class VectorCache:
         found = _Found(look, dimensions, block, maps=self._maps)
         if block is None:
             found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype=np.float32))
-            yield from _whole(ranges, found)
+            _whole(tx, ranges, found)
         else:
-            yield from _newer(block.newest, state["newest"], ranges, found)
+            _newer(tx, block.newest, state["newest"], ranges, found)
         if block is None or block.newest < state["newest"]:
             self._keep(key, found, state)
 
@@ -544,24 +549,24 @@ def _text(vector: Any) -> str:
     return json.dumps(vector.tolist())
 
 
-def _whole(ranges: Sequence[Range], found: _Found) -> Steps[None]:
+def _whole(tx: Transaction, ranges: Sequence[Range], found: _Found) -> None:
     """Read every vector in some ranges; the database has them in the order of their documents."""
     for at in range(0, len(ranges), _TOGETHER):
         first = []
         for low, end in ranges[at : at + _TOGETHER]:
-            first.append(((yield query.vectors_from.ahead(low=low, end=end, passage=-1, limit=PAGE)), end))
+            first.append((query.vectors_from.ahead(tx, low=low, end=end, passage=-1, limit=PAGE), end))
         for start, end in first:
             rows = start
             found.read(rows)
             while len(rows) == PAGE:
                 last = rows[-1]
-                rows = yield query.vectors_from(low=last["document_id"], end=end, passage=last["passage"], limit=PAGE)
+                rows = query.vectors_from(tx, low=last["document_id"], end=end, passage=last["passage"], limit=PAGE)
                 found.read(rows)
 
 
-def _newer(after: int, newest: int, ranges: Sequence[Range], found: _Found) -> Steps[None]:
+def _newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range], found: _Found) -> None:
     """Read what was added to some ranges after a vector."""
     while after < newest:
-        rows = yield query.vectors_within(after=after, ranges=json.dumps(ranges), limit=PAGE)
+        rows = query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE)
         found.read(rows)
         after = rows[-1]["id"] if len(rows) == PAGE else newest

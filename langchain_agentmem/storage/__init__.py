@@ -1,24 +1,21 @@
 """Storage: the only place that knows SQL.
 
 It may import `messages`, `tracing` and `base`. `open_engine` gives an engine for a path or URL, `Database` adds what
-all parts share. Begin with `steps.py`, then `engine.py` and `queries.py`; features describe themselves to it as a
+all parts share. Begin with `transaction.py`, then `engine.py` and `queries.py`; features describe themselves to it as a
 `Part` (`part.py`).
 
-An operation is a generator that yields named queries with their parameters and is sent their rows (`storage/steps.py`).
-An engine runs the whole generator in one transaction. It is given a factory, so it can run the operation again when
-another writer came first.
+An operation is a plain function of a transaction that runs named queries (`storage/transaction.py`). An engine runs the
+whole function in one transaction, and runs it again if another writer came first.
 
-`aread` and `awrite` run the same code in a thread of the engine's own, on both engines. One driver for both is simpler,
-binds nothing to an event loop, and is about as fast (`tests/benchmarks/awaiting.py`): the hop to a thread is paid once
-an operation, not once a statement. A cancelled await is precise: a write that has not begun never begins, one that has
-begun is seen to its end before the cancellation passes.
+Async methods run the same code in a worker thread (`base/concurrency.py`), on both engines. One driver for both is
+simpler and binds nothing to an event loop, and the hop to a thread is paid once a call, not once a statement.
 
 SQLite has one writing connection behind a lock, and reading connections that each see a snapshot; readers never wait.
 PostgreSQL has a pool; reads are repeatable-read, writes lock the branch they append to and then move its head by
 compare-and-set, and what loses a race is run again. What a transaction costs there is waiting, and the driver's own
 work for each statement. So statements go through libpq's pipeline (`postgres_session.py`): those that return no rows,
-the beginning and the commit wait for nothing of their own, and `query.name.ahead(…)` asks for rows that are looked at
-only after the statements that follow. To store a checkpoint on a known thread waits twice.
+the beginning and the commit wait for nothing of their own, and `query.name.ahead(tx, …)` asks for rows that are looked
+at only after the statements that follow. To store a checkpoint on a known thread waits twice.
 
 `storage/schema/<dialect>/` is the truth; `tests/storage/schema.*.txt` shows it whole.
 
@@ -78,7 +75,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, Engine, Opening, PoolStats, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine
-from langchain_agentmem.storage.steps import Operation, Steps
+from langchain_agentmem.storage.transaction import Operation, Transaction
 
 __all__ = [
     "Engine",
@@ -86,7 +83,7 @@ __all__ = [
     "Operation",
     "PoolStats",
     "Sizes",
-    "Steps",
+    "Transaction",
     "is_postgres",
     "name_of",
     "open_engine",

@@ -13,10 +13,10 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
-from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.concurrency import PerProcess, check_cancelled
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
 from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes
@@ -32,7 +32,10 @@ from langchain_agentmem.storage import (
 )
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import bring_up_to_date
-from langchain_agentmem.tracing import SILENT, Content, Step, Thunk, Tracing
+from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tracing
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
 
 logger = logging.getLogger(__name__)
 
@@ -242,88 +245,44 @@ class Database:
             self.hooks.emit(event())
 
     def read(
-        self,
-        name: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
+        self, name: str | None, do: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
     ) -> T:
         """Run a reading operation as the step `memory.<name>`.
 
         Args:
-            name: Part and verb, "conversation.add".
-            make: Makes the operation.
+            name: Part and verb, "conversation.add". None for a detail of another step.
+            do: The operation.
             inputs: What a trace shows of it; called only when somebody looks.
             outputs: What it shows of its value. Default: how much that is.
-            shown: Whether it is a step. If not, it is a detail of another.
         """
-        with self._step(name, inputs, shown=shown) as step:
-            value = self.engine.read(make)
+        check_cancelled()
+        with self.step(name, inputs) as step:
+            value = self.engine.read(do)
             step.finish(lambda: (outputs or _outcome)(value))
         return value
 
     def write(
-        self,
-        name: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
+        self, name: str | None, do: Operation[T], inputs: Thunk | None = None, outputs: Outputs | None = None
     ) -> T:
         """Run a writing operation as the step `memory.<name>`; arguments as for `read`."""
-        with self._step(name, inputs, shown=shown) as step:
-            value = self.engine.write(make)
+        check_cancelled()
+        with self.step(name, inputs) as step:
+            value = self.engine.write(do)
             step.finish(lambda: (outputs or _outcome)(value))
         self._written()
         return value
 
-    async def aread(
+    def step(
         self,
-        name: str,
-        make: Operation[T],
+        name: str | None,
         inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
-        """`read`, awaited."""
-        async with self._step(name, inputs, shown=shown) as step:
-            value = await self.engine.aread(make)
-            step.finish(lambda: (outputs or _outcome)(value))
-        return value
-
-    async def awrite(
-        self,
-        name: str,
-        make: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        shown: bool = True,
-    ) -> T:
-        """`write`, awaited."""
-        async with self._step(name, inputs, shown=shown) as step:
-            value = await self.engine.awrite(make)
-            step.finish(lambda: (outputs or _outcome)(value))
-        self._written()
-        return value
-
-    def run(self, name: str, function: Callable[[], T], *, shown: bool = True) -> T:
-        """Run blocking work on the engine that is no operation, such as a backup, as the step `memory.<name>`."""
-        with self._step(name, shown=shown) as step:
-            value = function()
-            step.finish(lambda: _outcome(value))
-        return value
-
-    async def arun(self, name: str, function: Callable[[], T], *, write: bool, shown: bool = True) -> T:
-        """`run`, awaited, in a thread of the engine."""
-        async with self._step(name, shown=shown) as step:
-            value: T = await self.engine.in_thread(function, write=write)
-            step.finish(lambda: _outcome(value))
-        return value
+        run_type: RunType = "chain",
+        config: RunnableConfig | None = None,
+    ) -> Step:
+        """Open the traced step `memory.<name>`, for `with`; without a name no step. Others as for `Tracing.step`."""
+        if name is None:
+            return SILENT
+        return self.tracing.step(f"memory.{name}", run_type=run_type, inputs=inputs, config=config)
 
     def _bring_up_to_date(self) -> None:
         """Bring what was opened up to date; a database in which that fails is closed again."""
@@ -338,9 +297,6 @@ class Database:
 
     def _home(self, configurable: Mapping[str, Any]) -> Namespace:
         return next((found for home in self.homes if (found := home(configurable))), ())
-
-    def _step(self, name: str, inputs: Thunk | None = None, *, shown: bool = True) -> Step:
-        return self.tracing.step(f"memory.{name}", inputs=inputs) if shown else SILENT
 
     def _written(self) -> None:
         for each in self.on_write:

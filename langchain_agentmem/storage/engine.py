@@ -1,9 +1,7 @@
 """What a database engine is: something that runs an operation in one transaction.
 
-`read` and `write` block and run in the caller's thread. `aread` and `awrite` run the very same code in a
-thread of the engine's own, so that an event loop never waits for a disk or a socket, and so that no driver
-has to be written twice. A cancelled `await` is precise: a write that has not begun never begins; one that has
-begun is seen to its end before the cancellation is let through. No write is ever left half-known.
+`read` and `write` block and run in the caller's thread. Async methods of the package call them in a worker thread
+(`base/concurrency.py`), so that no event loop waits for a disk or a socket.
 
 The schema consists of named files that are applied once, in order: a baseline, which is edited in place until version
 0.2.0, and the migrations after it, which are never edited after a release. Each file in `schema/<dialect>/` is applied
@@ -14,19 +12,17 @@ by a newer version, or by a development version before the baseline: both are re
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
 
 from langchain_agentmem.base.argument_checks import check_flag, check_whole
-from langchain_agentmem.base.concurrency import PerProcess, ended
+from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
@@ -40,16 +36,12 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage.queries import sized
-from langchain_agentmem.storage.steps import Operation, Rehearsed, Statement, rehearsal
+from langchain_agentmem.storage.transaction import Operation, Transaction
 
 T = TypeVar("T")
 
 LONGEST = 7 * 24 * 3600
 """Seconds that a wait may be told to last."""
-READER_THREADS = 4
-"""Threads for reads that were awaited. Reads from the caller's own threads are not limited."""
-
-_THREADS = "agentmem-"
 
 SCHEMA = "agentmem"
 POOL_SIZE = 10
@@ -181,6 +173,18 @@ class Calls:
         self.held = False
 
 
+class _RolledBack(Exception):
+    """Ends a rehearsal.
+
+    Args:
+        value: What the operation returned.
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
 class Engine(ABC):
     """One open database.
 
@@ -201,20 +205,18 @@ class Engine(ABC):
     encrypted: bool = False
 
     _opening = PerProcess(threading.Lock)
-    _threads: PerProcess[dict[bool, ThreadPoolExecutor]] = PerProcess(dict)
     _calls = PerProcess(Calls)
 
-    def __init__(self, opening: Opening, *, writer_threads: int) -> None:
+    def __init__(self, opening: Opening) -> None:
         self.opening = opening.checked()
-        self._writer_threads = writer_threads
         self._closed = False
 
     @abstractmethod
-    def _run(self, make: Operation[T], *, write: bool) -> T:
+    def _run(self, do: Operation[T], *, write: bool) -> T:
         """Run an operation in one transaction, in this thread."""
 
     @abstractmethod
-    def _run_at_once(self, make: Operation[T], patience: float) -> T:
+    def _run_at_once(self, do: Operation[T], patience: float) -> T:
         """Run an operation that writes in one transaction, in this thread, waiting no longer for others."""
 
     @abstractmethod
@@ -253,11 +255,11 @@ class Engine(ABC):
         """
         raise NotImplementedError
 
-    def read(self, make: Operation[T]) -> T:
+    def read(self, do: Operation[T]) -> T:
         """Run an operation that only reads, on one snapshot.
 
         Args:
-            make: Makes the operation.
+            do: The operation.
 
         Returns:
             What the operation returns.
@@ -268,15 +270,15 @@ class Engine(ABC):
         """
         self._enter()
         try:
-            return self._run(make, write=False)
+            return self._run(do, write=False)
         finally:
             self._leave()
 
-    def write(self, make: Operation[T]) -> T:
+    def write(self, do: Operation[T]) -> T:
         """Run an operation that may write: all of it is stored, or nothing.
 
         Args:
-            make: Makes the operation; called again when another writer came first.
+            do: The operation; it is called again if another writer came first.
 
         Returns:
             What the operation returns.
@@ -289,29 +291,36 @@ class Engine(ABC):
         self._check_writable()
         self._enter()
         try:
-            return self._run(make, write=True)
+            if not is_in_reading_lane():
+                return self._run(do, write=True)
+            with place_given_up():  # a call that mostly reads waits for other writers here, and readers not for it
+                return self._run(do, write=True)
         finally:
             self._leave()
 
-    def rehearse(self, make: Operation[T]) -> T:
-        """Run an operation that writes as `write` does, and take back all that it did.
+    def rehearse(self, do: Operation[T]) -> T:
+        """Run an operation as `write` does, then roll back everything it wrote.
 
         Args:
-            make: Makes the operation.
+            do: The operation.
 
         Returns:
             What the operation returns.
         """
+
+        def rehearsal(tx: Transaction) -> NoReturn:
+            raise _RolledBack(do(tx))
+
         try:
-            self.write(rehearsal(make))
-        except Rehearsed as done:
+            self.write(rehearsal)
+        except _RolledBack as done:
             return done.value  # type: ignore[no-any-return]  # an exception is not generic
 
-    def write_at_once(self, make: Operation[T], patience: float = 0.0) -> T:
+    def write_at_once(self, do: Operation[T], patience: float = 0.0) -> T:
         """Run a small operation that writes, and that may as well not be run: it waits for no connection.
 
         Args:
-            make: Makes the operation.
+            do: The operation.
             patience: Seconds to wait for a lock. Default: none.
 
         Returns:
@@ -325,32 +334,9 @@ class Engine(ABC):
         self._check_writable()
         self._enter()
         try:
-            return self._run_at_once(make, patience)
+            return self._run_at_once(do, patience)
         finally:
             self._leave()
-
-    async def aread(self, make: Operation[T]) -> T:
-        """`read`, awaited."""
-        value: T = await self.in_thread(self.read, make, write=False)
-        return value
-
-    async def awrite(self, make: Operation[T]) -> T:
-        """`write`, awaited. Cancelling waits for a transaction that has begun."""
-        value: T = await self.in_thread(self.write, make, write=True)
-        return value
-
-    async def in_thread(self, function: Any, *arguments: Any, write: bool) -> Any:
-        """Run a blocking function of this engine in one of its threads, and wait for it through cancellation.
-
-        Args:
-            function: What to call.
-            *arguments: What to call it with.
-            write: Whether it belongs in the writers' queue.
-        """
-        self._check()
-        run = contextvars.copy_context().run  # so that a step within is the caller's
-        future: Future[Any] = self._executor(write=write).submit(run, function, *arguments)
-        return await ended(future)
 
     def close(self) -> None:
         """Wait for what runs, then close. Closing twice is harmless."""
@@ -359,10 +345,8 @@ class Engine(ABC):
             if self._closed:
                 return
             self._closed = True
-        # The last user of a database may let go of it in one of these very threads, which cannot join itself.
-        inside = threading.current_thread().name.startswith(_THREADS)
-        for executor in self._threads.values():
-            executor.shutdown(wait=not inside)
+        # The last user of a database may let go of it in a worker, within another call.
+        inside = threading.current_thread().name == THREAD_NAME
         with calls.changed:
             calls.changed.wait_for(lambda: inside or all(thread == this for thread in calls.running))
             calls.running.append(this)
@@ -375,17 +359,6 @@ class Engine(ABC):
     def usable(self) -> bool:
         """Whether the engine is open."""
         return not self._closed
-
-    def _executor(self, *, write: bool) -> ThreadPoolExecutor:
-        with self._opening:
-            if self._closed:
-                raise MemoryClosed
-            if write not in self._threads:
-                self._threads[write] = ThreadPoolExecutor(
-                    self._writer_threads if write else READER_THREADS,
-                    thread_name_prefix=_THREADS + ("write" if write else "read"),
-                )
-            return self._threads[write]
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
@@ -419,10 +392,10 @@ class Engine(ABC):
                 f"{safe_repr(self.path)} was opened with read_only=True: nothing can be written here."
             )
 
-    def _check_sizes(self, statement: Statement) -> None:
+    def _check_sizes(self, query: str, parameters: dict[str, Any] | list[dict[str, Any]]) -> None:
         """Refuse values that are larger than the limits, before they are written."""
-        if (held := sized(self.dialect, statement.query)) is not None:
-            self.opening.limits.check_rows(statement.query, held, statement.parameters)
+        if (held := sized(self.dialect, query)) is not None:
+            self.opening.limits.check_rows(query, held, parameters)
 
     def _check(self) -> None:
         if self._closed:

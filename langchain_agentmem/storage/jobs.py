@@ -35,7 +35,7 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
-from langchain_agentmem.storage import Engine, Operation, Steps, query
+from langchain_agentmem.storage import Engine, Operation, Transaction, query
 from langchain_agentmem.storage.queries import digest
 
 AT_ONCE = 0
@@ -138,13 +138,14 @@ def key_in(name: str, what: str = "") -> str:
     return "\x1f" + "".join(marks)
 
 
-def enqueue(wanted: WantedJob, *, now: int, not_before: int = AT_ONCE) -> Steps[None]:
+def enqueue(tx: Transaction, wanted: WantedJob, *, now: int, not_before: int = AT_ONCE) -> None:
     """Ask for a job.
 
     One of the same name that waits already gets the new payload; a time that is earlier counts, unless it waits because
     it failed. One that somebody works on is done again afterwards, with the new payload.
 
     Args:
+        tx: The transaction.
         wanted: What is to be done.
         now: When it is asked for.
         not_before: When to do it. Default: at once.
@@ -152,7 +153,8 @@ def enqueue(wanted: WantedJob, *, now: int, not_before: int = AT_ONCE) -> Steps[
     Raises:
         InvalidInput: The kind is no word of small letters.
     """
-    yield query.enqueue_job(
+    query.enqueue_job(
+        tx,
         mark=_mark(wanted.path, wanted.kind, wanted.key),
         path=wanted.path,
         kind=wanted.kind,
@@ -164,11 +166,12 @@ def enqueue(wanted: WantedJob, *, now: int, not_before: int = AT_ONCE) -> Steps[
 
 
 def claim(
-    kind: str, owner: str, *, now: int, lease: float, early: bool = False, failed: Iterable[int] = ()
-) -> Steps[Job | None]:
+    tx: Transaction, kind: str, owner: str, *, now: int, lease: float, early: bool = False, failed: Iterable[int] = ()
+) -> Job | None:
     """Take the oldest job that is due and that nobody works on.
 
     Args:
+        tx: The transaction.
         kind: What kind of job.
         owner: A word that nobody else has: the lease is known by it.
         now: When.
@@ -181,58 +184,59 @@ def claim(
     """
     until = now + int(lease * _SECOND)
     due = _EVER if early else now
-    rows = yield query.claim_job(kind=kind, owner=owner, now=now, until=until, due=due, failed=_listed(failed))
+    rows = query.claim_job(tx, kind=kind, owner=owner, now=now, until=until, due=due, failed=_listed(failed))
     return _job(rows[0]) if rows else None
 
 
-def claim_named(wanted: WantedJob, owner: str, *, now: int, lease: float) -> Steps[Job | None]:
+def claim_named(tx: Transaction, wanted: WantedJob, owner: str, *, now: int, lease: float) -> Job | None:
     """Take the job of a name, if it is due and nobody works on it; arguments as for `claim`."""
     mark = _mark(wanted.path, wanted.kind, wanted.key)
-    rows = yield query.claim_named_job(mark=mark, owner=owner, now=now, until=now + int(lease * _SECOND))
+    rows = query.claim_named_job(tx, mark=mark, owner=owner, now=now, until=now + int(lease * _SECOND))
     return _job(rows[0]) if rows else None
 
 
-def outlook(kind: str, *, failed: Iterable[int] = ()) -> Steps[JobOutlook]:
+def outlook(tx: Transaction, kind: str, *, failed: Iterable[int] = ()) -> JobOutlook:
     """What there is to do of one kind, but for the jobs of some numbers."""
-    [row] = yield query.job_outlook(kind=kind, failed=_listed(failed))
+    [row] = query.job_outlook(tx, kind=kind, failed=_listed(failed))
     return JobOutlook(row["jobs"], row["due_at"], row["free_at"])
 
 
-def renew(job: Job, *, now: int, lease: float) -> Steps[bool]:
+def renew(tx: Transaction, job: Job, *, now: int, lease: float) -> bool:
     """Have the lease last longer. Returns whether it still is the owner's."""
-    return bool((yield query.renew_job(id=job.id, owner=job.owner, until=now + int(lease * _SECOND))))
+    return bool(query.renew_job(tx, id=job.id, owner=job.owner, until=now + int(lease * _SECOND)))
 
 
-def holds(job: Job) -> Steps[bool]:
+def holds(tx: Transaction, job: Job) -> bool:
     """Whether the lease still is the owner's. It stays so to the end of the transaction, which must be one that writes.
 
     Whoever writes what a job was for asks in the same transaction: what was erased meanwhile, or is done by another, is
     then not written.
     """
-    return bool((yield query.hold_job(id=job.id, owner=job.owner)))
+    return bool(query.hold_job(tx, id=job.id, owner=job.owner))
 
 
-def is_of(job: Job) -> Steps[bool]:
+def is_of(tx: Transaction, job: Job) -> bool:
     """Whether the lease is the owner's at this moment. Before it goes on with long work, a handler may ask."""
-    found = yield query.find_job(mark=_mark(job.path, job.kind, job.key))
+    found = query.find_job(tx, mark=_mark(job.path, job.kind, job.key))
     return bool(found) and found[0]["owner"] == job.owner
 
 
-def finish(job: Job) -> Steps[bool]:
+def finish(tx: Transaction, job: Job) -> bool:
     """The job is done: it goes, or waits to be done again if it was asked for meanwhile.
 
     Returns:
         Whether it still was the owner's; if not, nothing changes.
     """
-    if (yield query.delete_done_job(id=job.id, owner=job.owner)):
+    if query.delete_done_job(tx, id=job.id, owner=job.owner):
         return True
-    return bool((yield query.repeat_job(id=job.id, owner=job.owner)))
+    return bool(query.repeat_job(tx, id=job.id, owner=job.owner))
 
 
-def fail(job: Job, error: BaseException, *, retry_at: int) -> Steps[bool]:
+def fail(tx: Transaction, job: Job, error: BaseException, *, retry_at: int) -> bool:
     """The job failed and waits to be tried again.
 
     Args:
+        tx: The transaction.
         job: Which.
         error: Why; kept beside the job, clipped.
         retry_at: When to try again.
@@ -240,42 +244,42 @@ def fail(job: Job, error: BaseException, *, retry_at: int) -> Steps[bool]:
     Returns:
         Whether it still was the owner's; if not, nothing changes.
     """
-    return bool((yield query.fail_job(id=job.id, owner=job.owner, error=_said(error), retry_at=retry_at)))
+    return bool(query.fail_job(tx, id=job.id, owner=job.owner, error=_said(error), retry_at=retry_at))
 
 
-def release(job: Job) -> Steps[bool]:
+def release(tx: Transaction, job: Job) -> bool:
     """The job is put back undone, for anybody. Returns whether it still was the owner's."""
-    return bool((yield query.release_job(id=job.id, owner=job.owner)))
+    return bool(query.release_job(tx, id=job.id, owner=job.owner))
 
 
-def find(path: str, kind: str, key: str = "") -> Steps[Job | None]:
+def find(tx: Transaction, path: str, kind: str, key: str = "") -> Job | None:
     """The job of a name, whether it waits or is worked on; None when there is none."""
-    rows = yield query.find_job(mark=_mark(path, kind, key))
+    rows = query.find_job(tx, mark=_mark(path, kind, key))
     return _job(rows[0]) if rows else None
 
 
-def waiting(kinds: Iterable[str] | None = None) -> Steps[int]:
+def waiting(tx: Transaction, kinds: Iterable[str] | None = None) -> int:
     """How many jobs of some kinds are not done, those included that somebody works on. Default: of all kinds."""
     wanted = None if kinds is None else set(kinds)
-    rows = yield query.count_jobs()
+    rows = query.count_jobs(tx)
     return sum(row["jobs"] for row in rows if wanted is None or row["kind"] in wanted)
 
 
-def remove(path: str, kind: str, key: str = "") -> Steps[bool]:
+def remove(tx: Transaction, path: str, kind: str, key: str = "") -> bool:
     """Delete the job of a name; who works on it cannot finish it. Returns whether there was one."""
-    return bool((yield query.delete_job(mark=_mark(path, kind, key))))
+    return bool(query.delete_job(tx, mark=_mark(path, kind, key)))
 
 
-def erase(low: str, high: str) -> Steps[int]:
+def erase(tx: Transaction, low: str, high: str) -> int:
     """Delete every job of the namespaces in a range of paths. Returns how many there were."""
-    return len((yield query.erase_jobs(low=low, high=high)))
+    return len(query.erase_jobs(tx, low=low, high=high))
 
 
-def problems() -> Steps[list[str]]:
+def problems(tx: Transaction) -> list[str]:
     """What is wrong with the queue, in sentences."""
     found: list[str] = []
     after = -1
-    while rows := (yield query.job_marks(after=after, limit=PAGE)):
+    while rows := query.job_marks(tx, after=after, limit=PAGE):
         found += [
             f"the job {row['id']} is not kept under its name"
             for row in rows
@@ -390,12 +394,12 @@ class Worker:
             BaseException: What the handler raised. The job waits to be tried again.
         """
         now, engine = self._now(), self._engine
-        there = engine.read(lambda: find(wanted.path, wanted.kind, wanted.key))
+        there = engine.read(lambda tx: find(tx, wanted.path, wanted.kind, wanted.key))
         if there is not None and there.owner is not None and (there.lease_until or 0) > now:
             return _LATER
         if there is not None and there.not_before > now:
             return max((there.not_before - now) / _SECOND, _SOON)
-        job = self._leases.take(engine, partial(self._take, wanted))
+        job = self._leases.take(engine, lambda tx: self._take(tx, wanted))
         if job is None:  # another was quicker
             return _SOON
         lane = _Lane(wanted.kind, engine, self._now, self._leases)
@@ -404,10 +408,10 @@ class Worker:
             raise error
         return None
 
-    def _take(self, wanted: WantedJob) -> Steps[Job | None]:
+    def _take(self, tx: Transaction, wanted: WantedJob) -> Job | None:
         now = self._now()
-        yield from enqueue(wanted, now=now)
-        return (yield from claim_named(wanted, secrets.token_hex(16), now=now, lease=LEASE))
+        enqueue(tx, wanted, now=now)
+        return claim_named(tx, wanted, secrets.token_hex(16), now=now, lease=LEASE)
 
     def settle(self, kinds: Iterable[str] | None = None) -> None:
         """Do all jobs now, also those that are not due yet, and wait for those that others work on.
@@ -433,7 +437,7 @@ class Worker:
                 raise error
 
     async def asettle(self, kinds: Iterable[str] | None = None) -> None:
-        """`settle`, awaited."""
+        """Async version of `settle`."""
         await asyncio.to_thread(self.settle, kinds)
 
     def stop(self, kind: str) -> None:
@@ -449,7 +453,7 @@ class Worker:
         inside = threading.current_thread().name.startswith(_THREADS)
         for engine, job in self._leases.close(wait=not inside):
             with contextlib.suppress(AgentMemoryError):
-                engine.write(partial(release, job))
+                engine.write(partial(release, job=job))
 
 
 class _Lane:
@@ -510,14 +514,15 @@ class _Lane:
         if threading.get_ident() in self._at_work:
             return done
         while not (background and self._stopped):
-            wanted, outlook = self._engine.read(partial(self._look, failed))  # also says whether the database is open
+            # Also says whether the database is open.
+            wanted, outlook = self._engine.read(lambda tx: self._look(tx, failed))
             at = outlook.free_at if early else outlook.due_at
             job = None
             if wanted or (at is not None and at <= self._now()):
-                job = self._leases.take(self._engine, partial(self._take, wanted, failed, early=early))
+                job = self._leases.take(self._engine, partial(self._take, wanted=wanted, failed=failed, early=early))
             if job is not None and background and self._stopped:  # meanwhile
                 with self._leases.on(job):
-                    self._engine.write(partial(release, job))
+                    self._engine.write(partial(release, job=job))
             elif job is not None:
                 error = self.do(job, background=background)
                 if error is None:
@@ -532,16 +537,16 @@ class _Lane:
                 break
         return done
 
-    def _look(self, failed: Iterable[int]) -> Steps[tuple[list[WantedJob], JobOutlook]]:
-        wanted = [] if self.find is None else list((yield from self.find()))
-        return wanted, (yield from outlook(self.kind, failed=failed))
+    def _look(self, tx: Transaction, failed: Iterable[int]) -> tuple[list[WantedJob], JobOutlook]:
+        wanted = [] if self.find is None else list(self.find(tx))
+        return wanted, outlook(tx, self.kind, failed=failed)
 
-    def _take(self, wanted: Iterable[WantedJob], failed: Iterable[int], *, early: bool) -> Steps[Job | None]:
+    def _take(self, tx: Transaction, wanted: Iterable[WantedJob], failed: Iterable[int], *, early: bool) -> Job | None:
         now = self._now()
         for each in wanted:
-            yield from enqueue(each, now=now)
+            enqueue(tx, each, now=now)
         owner = secrets.token_hex(16)
-        return (yield from claim(self.kind, owner, now=now, lease=LEASE, early=early, failed=failed))
+        return claim(tx, self.kind, owner, now=now, lease=LEASE, early=early, failed=failed)
 
     def do(self, job: Job, *, background: bool) -> BaseException | None:
         """Do a job, and say what went wrong."""
@@ -552,13 +557,13 @@ class _Lane:
                 self.handler(job)
             except BaseException as error:
                 if not (background or isinstance(error, Exception)):  # the caller was interrupted
-                    self._engine.write(partial(release, job))
+                    self._engine.write(partial(release, job=job))
                     raise
                 failure = error
                 retry_at = self._now() + int(pause(job.attempts) * _SECOND)
-                self._engine.write(partial(fail, job, error, retry_at=retry_at))
+                self._engine.write(partial(fail, job=job, error=error, retry_at=retry_at))
             else:
-                self._engine.write(partial(finish, job))
+                self._engine.write(lambda tx: finish(tx, job))
             finally:
                 self._at_work.discard(threading.get_ident())
         with self._news:
@@ -599,7 +604,7 @@ class _Lane:
         self.work(failed, early=early, background=True)
         for error in failed.values():
             logger.warning("A job of the kind %r failed, and will be tried again.", self.kind, exc_info=error)
-        due_at = self._engine.read(lambda: outlook(self.kind)).due_at
+        due_at = self._engine.read(lambda tx: outlook(tx, self.kind)).due_at
         return LOOK if due_at is None else min(max((due_at - self._now()) / _SECOND, _SOON), LOOK)
 
 
@@ -672,7 +677,7 @@ class _Leases:
                 held = list(self._held.values())
             for engine, job in held:
                 try:
-                    engine.write(partial(renew, job, now=self._now(), lease=LEASE))
+                    engine.write(partial(renew, job=job, now=self._now(), lease=LEASE))
                 except Exception:  # the next time may be in time
                     if not engine.usable:
                         return

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.jobs import Worker
-from langchain_agentmem.storage.steps import Operation, Steps
+from langchain_agentmem.storage.transaction import Operation, Transaction
 
-TextsOf: TypeAlias = Callable[[Sequence[int]], Steps[dict[int, tuple[str, ...]]]]
+TextsOf: TypeAlias = Callable[[Transaction, Sequence[int]], dict[int, tuple[str, ...]]]
 """Gives the texts by which things of a kind are found, by their rows."""
-RecollectionsOf: TypeAlias = Callable[[Sequence[Any], int, Any], Steps[Mapping[int, Any]]]
+RecollectionsOf: TypeAlias = Callable[[Transaction, Sequence[Any], int, Any], Mapping[int, Any]]
 """Gives what some hits of a search are to the user, at a time and seen from somewhere, by their documents."""
 
 
@@ -97,7 +97,7 @@ class Import:
         return kept
 
 
-LoadOf: TypeAlias = Callable[[Import, Record, Sequence[Record]], Steps[None]]
+LoadOf: TypeAlias = Callable[[Transaction, Import, Record, Sequence[Record]], None]
 """Writes what a record of an export and those that it holds tell of, and keeps what is there."""
 
 
@@ -149,6 +149,7 @@ class Listener(Protocol):
 
     def note(
         self,
+        tx: Transaction,
         path: str,
         name: str,
         messages: Mapping[str, Any],
@@ -156,10 +157,11 @@ class Listener(Protocol):
         *,
         now: int,
         tail: int,
-    ) -> Steps[list[Noted]]:
+    ) -> list[Noted]:
         """Note what is new to a thread.
 
         Args:
+            tx: The transaction.
             path: The path of its namespace.
             name: Its id.
             messages: What `named` gave.
@@ -170,10 +172,11 @@ class Listener(Protocol):
         """
         ...
 
-    def copy(self, path: str, name: str, target: str, *, now: int, tail: int) -> Steps[None]:
+    def copy(self, tx: Transaction, path: str, name: str, target: str, *, now: int, tail: int) -> None:
         """Note of a copy of a thread what was noted of the thread.
 
         Args:
+            tx: The transaction.
             path: The path of the namespace of both.
             name: The id of the thread.
             target: That of the copy.
@@ -182,14 +185,15 @@ class Listener(Protocol):
         """
         ...
 
-    def forget(self, path: str, name: str) -> Steps[None]:
+    def forget(self, tx: Transaction, path: str, name: str) -> None:
         """Delete what was noted of a thread that is deleted."""
         ...
 
-    def current_turn(self, outlook: Any, now: int) -> Steps[frozenset[int]]:
+    def current_turn(self, tx: Transaction, outlook: Any, now: int) -> frozenset[int]:
         """Return the documents of the messages of the current turn that the context of the running model still has.
 
         Args:
+            tx: The transaction.
             outlook: From where the run looks, and which conversation is its own.
             now: When.
         """
@@ -222,11 +226,11 @@ class Part:
     settle: Operation[Any] | None = None
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     verify: Mapping[str, Operation[list[str]]] = field(default_factory=dict)
-    erase: Callable[[Erasure], Steps[None]] | None = None
+    erase: Callable[[Transaction, Erasure], None] | None = None
     records: Mapping[str, Collection[str]] = field(default_factory=dict)
-    dump: Callable[[WriteRecord, str, str], Steps[Mapping[str, int]]] | None = None
+    dump: Callable[[Transaction, WriteRecord, str, str], Mapping[str, int]] | None = None
     load: LoadOf | None = None
-    finish: Callable[[Import], Steps[None]] | None = None
+    finish: Callable[[Transaction, Import], None] | None = None
     listener: Listener | None = None
 
 

@@ -16,10 +16,11 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+from langchain_agentmem.base.concurrency import reading, writing
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
@@ -40,7 +41,7 @@ from langchain_agentmem.errors import (
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
-from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
+from langchain_agentmem.storage.transaction import TRANSACTION_ENDED, Operation, Rows, Transaction
 
 try:
     import psycopg
@@ -172,6 +173,43 @@ class _Patience:
         return True
 
 
+class _PostgresTransaction(Transaction):
+    """A transaction that a session has begun, until the block of its `with` ends.
+
+    Queries are pipelined: only rows that are needed now are waited for.
+    """
+
+    __slots__ = ("_check", "_session", "_sql")
+
+    def __init__(self, engine: PostgresEngine, session: Session) -> None:
+        self._check, self._sql = engine._check_sizes, engine._sql
+        self._session: Session | None = session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session = None  # it may serve another transaction soon
+
+    def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:
+        self._check(query, parameters)
+        if (session := self._session) is None:
+            raise StorageError(TRANSACTION_ENDED)
+        prepared = self._sql[query]
+        answer = session.execute(prepared, parameters)
+        if not prepared.returns:
+            return ()
+        return Later(session, answer) if ahead else session.rows(answer)
+
+    def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
+        self._check(query, rows)
+        if (session := self._session) is None:
+            raise StorageError(TRANSACTION_ENDED)
+        prepared = self._sql[query]
+        for each in rows:
+            session.execute(prepared, each)
+
+
 class PostgresEngine(Engine):
     """One PostgreSQL database.
 
@@ -195,7 +233,9 @@ class PostgresEngine(Engine):
         url: Any,
         opening: Opening = Opening(),  # noqa: B008 - a value
     ) -> None:
-        super().__init__(opening, writer_threads=opening.pool_size)
+        super().__init__(opening)
+        for workers in (reading, writing):
+            workers.allow(opening.pool_size)
         self._pooled = False
         self.schema = opening.schema
         self._given = None if isinstance(url, str) else url
@@ -218,12 +258,12 @@ class PostgresEngine(Engine):
 
     # -- transactions ------------------------------------------------------------------------------------------
 
-    def _run(self, make: Operation[T], *, write: bool) -> T:
+    def _run(self, do: Operation[T], *, write: bool) -> T:
         with self._translated():
             lost, races = _Patience(self._timeout), 0
             while True:
                 try:
-                    return self._transaction(self._pool.take(), make, write=write)
+                    return self._transaction(self._pool.take(), do, write=write)
                 except _RETRIED as error:
                     races += 1
                     if races >= (RETRIES_OF_CONSTRAINTS if isinstance(error, psycopg.IntegrityError) else RETRIES):
@@ -233,14 +273,15 @@ class PostgresEngine(Engine):
                     if isinstance(error.__cause__, pg.ConnectionTimeout) or not lost.wait():  # either is long enough
                         raise
 
-    def _run_at_once(self, make: Operation[T], patience: float) -> T:
+    def _run_at_once(self, do: Operation[T], patience: float) -> T:
         session = self._pool.spare()
         if session is None:
             raise DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
         with self._translated():
             try:
                 session.begin(self.schema, write=True, lock=patience, patience=_AT_ONCE)
-                value = drive(make(), partial(self._execute, session))
+                with _PostgresTransaction(self, session) as tx:
+                    value = do(tx)
                 session.settle()
                 session.commit(wait=True)
             except BaseException as error:
@@ -249,11 +290,12 @@ class PostgresEngine(Engine):
             self._pool.give_back(session)
             return value
 
-    def _transaction(self, session: Session, make: Operation[T], *, write: bool) -> T:
+    def _transaction(self, session: Session, do: Operation[T], *, write: bool) -> T:
         decided = wrote = False
         try:
             session.begin(self.schema, write=write, lock=self._busy_timeout, patience=self._timeout)
-            value = drive(make(), partial(self._execute, session))
+            with _PostgresTransaction(self, session) as tx:
+                value = do(tx)
             if not (write and session.heard):
                 session.settle()  # a connection that was lost long ago is heard of before it could be too late
             if wrote := session.wrote:
@@ -302,19 +344,6 @@ class PostgresEngine(Engine):
                 ) from error
             self._pool.give_back(session)
             return bool(row["transactions"] == lost.receipt["transactions"])
-
-    def _execute(self, session: Session, statement: Statement) -> Rows:
-        """Send a statement, and wait for its rows if there are any, and they are wanted now."""
-        self._check_sizes(statement)
-        query, parameters = self._sql[statement.query], statement.parameters
-        if isinstance(parameters, list):
-            for each in parameters:
-                session.execute(query, each)
-            return ()
-        answer = session.execute(query, parameters)
-        if not query.returns:
-            return ()
-        return Later(session, answer) if statement.ahead else session.rows(answer)
 
     def _undone(self, session: Session, error: BaseException) -> bool:
         """Take back what a transaction did that failed; whether the connection is still there."""

@@ -37,7 +37,7 @@ from psycopg.adapt import Transformer
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.errors import DatabaseBusy, StorageError
 from langchain_agentmem.storage.engine import PoolStats
-from langchain_agentmem.storage.steps import Rows
+from langchain_agentmem.storage.transaction import Rows
 
 BEGIN = b"begin isolation level read committed"  # whoever waited for a lock sees what was written meanwhile
 COMMIT, ROLLBACK = b"commit", b"rollback"

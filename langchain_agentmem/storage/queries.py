@@ -25,7 +25,7 @@ from typing import Any
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved
-from langchain_agentmem.storage.steps import Statement, Steps
+from langchain_agentmem.storage.transaction import Rows, Transaction
 
 DIALECTS = ("sqlite", "postgres")
 
@@ -153,24 +153,24 @@ def _split(text: str) -> list[tuple[tuple[str, str], str]]:
 
 
 class Query:
-    """One query by its name; call it with its parameters to get a `Statement`."""
+    """A named query. Call it with a transaction and parameters to get its rows."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __call__(self, **parameters: Any) -> Statement:
-        """Bind the parameters."""
-        return Statement(self.name, parameters)
+    def __call__(self, tx: Transaction, /, **parameters: Any) -> Rows:
+        """Run it."""
+        return tx.run(self.name, parameters)
 
-    def ahead(self, **parameters: Any) -> Statement:
-        """Bind the parameters of a query whose rows are looked at only after the statements that follow it."""
-        return Statement(self.name, parameters, ahead=True)
+    def ahead(self, tx: Transaction, /, **parameters: Any) -> Rows:
+        """Run it and return lazy rows; see `Transaction.run`."""
+        return tx.run(self.name, parameters, ahead=True)
 
-    def many(self, rows: list[dict[str, Any]]) -> Statement:
-        """The query once for each row of parameters."""
-        return Statement(self.name, rows)
+    def many(self, tx: Transaction, rows: list[dict[str, Any]]) -> None:
+        """Run it once for each mapping of parameters."""
+        tx.run_many(self.name, rows)
 
 
 class _Queries:
@@ -192,41 +192,44 @@ def digest(body: bytes) -> bytes:
     return blake2b(body, digest_size=DIGEST_BYTES).digest()
 
 
-def store(bodies: Mapping[bytes, bytes]) -> Steps[None]:
+def store(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
     """Keep bodies that are not kept yet.
 
     Args:
+        tx: The transaction.
         bodies: Body by digest.
     """
     # In the order of their keys, so that two writers of the same bodies never wait for each other in a circle.
     rows = [{"hash": key, "body": bodies[key]} for key in sorted(bodies)]
     if len(rows) == 1:
-        yield query.store_content(**rows[0])
+        query.store_content(tx, **rows[0])
     elif rows:
-        yield query.store_content.many(rows)
+        query.store_content.many(tx, rows)
 
 
-def collect(hashes: Iterable[bytes]) -> Steps[None]:
+def collect(tx: Transaction, hashes: Iterable[bytes]) -> None:
     """Delete those of the given bodies that nothing refers to any more.
 
     Args:
+        tx: The transaction.
         hashes: Digests that were referred to until now.
     """
     if rows := [{"hash": key} for key in sorted(set(hashes))]:
-        yield query.lock_contents(hashes=json.dumps([row["hash"].hex() for row in rows]))
-        yield query.collect_content.many(rows)
+        query.lock_contents(tx, hashes=json.dumps([row["hash"].hex() for row in rows]))
+        query.collect_content.many(tx, rows)
 
 
-def number_of(path: str) -> Steps[int]:
+def number_of(tx: Transaction, path: str) -> int:
     """The number of a namespace, which is made if it is not there.
 
     Args:
+        tx: The transaction.
         path: Its path.
     """
-    rows = yield query.find_namespace(path=path)
+    rows = query.find_namespace(tx, path=path)
     if not rows:
-        yield query.create_namespace(path=path)
-        rows = yield query.find_namespace(path=path)
+        query.create_namespace(tx, path=path)
+        rows = query.find_namespace(tx, path=path)
     if not rows:
         raise BranchMoved  # somebody else removed it between the two: begin again
     return int(rows[0]["id"])

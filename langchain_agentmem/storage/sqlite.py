@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 from urllib.parse import quote
 
 from langchain_agentmem.base.concurrency import PerProcess
@@ -41,7 +41,7 @@ from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, 
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
 from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
 from langchain_agentmem.storage.queries import for_sqlite, load
-from langchain_agentmem.storage.steps import Operation, Rows, Statement, drive
+from langchain_agentmem.storage.transaction import TRANSACTION_ENDED, Operation, Rows, Transaction
 
 T = TypeVar("T")
 
@@ -88,6 +88,46 @@ PATIENCE = 10.0
 """Seconds that a fork waits for calls to end."""
 
 
+class _SqliteTransaction(Transaction):
+    """A transaction on a connection, for `with`: it is committed, or rolled back if the block fails."""
+
+    __slots__ = ("_begin", "_check", "_connection", "_execute", "_executemany", "_sql")
+
+    def __init__(self, engine: SqliteEngine, connection: sqlite3.Connection, begin: str) -> None:
+        self._check, self._sql = engine._check_sizes, engine._sql
+        self._connection, self._begin = connection, begin
+        self._execute: Callable[..., sqlite3.Cursor] = connection.execute
+        self._executemany: Callable[..., object] = connection.executemany
+
+    def __enter__(self) -> Self:
+        self._connection.execute(self._begin)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._execute = self._executemany = _refuse
+        connection = self._connection
+        try:
+            if error is None:
+                connection.execute("commit")
+        finally:
+            if connection.in_transaction:
+                connection.rollback()
+
+    def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:  # noqa: ARG002 - rows are read at once
+        self._check(query, parameters)
+        text, values = for_sqlite(self._sql[query])
+        return self._execute(text, values(parameters)).fetchall()
+
+    def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
+        self._check(query, rows)
+        text, values = for_sqlite(self._sql[query])
+        self._executemany(text, map(values, rows))
+
+
+def _refuse(*_: Any) -> NoReturn:
+    raise StorageError(TRANSACTION_ENDED)
+
+
 class SqliteEngine(Engine):
     """One SQLite database.
 
@@ -114,7 +154,7 @@ class SqliteEngine(Engine):
     _writing = PerProcess(threading.RLock)
 
     def __init__(self, path: str, opening: Opening = Opening()) -> None:  # noqa: B008 - a value
-        super().__init__(opening, writer_threads=1)
+        super().__init__(opening)
         self.path = path
         self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
         self.lasting = not self._in_memory
@@ -162,46 +202,28 @@ class SqliteEngine(Engine):
 
     # -- transactions ------------------------------------------------------------------------------------------
 
-    def _run(self, make: Operation[T], *, write: bool) -> T:
+    def _run(self, do: Operation[T], *, write: bool) -> T:
         with self._translated():
             if not write:
-                with self._reader() as connection:
-                    return self._transaction(connection, make, "begin")
-            with self._writing:
-                return self._transaction(self._writer, make, "begin immediate")
+                with self._reader() as connection, _SqliteTransaction(self, connection, "begin") as tx:
+                    return do(tx)
+            with self._writing, _SqliteTransaction(self, self._writer, "begin immediate") as tx:
+                return do(tx)
 
-    def _run_at_once(self, make: Operation[T], patience: float) -> T:
+    def _run_at_once(self, do: Operation[T], patience: float) -> T:
         if not self._writing.acquire(timeout=patience):
             raise DatabaseBusy(f"Another thread is writing to {safe_repr(self.path)}.")
         try:
             if self._writer.in_transaction:  # of this very thread, which was interrupted by a finalizer
                 raise DatabaseBusy(f"This thread is writing to {safe_repr(self.path)}.")
-            with self._translated(), self._not_waiting(patience) as connection:
-                return self._transaction(connection, make, "begin immediate")
+            with (
+                self._translated(),
+                self._not_waiting(patience) as connection,
+                _SqliteTransaction(self, connection, "begin immediate") as tx,
+            ):
+                return do(tx)
         finally:
             self._writing.release()
-
-    def _transaction(self, connection: sqlite3.Connection, make: Operation[T], begin: str) -> T:
-        execute, executemany, sql = connection.execute, connection.executemany, self._sql
-        check_sizes = self._check_sizes
-
-        def run(statement: Statement) -> Rows:
-            check_sizes(statement)
-            (text, values), parameters = for_sqlite(sql[statement.query]), statement.parameters
-            if isinstance(parameters, dict):
-                return execute(text, values(parameters)).fetchall()
-            executemany(text, map(values, parameters))
-            return ()
-
-        execute(begin)
-        try:
-            value = drive(make(), run)
-            execute("commit")
-        except BaseException:
-            if connection.in_transaction:
-                connection.rollback()
-            raise
-        return value
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:

@@ -57,24 +57,24 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.embeddings import Embeddings
-from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig, ensure_embeddings
+from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig, ensure_embeddings
 
 from langchain_agentmem.base.argument_checks import check_timeout
+from langchain_agentmem.base.concurrency import awaited, check_cancelled, in_worker
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
-from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Shown, Work, both
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search import static_embeddings
 from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.search.vectors import Near
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
@@ -169,7 +169,7 @@ class IndexOptions(IndexConfig, total=False):
 IndexGiven: TypeAlias = IndexConfig | IndexOptions
 
 
-class ItemStore(Performer, BaseStore):
+class ItemStore(BaseStore):
     """A store of items.
 
     Args:
@@ -207,7 +207,7 @@ class ItemStore(Performer, BaseStore):
     delete, adelete = _checked(_check_item, BaseStore.delete, BaseStore.adelete)
     list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)
 
-    def _batch_work(self, ops: Iterable[Op]) -> Work[list[Result]]:
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in one transaction.
 
         Args:
@@ -223,33 +223,33 @@ class ItemStore(Performer, BaseStore):
         batch = Batch(ops, self.ttl_config or {}, self._fields, self._base(), self.database.limits)
         opened = self._opened()
         now, tail = self.database.now(), self.database.tail
-        embedder = embedder_of(self.database)
-
-        engine = self.database.engine
-
-        def done() -> Steps[Read]:
-            return batch.run(opened(), now, tail=tail) if batch.writes else batch.read(opened(), now)
-
-        def run() -> Work[Read]:
-            if embedder is not None and batch.asks:
-                embed = partial(self._embed, batch, opened(), now)
-                yield Do(embed, partial(embedder.in_thread, embed))
-            if not batch.writes:
-                return (yield Do(partial(engine.read, done), partial(engine.aread, done)))  # type: ignore[no-any-return]
-            found: Read = yield Do(partial(engine.write, done), partial(engine.awrite, done))
-            if embedder is not None:
-                embedder.wake(self.database)
-            return found
-
         run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"
-        found: Read = yield Shown(f"{self._part}.{batch.verb}", run(), batch.asked, batch.told, run_type)
+        with self.database.step(f"{self._part}.{batch.verb}", batch.asked, run_type) as step:
+            found = self._run(batch, opened, now, tail)
+            step.finish(lambda: batch.told(found))
         if found.touched:
-            touch = partial(self._touching, opened, found.touched, now, tail)
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
-                yield Do(partial(engine.write, touch), partial(engine.awrite, touch))
+                self.database.engine.write(lambda tx: self._touching(tx, opened, found.touched, now, tail))
         return batch.answers(found)
 
-    batch, abatch = both(_batch_work)
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Async version of `batch`."""
+        if not isinstance(ops, Iterable):
+            return self.batch(ops)  # it is refused
+        asked = list(ops)
+        return await in_worker(lambda: self.batch(asked), writes=any(isinstance(op, PutOp) for op in asked))
+
+    def _run(self, batch: Batch, opened: Callable[[], Items], now: int, tail: int) -> Read:
+        check_cancelled()
+        embedder, engine = embedder_of(self.database), self.database.engine
+        if embedder is not None and batch.asks:
+            self._embed(batch, opened(), now)
+        if not batch.writes:
+            return engine.read(lambda tx: batch.read(tx, opened(), now))
+        found = engine.write(lambda tx: batch.run(tx, opened(), now, tail=tail))
+        if embedder is not None:
+            embedder.wake(self.database)
+        return found
 
     def _opened(self) -> Callable[[], Items]:
         """Makes the place where the items are, anew for each transaction. Whose it is, is decided now."""
@@ -260,8 +260,10 @@ class ItemStore(Performer, BaseStore):
         return ()
 
     @staticmethod
-    def _touching(opened: Callable[[], Items], items: Sequence[StoredItem], now: int, tail: int) -> Steps[None]:
-        return opened().touch(items, now=now, tail=tail)
+    def _touching(
+        tx: Transaction, opened: Callable[[], Items], items: Sequence[StoredItem], now: int, tail: int
+    ) -> None:
+        return opened().touch(tx, items, now=now, tail=tail)
 
     def _embed(self, batch: Batch, items: Items, now: int) -> None:
         embedder = embedder_of(self.database)
@@ -437,11 +439,15 @@ class AgentMemoryStore(Closing, ItemStore):
         Returns:
             How many items were deleted: a number that may be awaited.
         """
-        return AwaitableNumber(self._do(self._sweep_work()))
+        now, swept, count = self.database.now(), 0, PAGE
+        while count == PAGE:
+            count = self.database.write(
+                "store.sweep", lambda tx: item_rows.sweep(tx, now=now), outputs=lambda count: {"deleted": count}
+            )
+            swept += count
+        return AwaitableNumber(swept)
 
-    async def asweep_ttl(self) -> int:
-        """`sweep_ttl`, awaited."""
-        return await self._ado(self._sweep_work())
+    asweep_ttl = awaited(sweep_ttl, writes=True)
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> SweepingEnd:
         """Sweep in the background, until `stop_ttl_sweeper`, `close`, or the end of this store.
@@ -478,15 +484,6 @@ class AgentMemoryStore(Closing, ItemStore):
         """
         check_timeout(timeout)
         return AwaitableNumber(self._sweeper is None or self._sweeper.stop(timeout))
-
-    def _sweep_work(self) -> Work[int]:
-        sweep, swept = partial(item_rows.sweep, now=self.database.now()), 0
-        run = Run("store.sweep", sweep, write=True, outputs=lambda count: {"deleted": count})
-        count = PAGE
-        while count == PAGE:
-            count = yield run
-            swept += count
-        return swept
 
     def _opened(self) -> Callable[[], Items]:
         return SharedItems

@@ -32,14 +32,14 @@ from typing import Any, NamedTuple
 
 from langchain_core.stores import BaseStore
 
+from langchain_agentmem.base.concurrency import in_worker, iterate_in_worker
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Performer, Run, Work, both
-from langchain_agentmem.storage import Steps, queries, query
+from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.tracing import Thunk, brief
 
 HEAD_BYTES = 2_000
@@ -78,10 +78,11 @@ def cut(key: str | bytes) -> Cut:
     return Cut(data[:HEAD_BYTES], rest, digest(rest) if rest else b"")
 
 
-def get(path: str, keys: Sequence[str]) -> Steps[list[bytes | None]]:
+def get(tx: Transaction, path: str, keys: Sequence[str]) -> list[bytes | None]:
     """The values of keys.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         keys: Any keys, in any order, also twice.
 
@@ -91,78 +92,82 @@ def get(path: str, keys: Sequence[str]) -> Steps[list[bytes | None]]:
     places = {cut(key): key for key in keys}
     found: dict[str, bytes] = {}
     for some in _parts(list(places)):
-        rows = yield query.find_blobs(path=path, keys=_listed_keys(some))
+        rows = query.find_blobs(tx, path=path, keys=_listed_keys(some))
         found.update((places[_place(row)], bytes(row["value"])) for row in rows)
     return [found.get(key) for key in keys]
 
 
-def put(path: str, values: Mapping[str, bytes], *, now: int) -> Steps[None]:
+def put(tx: Transaction, path: str, values: Mapping[str, bytes], *, now: int) -> None:
     """Keep values, in the place of what their keys had.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         values: Value by key.
         now: When.
     """
     if not values:
         return
-    namespace = yield from queries.number_of(path)
+    namespace = queries.number_of(tx, path)
     # In the order of their keys, so that two writers of the same keys never wait for each other in a circle.
     rows = [_row(namespace, place, value, now) for place, value in sorted((cut(key), values[key]) for key in values)]
-    yield query.put_blob.many(rows)
+    query.put_blob.many(tx, rows)
 
 
-def remove(path: str, keys: Iterable[str]) -> Steps[None]:
+def remove(tx: Transaction, path: str, keys: Iterable[str]) -> None:
     """Delete keys with their values; those that are not there are ignored.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         keys: Which.
     """
     if rows := [{"path": path, "head": at.head, "mark": at.mark} for at in sorted({cut(key) for key in keys})]:
-        yield query.delete_blob.many(rows)
-        yield query.delete_empty_namespaces(path=path)
+        query.delete_blob.many(tx, rows)
+        query.delete_empty_namespaces(tx, path=path)
 
 
-def page(path: str, prefix: str, start: bytes | None = None, *, limit: int = KEYS_AT_ONCE) -> Steps[KeyPage]:
+def page(tx: Transaction, path: str, prefix: str, start: bytes | None = None, *, limit: int = KEYS_AT_ONCE) -> KeyPage:
     """A page of the keys that begin with a prefix, in order.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         prefix: What they begin with; empty for all.
         start: Where the page begins, as the page before says. Default: with the first key.
         limit: Most keys.
     """
-    rows = yield from _rows(path, prefix, start, limit)
+    rows = _rows(tx, path, prefix, start, limit)
     return KeyPage([_key_of_row(row) for row in rows], _after(rows[-1]) if len(rows) == limit else None)
 
 
-def counts(low: str, high: str) -> Steps[list[tuple[str, int]]]:
+def counts(tx: Transaction, low: str, high: str) -> list[tuple[str, int]]:
     """The namespaces in a range of paths that hold values, and how many each holds."""
-    rows = yield query.blob_counts(low=low, high=high)
+    rows = query.blob_counts(tx, low=low, high=high)
     return [(row["path"], int(row["blobs"])) for row in rows]
 
 
-def erase(low: str, high: str) -> Steps[int]:
+def erase(tx: Transaction, low: str, high: str) -> int:
     """Delete every value of the namespaces in a range of paths. Returns how many there were."""
-    held = yield from counts(low, high)
+    held = counts(tx, low, high)
     for path, _ in held:
-        yield query.delete_blobs(path=path)
-        yield query.delete_empty_namespaces(path=path)
+        query.delete_blobs(tx, path=path)
+        query.delete_empty_namespaces(tx, path=path)
     return sum(number for _, number in held)
 
 
-def dump(path: str, start: bytes | None = None) -> Steps[tuple[list[dict[str, Any]], bytes | None]]:
+def dump(tx: Transaction, path: str, start: bytes | None = None) -> tuple[list[dict[str, Any]], bytes | None]:
     """Some values of a namespace as records that JSON can hold: as many as may go through memory together.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         start: Where to begin, as the call before says. Default: with the first.
 
     Returns:
         The records, and where to go on; None after the last.
     """
-    rows, following = yield from _some(path, start)
+    rows, following = _some(tx, path, start)
     return [
         {
             "record": "blob",
@@ -175,10 +180,11 @@ def dump(path: str, start: bytes | None = None) -> Steps[tuple[list[dict[str, An
     ], following
 
 
-def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
+def restore(tx: Transaction, path: str, records: Iterable[Mapping[str, Any]]) -> int:
     """Keep the values of records, but where a key has one already.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         records: What `dump` gave.
 
@@ -191,20 +197,20 @@ def restore(path: str, records: Iterable[Mapping[str, Any]]) -> Steps[int]:
     read = sorted(_read(record) for record in records)
     if not read:
         return 0
-    namespace = yield from queries.number_of(path)
+    namespace = queries.number_of(tx, path)
     added = 0
     for place, value, written in read:
-        added += len((yield query.add_blob(**_row(namespace, place, value, written))))
+        added += len(query.add_blob(tx, **_row(namespace, place, value, written)))
     return added
 
 
-def problems(low: str, high: str) -> Steps[list[str]]:
+def problems(tx: Transaction, low: str, high: str) -> list[str]:
     """What is wrong with the values of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
-    for path, _ in (yield from counts(low, high)):
+    for path, _ in counts(tx, low, high):
         start: bytes | None = b""
         while start is not None:
-            rows, start = yield from _some(path, start)
+            rows, start = _some(tx, path, start)
             for row in rows:
                 if _place(row) != cut(bytes(row["head"]) + bytes(row["rest"])):
                     found.append(f"the key {safe_repr(_key_of_row(row))} of a stored value is not what was stored")
@@ -213,21 +219,19 @@ def problems(low: str, high: str) -> Steps[list[str]]:
     return found
 
 
-def _rows(path: str, prefix: str, start: bytes | None, limit: int) -> Steps[Sequence[Row]]:
+def _rows(tx: Transaction, path: str, prefix: str, start: bytes | None, limit: int) -> Sequence[Row]:
     first = prefix.encode("utf-8", "surrogatepass")
     low = cut(first if start is None else start)
     # No byte of UTF-8 is the last there is, so the one after it ends the range of a prefix.
     high = cut(first[:-1] + bytes((first[-1] + 1,)) if first else _BEHIND_ALL)
-    return (
-        yield query.blob_keys(
-            path=path, low_head=low.head, low_rest=low.rest, high_head=high.head, high_rest=high.rest, limit=limit
-        )
+    return query.blob_keys(
+        tx, path=path, low_head=low.head, low_rest=low.rest, high_head=high.head, high_rest=high.rest, limit=limit
     )
 
 
-def _some(path: str, start: bytes | None) -> Steps[tuple[list[Row], bytes | None]]:
+def _some(tx: Transaction, path: str, start: bytes | None) -> tuple[list[Row], bytes | None]:
     """Whole rows in the order of their keys, as many as may go through memory together, and where to go on."""
-    listed = yield from _rows(path, "", start, KEYS_AT_ONCE)
+    listed = _rows(tx, path, "", start, KEYS_AT_ONCE)
     taken: list[Row] = []
     size = 0
     for row in listed:
@@ -236,7 +240,7 @@ def _some(path: str, start: bytes | None) -> Steps[tuple[list[Row], bytes | None
             break
         taken.append(row)
     places = [_place(row) for row in taken]
-    rows = yield query.find_blobs(path=path, keys=_listed_keys(places))
+    rows = query.find_blobs(tx, path=path, keys=_listed_keys(places))
     more = len(taken) < len(listed) or len(listed) == KEYS_AT_ONCE
     return sorted(rows, key=_place), _after(taken[-1]) if more else None
 
@@ -296,7 +300,7 @@ MOST_SHOWN = 20
 """Keys that a trace shows of many."""
 
 
-class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
+class AgentMemoryByteStore(BaseStore[str, bytes]):
     """Values by key, of one namespace. It sees its own keys only, not those of namespaces below.
 
     A key is any string, of any length, empty or with characters that no other store takes; it is kept exactly. A value
@@ -328,7 +332,7 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _mget_work(self, keys: Sequence[str]) -> Work[list[bytes | None]]:
+    def mget(self, keys: Sequence[str]) -> list[bytes | None]:
         """The values of keys, as of one moment.
 
         Args:
@@ -341,12 +345,11 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
         """
         wanted = _keys(keys)
-        found: list[bytes | None] = yield Run(
-            "bytes.get", partial(get, self._path, wanted), inputs=self._shown(wanted), outputs=_found
-        )
-        return found
+        return self._database.read("bytes.get", lambda tx: get(tx, self._path, wanted), self._shown(wanted), _found)
 
-    mget, amget = both(_mget_work)
+    async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Async version of `mget`."""
+        return await in_worker(partial(self.mget, keys))
 
     def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
         """The keys, in the order of their code points, a page at a time.
@@ -363,12 +366,12 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
         return self._yielded(_prefix(prefix))
 
     def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
-        """`yield_keys`, awaited."""
+        """Async version of `yield_keys`."""
         return self._ayielded(_prefix(prefix))
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def _mset_work(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> Work[None]:
+    def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """Keep values, in the place of what their keys had: all of them or, after an error, none.
 
         Args:
@@ -380,12 +383,14 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
         """
         values, now = _pairs(key_value_pairs), self._database.now()
         written = {"written": len(values), "bytes": sum(map(len, values.values()))}
-        make = partial(put, self._path, values, now=now)
-        yield Run("bytes.set", make, write=True, inputs=self._shown(values), outputs=lambda _: written)
+        do = partial(put, path=self._path, values=values, now=now)
+        self._database.write("bytes.set", do, self._shown(values), lambda _: written)
 
-    mset, amset = both(_mset_work)
+    async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
+        """Async version of `mset`."""
+        await in_worker(partial(self.mset, key_value_pairs), writes=True)
 
-    def _mdelete_work(self, keys: Sequence[str]) -> Work[None]:
+    def mdelete(self, keys: Sequence[str]) -> None:
         """Delete keys with their values, in one transaction. Those that are not there are ignored.
 
         Args:
@@ -396,30 +401,32 @@ class AgentMemoryByteStore(Performer, BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was deleted.
         """
         given = _keys(keys)
-        make = partial(remove, self._path, given)
-        yield Run("bytes.delete", make, write=True, inputs=self._shown(given), outputs=lambda _: {"count": len(given)})
+        do = partial(remove, path=self._path, keys=given)
+        self._database.write("bytes.delete", do, self._shown(given), lambda _: {"count": len(given)})
 
-    mdelete, amdelete = both(_mdelete_work)
+    async def amdelete(self, keys: Sequence[str]) -> None:
+        """Async version of `mdelete`."""
+        await in_worker(partial(self.mdelete, keys), writes=True)
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _page(self, prefix: str, start: bytes | None) -> Work[KeyPage]:
+    def _page(self, prefix: str, start: bytes | None) -> KeyPage:
         inputs = {"namespace": list(self.namespace), "prefix": brief(prefix)}
-        found: KeyPage = yield Run(
-            "bytes.list", partial(page, self._path, prefix, start), inputs=lambda: inputs, outputs=_listed
-        )
-        return found
+        do = partial(page, path=self._path, prefix=prefix, start=start)
+        return self._database.read("bytes.list", do, lambda: inputs, _listed)
 
-    def _yielded(self, prefix: str) -> Iterator[str]:
+    def _pages(self, prefix: str) -> Iterator[list[str]]:
         start: bytes | None = b""
         while start is not None:
-            keys, start = self._do(self._page(prefix, start or None))
+            keys, start = self._page(prefix, start or None)
+            yield keys
+
+    def _yielded(self, prefix: str) -> Iterator[str]:
+        for keys in self._pages(prefix):
             yield from keys
 
     async def _ayielded(self, prefix: str) -> AsyncIterator[str]:
-        start: bytes | None = b""
-        while start is not None:
-            keys, start = await self._ado(self._page(prefix, start or None))
+        async for keys in iterate_in_worker(self._pages(prefix)):
             for key in keys:
                 yield key
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -16,9 +15,9 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding.memory_rows import extra_of, kept_of, words_of
 from langchain_agentmem.rewinding.outlook import Outlook, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.stores import byte_store, item_rows, thread_items
 from langchain_agentmem.stores.item_rows import (
     ItemDraft,
@@ -30,26 +29,28 @@ from langchain_agentmem.stores.item_rows import (
 )
 
 
-def texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """The texts by which items are found, by their rows.
 
     Args:
+        tx: The transaction.
         owners: The rows.
     """
-    rows = yield query.item_texts(ids=json.dumps(list(owners)))
+    rows = query.item_texts(tx, ids=json.dumps(list(owners)))
     return {row["id"]: passages(row["value"], row["indexed"]) for row in rows}
 
 
-def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mapping[int, Recollection]]:
+def recollections(tx: Transaction, hits: Sequence[Hit], now: int, outlook: object) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents.
 
     Args:
+        tx: The transaction.
         hits: Items that a search found. What was deleted meanwhile, or has expired, is left out.
         now: When.
         outlook: From where it looks. They are seen from everywhere.
     """
     del outlook
-    rows = yield query.items_by_id(ids=json.dumps([hit.owner for hit in hits]), now=now)
+    rows = query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)
     found = {row["id"]: row for row in rows}
     return {
         hit.document: Recollection(
@@ -71,31 +72,35 @@ def recollections(hits: Sequence[Hit], now: int, outlook: object) -> Steps[Mappi
     }
 
 
-def rewound_texts(owners: Sequence[int]) -> Steps[dict[int, tuple[str, ...]]]:
+def rewound_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """The texts by which items of threads are found, by their rows.
 
     Args:
+        tx: The transaction.
         owners: The rows.
     """
-    found = yield query.memory_texts(ids=json.dumps(list(owners)))
+    found = query.memory_texts(tx, ids=json.dumps(list(owners)))
     extras = {row["id"]: extra_of(row) for row in found}
     return {number: tuple(extra.get("named") or (extra["words"],)) for number, extra in extras.items()}
 
 
-def rewound_recollections(hits: Sequence[Hit], now: int, outlook: Outlook | None) -> Steps[Mapping[int, Recollection]]:
+def rewound_recollections(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+) -> Mapping[int, Recollection]:
     """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
 
     Args:
+        tx: The transaction.
         hits: Items of threads that a search found.
         now: When.
         outlook: From where it looks.
     """
-    there, sights = yield from sighted(hits, now, outlook)
+    there, sights = sighted(tx, hits, now, outlook)
     seen = {}
     for sight in sights:
         if sight.view is not None and sight.numbers:
             kept = [kept_of(there[number]) for number in sorted(sight.numbers)]
-            seen.update({each.number: each for each in (yield from thread_items.alive(sight.view, kept))})
+            seen.update({each.number: each for each in thread_items.alive(tx, sight.view, kept)})
     return {
         hit.document: Recollection(
             kind="item",
@@ -123,25 +128,27 @@ class ItemPage(NamedTuple):
     after: ItemPlace | None
 
 
-def dump(after: ItemPlace, high: str) -> Steps[ItemPage]:
+def dump(tx: Transaction, after: ItemPlace, high: str) -> ItemPage:
     """A page of items as records that JSON can hold, by namespace and key.
 
     Args:
+        tx: The transaction.
         after: Where to begin: behind this item. For the first page, the first path and an empty key.
         high: The path behind the last.
 
     Raises:
         DatabaseUnreadable: An item is damaged.
     """
-    rows = yield query.items_within(path=after.path, key=after.key, high=high, limit=item_rows.PAGE)
+    rows = query.items_within(tx, path=after.path, key=after.key, high=high, limit=item_rows.PAGE)
     following = ItemPlace(rows[-1]["path"], rows[-1]["key"]) if len(rows) == item_rows.PAGE else None
     return ItemPage([_told(row) for row in rows], following)
 
 
-def restore(path: str, records: Sequence[Record], *, now: int, tail: int) -> Steps[int]:
+def restore(tx: Transaction, path: str, records: Sequence[Record], *, now: int, tail: int) -> int:
     """Write records into a namespace, but where a key has an item already, and without what has expired since.
 
     Args:
+        tx: The transaction.
         path: The path of the namespace.
         records: What `dump` gave.
         now: When.
@@ -153,13 +160,14 @@ def restore(path: str, records: Sequence[Record], *, now: int, tail: int) -> Ste
     Raises:
         InvalidInput: A record is damaged.
     """
-    return (yield from add_new(dict(_read(path, record) for record in records), now=now, tail=tail))
+    return add_new(tx, dict(_read(path, record) for record in records), now=now, tail=tail)
 
 
-def add_new(drafts: Mapping[ItemPlace, ItemDraft], *, now: int, tail: int) -> Steps[int]:
+def add_new(tx: Transaction, drafts: Mapping[ItemPlace, ItemDraft], *, now: int, tail: int) -> int:
     """Write items, but where a key has an item already, and without what has expired since.
 
     Args:
+        tx: The transaction.
         drafts: The items.
         now: When.
         tail: How many documents may wait for the search index.
@@ -167,13 +175,13 @@ def add_new(drafts: Mapping[ItemPlace, ItemDraft], *, now: int, tail: int) -> St
     Returns:
         How many were added.
     """
-    there = yield from item_rows.get(drafts, now=now)
+    there = item_rows.get(tx, drafts, now=now)
     new: dict[ItemPlace, ItemDraft | None] = {
         at: draft
         for at, draft in drafts.items()
         if at not in there and (draft.times is None or draft.times.expires_at is None or draft.times.expires_at > now)
     }
-    yield from item_rows.write(new, now=now, tail=tail)
+    item_rows.write(tx, new, now=now, tail=tail)
     return len(new)
 
 
@@ -191,25 +199,25 @@ def _read(path: str, record: Record) -> tuple[ItemPlace, ItemDraft]:
     return at, item_rows.draft_of(at, record)
 
 
-def _erase(erasure: Erasure) -> Steps[None]:
+def _erase(tx: Transaction, erasure: Erasure) -> None:
     if erasure.name is None:  # items and values of byte stores belong to no thread
-        erasure.removed["blobs"] += yield from byte_store.erase(erasure.low, erasure.high)
-        erasure.removed["items"] += yield from item_rows.erase(erasure.low, erasure.high)
+        erasure.removed["blobs"] += byte_store.erase(tx, erasure.low, erasure.high)
+        erasure.removed["items"] += item_rows.erase(tx, erasure.low, erasure.high)
 
 
-def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
+def _dump(tx: Transaction, write: WriteRecord, low: str, high: str) -> Mapping[str, int]:
     blobs = items = 0
-    for path, held in (yield from byte_store.counts(low, high)):
+    for path, held in byte_store.counts(tx, low, high):
         blobs += held
         start: bytes | None = b""
         while start is not None:
-            values, start = yield from byte_store.dump(path, start)
+            values, start = byte_store.dump(tx, path, start)
             write({"record": "blobs", "namespace": namespace_of(path)})
             for value in values:
                 write(value)
     after: ItemPlace | None = ItemPlace(low, "")
     while after is not None:
-        records, after = yield from dump(after, high)
+        records, after = dump(tx, after, high)
         items += len(records)
         for namespace, group in groupby(records, lambda record: record["namespace"]):
             write({"record": "items", "namespace": namespace})
@@ -218,12 +226,12 @@ def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
     return {"blobs": blobs, "items": items}
 
 
-def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
     path = path_of(head.get("namespace"))
     if head["record"] == "blobs":
-        into.added["blobs"] += yield from byte_store.restore(path, records)
+        into.added["blobs"] += byte_store.restore(tx, path, records)
     else:
-        into.added["items"] += yield from restore(path, records, now=into.now, tail=into.tail)
+        into.added["items"] += restore(tx, path, records, now=into.now, tail=into.tail)
 
 
 PART = Part(
@@ -235,8 +243,8 @@ PART = Part(
     },
     tables={"items": ("item",), "blobs": ("blob",)},
     verify={
-        "blobs": partial(byte_store.problems, *range_of(())),
-        "items": partial(item_rows.problems, *range_of(())),
+        "blobs": lambda tx: byte_store.problems(tx, *range_of(())),
+        "items": lambda tx: item_rows.problems(tx, *range_of(())),
     },
     erase=_erase,
     records={"blobs": {"blob"}, "items": {"item"}},

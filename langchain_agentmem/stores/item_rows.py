@@ -35,8 +35,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument
-from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.transaction import Row
 
 KIND = "item"
 
@@ -258,60 +258,61 @@ Locked = dict[str, dict[str, Row]]
 """Rows by the path of their namespace and their key."""
 
 
-def get(places: Iterable[ItemPlace], *, now: int) -> Steps[dict[ItemPlace, StoredItem]]:
+def get(tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
     """The items at some places, but for those that are not there or have expired."""
     found: dict[ItemPlace, StoredItem] = {}
     wanted = set(places)
     for path, keys in _by_namespace(wanted) if len(wanted) > 1 else [(at.path, [at.key]) for at in wanted]:
         if len(keys) == 1:
-            rows = yield query.find_item(path=path, key=keys[0], now=now)
+            rows = query.find_item(tx, path=path, key=keys[0], now=now)
         else:
-            rows = yield query.find_items(path=path, keys=json.dumps(keys), now=now)
+            rows = query.find_items(tx, path=path, keys=json.dumps(keys), now=now)
         for row in rows:
             item = stored(row, path)
             found[item.at] = item
     return found
 
 
-def lock(places: Iterable[ItemPlace]) -> Steps[Locked]:
+def lock(tx: Transaction, places: Iterable[ItemPlace]) -> Locked:
     """The rows at places that will be written, expired or not: until then nobody else writes over them.
 
     Where there is none, a row that somebody else adds meanwhile has the transaction run again, as both would add one.
     """
     locked: Locked = {}
     for path, keys in _by_namespace(places):
-        rows = yield query.items_to_write(path=path, keys=json.dumps(keys))
+        rows = query.items_to_write(tx, path=path, keys=json.dumps(keys))
         locked[path] = {row["key"]: row for row in rows}
     return locked
 
 
 def write(
-    changes: Mapping[ItemPlace, ItemDraft | None], locked: Locked | None = None, *, now: int, tail: int
-) -> Steps[None]:
+    tx: Transaction, changes: Mapping[ItemPlace, ItemDraft | None], locked: Locked | None = None, *, now: int, tail: int
+) -> None:
     """Write items, or delete them where there is no draft.
 
     An item that is there keeps the time at which it was made; one that has expired is made anew.
 
     Args:
+        tx: The transaction.
         changes: What to write, by place.
         locked: What `lock` gave of these places, earlier in this transaction. Default: they are locked now.
         now: When.
         tail: How many documents may wait for the search index.
     """
-    locked = (yield from lock(changes)) if locked is None else locked
+    locked = lock(tx, changes) if locked is None else locked
     emptied = set()
     for path, keys in _by_namespace(changes):
         known = locked[path]
         drafts = [(key, draft) for key in keys if (draft := changes[ItemPlace(path, key)]) is not None]
         if drafts:
-            yield from _write(path, drafts, known, now=now, tail=tail)
+            _write(tx, path, drafts, known, now=now, tail=tail)
         if gone := [known[key] for key in keys if changes[ItemPlace(path, key)] is None and key in known]:
-            yield from _delete(gone, tail=tail)
+            _delete(tx, gone, tail=tail)
             emptied.add(path)
-    yield from _tidy(emptied)
+    _tidy(tx, emptied)
 
 
-def touch(items: Iterable[StoredItem], *, now: int) -> Steps[None]:
+def touch(tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
     """Put off the end of items that were read."""
     rows = {
         item.id: {"id": item.id, "updated_at": item.updated_at, "expires_at": _end(item.ttl, now), "now": now}
@@ -319,46 +320,47 @@ def touch(items: Iterable[StoredItem], *, now: int) -> Steps[None]:
         if item.ttl is not None
     }
     if rows:
-        yield query.touch_item.many([row for _, row in sorted(rows.items())])
+        query.touch_item.many(tx, [row for _, row in sorted(rows.items())])
 
 
-def sweep(*, now: int, limit: int = PAGE) -> Steps[int]:
+def sweep(tx: Transaction, *, now: int, limit: int = PAGE) -> int:
     """Delete items that have expired.
 
     Args:
+        tx: The transaction.
         now: When.
         limit: Most items to delete at once.
 
     Returns:
         How many were deleted.
     """
-    rows = yield query.expired_items(now=now, limit=limit)
+    rows = query.expired_items(tx, now=now, limit=limit)
     if rows:
-        yield from _delete(rows)
-        yield from _tidy({row["path"] for row in rows})
+        _delete(tx, rows)
+        _tidy(tx, {row["path"] for row in rows})
     return len(rows)
 
 
-def erase(low: str, high: str) -> Steps[int]:
+def erase(tx: Transaction, low: str, high: str) -> int:
     """Delete every item of the namespaces in a range of paths. Returns how many there were."""
     erased = 0
     paths = set()
-    while rows := (yield query.items_within(path=low, key="", high=high, limit=PAGE)):
-        yield from _delete(rows)
+    while rows := query.items_within(tx, path=low, key="", high=high, limit=PAGE):
+        _delete(tx, rows)
         erased += len(rows)
         paths |= {row["path"] for row in rows}
-    yield from _tidy(paths)
+    _tidy(tx, paths)
     return erased
 
 
-def problems(low: str, high: str) -> Steps[list[str]]:
+def problems(tx: Transaction, low: str, high: str) -> list[str]:
     """What is wrong with the items of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
     path, key = low, ""
-    while rows := (yield query.items_within(path=path, key=key, high=high, limit=PAGE)):
+    while rows := query.items_within(tx, path=path, key=key, high=high, limit=PAGE):
         found += [str(damaged(*_place(row))) for row in rows if zlib.crc32(bytes(row["value"])) != row["checksum"]]
         path, key = _place(rows[-1])
-    rows = yield query.lost_items()
+    rows = query.lost_items(tx)
     found += [
         f"the item {safe_repr(row['key'])} in {safe_repr(namespace_of(row['path']))} is not in the index"
         for row in rows
@@ -373,15 +375,21 @@ def stored(row: Row, path: str) -> StoredItem:
 
 
 def _write(
-    path: str, drafts: Sequence[tuple[str, ItemDraft]], known: Mapping[str, Row], *, now: int, tail: int
-) -> Steps[None]:
+    tx: Transaction,
+    path: str,
+    drafts: Sequence[tuple[str, ItemDraft]],
+    known: Mapping[str, Row],
+    *,
+    now: int,
+    tail: int,
+) -> None:
     """Write the drafts of one namespace, and put them into the index."""
     entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
     times = {key: _times(draft, known.get(key), now) for key, draft in drafts}
     texts = {key: IndexedDocument(draft.text, times[key].created_at) for key, draft in drafts}
-    placed = yield from _places(path, [texts[key] for key in entering])
+    placed = _places(tx, path, [texts[key] for key in entering])
     if not known and placed is None:
-        yield query.create_namespace(path=path)
+        query.create_namespace(tx, path=path)
     entered = dict(zip(entering, placed.numbers if placed else (), strict=True))
     fresh, changed, leaving, other = [], [], [], []
     for key, draft in drafts:
@@ -399,14 +407,14 @@ def _write(
             elif old != draft.text or row["indexed"] != values["indexed"] or row["created_at"] != values["created_at"]:
                 other.append((number, old, row["id"], texts[key]))
     ids = {key: row["id"] for key, row in known.items()}
-    ids |= yield from _insert(path, fresh)
+    ids |= _insert(tx, path, fresh)
     if changed:
-        yield query.update_item.many(changed) if len(changed) > 1 else query.update_item(**changed[0])
-    yield from search_index.remove(leaving, tail=tail)
+        query.update_item.many(tx, changed) if len(changed) > 1 else query.update_item(tx, **changed[0])
+    search_index.remove(tx, leaving, tail=tail)
     for number, old, owner, new in other:
-        yield from search_index.replace(number, old, owner, new, tail=tail)
+        search_index.replace(tx, number, old, owner, new, tail=tail)
     if placed is not None:
-        yield from search_index.write(placed, [ids[key] for key in entering], tail=tail)
+        search_index.write(tx, placed, [ids[key] for key in entering], tail=tail)
 
 
 def told_of(row: Row) -> dict[str, Any]:
@@ -462,38 +470,38 @@ def _whole(number: Any) -> int:
     return int(number)
 
 
-def _places(path: str, documents: Sequence[IndexedDocument]) -> Steps[search_index.Placed | None]:
+def _places(tx: Transaction, path: str, documents: Sequence[IndexedDocument]) -> search_index.Placed | None:
     """Places in the search index for items that enter it."""
-    return (yield from search_index.places(search_index.Series(path, KIND), documents)) if documents else None
+    return search_index.places(tx, search_index.Series(path, KIND), documents) if documents else None
 
 
-def _insert(path: str, rows: list[dict[str, Any]]) -> Steps[dict[str, int]]:
+def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str, int]:
     """Insert items, and give their rows by their keys."""
     if not rows:
         return {}
     if len(rows) == 1:
-        told = yield query.add_item(**rows[0])
+        told = query.add_item(tx, **rows[0])
     else:
-        yield query.insert_item.many(rows)
-        told = yield query.item_ids(path=path, keys=json.dumps([row["key"] for row in rows]))
+        query.insert_item.many(tx, rows)
+        told = query.item_ids(tx, path=path, keys=json.dumps([row["key"] for row in rows]))
     return {row["key"]: row["id"] for row in told}
 
 
-def _delete(rows: Sequence[Row], *, tail: int = 1) -> Steps[None]:
+def _delete(tx: Transaction, rows: Sequence[Row], *, tail: int = 1) -> None:
     documents = [
         (row["document_id"], found_by(row["value"], row["indexed"])) for row in rows if row["document_id"] is not None
     ]
     if documents:
-        yield from search_index.remove(documents, tail=tail)
-    yield query.delete_item.many([{"id": row["id"]} for row in rows])
+        search_index.remove(tx, documents, tail=tail)
+    query.delete_item.many(tx, [{"id": row["id"]} for row in rows])
 
 
-def _tidy(paths: Iterable[str]) -> Steps[None]:
+def _tidy(tx: Transaction, paths: Iterable[str]) -> None:
     """Leave nothing of namespaces whose last item is gone."""
     for path in sorted(paths):
-        if not (yield query.any_item(path=path)):
-            yield from search_index.close(path, KIND)
-            yield query.delete_empty_namespaces(path=path)
+        if not query.any_item(tx, path=path):
+            search_index.close(tx, path, KIND)
+            query.delete_empty_namespaces(tx, path=path)
 
 
 def _by_namespace(places: Iterable[ItemPlace]) -> list[tuple[str, list[str]]]:

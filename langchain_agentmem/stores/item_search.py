@@ -30,8 +30,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.vectors import Near
-from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import KIND, StoredItem, read, stored
 
@@ -229,17 +229,20 @@ class Look(NamedTuple):
         """Where the index is asked."""
         return retrieval.Walls(self.low, self.high, kinds=(KIND,))
 
-    def best(self, asked: retrieval.Inquiry, walls: retrieval.Walls, limit: int) -> Steps[list[retrieval.Hit]]:
+    def best(
+        self, tx: Transaction, asked: retrieval.Inquiry, walls: retrieval.Walls, limit: int
+    ) -> list[retrieval.Hit]:
         """The documents that fit the question best, the best first.
 
         Args:
+            tx: The transaction.
             asked: The question, analysed.
             walls: Where to look.
             limit: How many.
         """
         if self.cosine:
-            return retrieval.nearest(self.dense, walls, limit=limit)
-        return retrieval.search(asked, walls, limit=limit, dense=self.dense)
+            return retrieval.nearest(tx, self.dense, walls, limit=limit)
+        return retrieval.search(tx, asked, walls, limit=limit, dense=self.dense)
 
 
 class FoundItem(NamedTuple):
@@ -250,24 +253,33 @@ class FoundItem(NamedTuple):
     score: float | None
 
 
-def find(look: Look, *, now: int) -> Steps[list[FoundItem]]:
+def find(tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
     """The items that fit: the best first for a question, else the newest first and those of one time by their keys."""
     if look.limit == 0:
         return []
     if look.question:
-        return (yield from _answers(look, now))
+        return _answers(tx, look, now)
     if look.wanted is None:
-        rows = yield from _newest(look, now, look.limit, look.offset, None)
+        rows = _newest(tx, look, now, look.limit, look.offset, None)
         return [_found(row) for row in rows]
-    return (yield from _fitting(look, look.wanted, now))
+    return _fitting(tx, look, look.wanted, now)
 
 
 def namespaces(
-    low: str, high: str, fits: Callable[[Namespace], bool], *, depth: int | None, limit: int, offset: int, now: int
-) -> Steps[list[Namespace]]:
+    tx: Transaction,
+    low: str,
+    high: str,
+    fits: Callable[[Namespace], bool],
+    *,
+    depth: int | None,
+    limit: int,
+    offset: int,
+    now: int,
+) -> list[Namespace]:
     """The namespaces that hold items, in order.
 
     Args:
+        tx: The transaction.
         low: The first path to look at.
         high: The path behind the last.
         fits: Says which namespaces are meant.
@@ -279,7 +291,7 @@ def namespaces(
     found: dict[Namespace, None] = {}
     after, size = "", FIRST_PAGE
     while len(found) < offset + limit:
-        rows = yield query.namespaces_of_items(low=low, after=after, high=high, now=now, limit=size)
+        rows = query.namespaces_of_items(tx, low=low, after=after, high=high, now=now, limit=size)
         whole = (namespace_of(row["path"]) for row in rows)
         found |= dict.fromkeys(namespace[:depth] for namespace in whole if fits(namespace))
         if len(rows) < size:
@@ -288,13 +300,13 @@ def namespaces(
     return list(found)[offset : offset + limit]
 
 
-def _answers(look: Look, now: int) -> Steps[list[FoundItem]]:
+def _answers(tx: Transaction, look: Look, now: int) -> list[FoundItem]:
     asked = retrieval.inquiry(look.question, now)
     enough = look.offset + look.limit
     size = enough if look.wanted is None else max(FIRST_PAGE, 2 * enough)
     while True:
-        best = yield from look.best(asked, look.walls, size)
-        rows = yield query.items_by_id(ids=json.dumps([hit.owner for hit in best]), now=now)
+        best = look.best(tx, asked, look.walls, size)
+        rows = query.items_by_id(tx, ids=json.dumps([hit.owner for hit in best]), now=now)
         known = {row["id"]: row for row in rows}
         found = [_found(known[hit.owner], hit.score) for hit in best if hit.owner in known]
         if look.wanted is not None:
@@ -305,12 +317,12 @@ def _answers(look: Look, now: int) -> Steps[list[FoundItem]]:
         size *= 4
 
 
-def _fitting(look: Look, wanted: Mapping[str, Any], now: int) -> Steps[list[FoundItem]]:
+def _fitting(tx: Transaction, look: Look, wanted: Mapping[str, Any], now: int) -> list[FoundItem]:
     found: list[FoundItem] = []
     last: Row | None = None
     size = max(FIRST_PAGE, look.limit)
     while len(found) < look.offset + look.limit:
-        rows = yield from _newest(look, now, size, 0, last)
+        rows = _newest(tx, look, now, size, 0, last)
         found += _that_fit(rows, wanted)
         if len(rows) < size:
             break
@@ -318,7 +330,7 @@ def _fitting(look: Look, wanted: Mapping[str, Any], now: int) -> Steps[list[Foun
     return found[look.offset : look.offset + look.limit]
 
 
-def _newest(look: Look, now: int, limit: int, offset: int, last: Row | None) -> Steps[Sequence[Row]]:
+def _newest(tx: Transaction, look: Look, now: int, limit: int, offset: int, last: Row | None) -> Sequence[Row]:
     """A page of items, the newest first, after the last one of the page before."""
     place: dict[str, Any] = {
         "updated_at": NEWEST if last is None else last["updated_at"],
@@ -329,13 +341,13 @@ def _newest(look: Look, now: int, limit: int, offset: int, last: Row | None) -> 
         "needle": None if look.wanted is None else needle(look.wanted),
     }
     # One namespace alone is read in the order of its index, however much it holds.
-    within = yield query.namespaces_of_items(low=look.low, after="", high=look.high, now=now, limit=2)
+    within = query.namespaces_of_items(tx, low=look.low, after="", high=look.high, now=now, limit=2)
     if not within:
         return ()
     if len(within) == 1:
-        return (yield query.newest_items(namespace=within[0]["id"], **place))
+        return query.newest_items(tx, namespace=within[0]["id"], **place)
     path = "" if last is None else last["path"]
-    return (yield query.newest_items_within(low=look.low, high=look.high, path=path, **place))
+    return query.newest_items_within(tx, low=look.low, high=look.high, path=path, **place)
 
 
 def _that_fit(rows: Sequence[Row], wanted: Mapping[str, Any]) -> Iterator[FoundItem]:
@@ -359,10 +371,10 @@ class SharedItems:
     lock = staticmethod(item_rows.lock)
     write = staticmethod(item_rows.write)
 
-    def touch(self, items: Iterable[StoredItem], *, now: int, tail: int) -> Steps[None]:
+    def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int, tail: int) -> None:
         """Put off the end of items that were read."""
         del tail  # their texts stay as they are
-        yield from item_rows.touch(items, now=now)
+        item_rows.touch(tx, items, now=now)
 
     def walls(self, look: Look) -> retrieval.Walls:
         """The namespaces that are looked in."""

@@ -188,7 +188,7 @@ class AgentMemoryRetriever(BaseRetriever):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        """`invoke`, awaited."""
+        """Async version of `invoke`."""
         found = await self.memory.asearch(input, **self._arguments(kwargs), config=self._own(config))
         return [_document(each) for each in found]
 

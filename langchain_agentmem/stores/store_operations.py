@@ -36,7 +36,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.search.vectors import Near
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.stores.item_rows import (
     ItemDraft,
     ItemPlace,
@@ -239,46 +239,48 @@ class Batch:
             if look.question and look.limit:
                 self._searches[number] = (look._replace(dense=near(look), cosine=cosine), refresh)
 
-    def read(self, items: Items, now: int) -> Steps[Read]:
+    def read(self, tx: Transaction, items: Items, now: int) -> Read:
         """Run what reads.
 
         Args:
+            tx: The transaction.
             items: Where.
             now: When.
         """
         results: dict[int, Any] = {}
         touched: list[StoredItem] = []
         if self._gets:
-            there = yield from items.get([at for at, _ in self._gets.values()], now=now)
+            there = items.get(tx, [at for at, _ in self._gets.values()], now=now)
             for number, (at, refresh) in self._gets.items():
                 if (item := there.get(at)) is not None:
                     results[number] = item
                     touched += [item] if refresh and item.ttl is not None else []
         for number, (look, refresh) in self._searches.items():
-            found = yield from items.find(look, now=now)
+            found = items.find(tx, look, now=now)
             results[number] = found
             touched += [each.item for each in found if refresh and each.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
             above = len(self._base)
             depth = None if op.max_depth is None else above + op.max_depth
-            named = yield from items.namespaces(
-                low, high, _matching(op, above), depth=depth, limit=op.limit, offset=op.offset, now=now
+            named = items.namespaces(
+                tx, low, high, _matching(op, above), depth=depth, limit=op.limit, offset=op.offset, now=now
             )
             results[number] = [namespace[above:] for namespace in named]
         return Read(results, touched)
 
-    def run(self, items: Items, now: int, *, tail: int) -> Steps[Read]:
+    def run(self, tx: Transaction, items: Items, now: int, *, tail: int) -> Read:
         """Run everything: what reads sees what was there before.
 
         Args:
+            tx: The transaction.
             items: Where.
             now: When.
             tail: How many documents may wait for the search index.
         """
-        locked: Any = yield from items.lock(self._changes)
-        found = yield from self.read(items, now)
-        yield from items.touch(found.touched, now=now, tail=tail)
-        yield from items.write(self._changes, locked, now=now, tail=tail)
+        locked: Any = items.lock(tx, self._changes)
+        found = self.read(tx, items, now)
+        items.touch(tx, found.touched, now=now, tail=tail)
+        items.write(tx, self._changes, locked, now=now, tail=tail)
         return found._replace(touched=[])
 
     def answers(self, found: Read) -> list[Result]:

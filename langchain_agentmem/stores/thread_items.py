@@ -21,7 +21,7 @@ from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.memory_search import Walls
 from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.stores import item_search
 from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace, StoredItem, read
 from langchain_agentmem.stores.item_search import FIRST_PAGE, FoundItem, Look
@@ -47,21 +47,21 @@ class ThreadItems:
         self._point = point
         self._seen: View | None = None
 
-    def get(self, places: Iterable[ItemPlace], *, now: int) -> Steps[dict[ItemPlace, StoredItem]]:
+    def get(self, tx: Transaction, places: Iterable[ItemPlace], *, now: int) -> dict[ItemPlace, StoredItem]:
         """The items at some places, but for those that are not there or have expired."""
-        view = yield from self._view(now)
+        view = self._view(tx, now)
         names = {name_of(at): at for at in places}
-        there = yield from memory_rows.named(view, KIND, names)
-        living = yield from alive(view, list(there.values()))
+        there = memory_rows.named(tx, view, KIND, names)
+        living = alive(tx, view, list(there.values()))
         return {place_of(kept): _stored(kept) for kept in living}
 
-    def find(self, look: Look, *, now: int) -> Steps[list[FoundItem]]:
+    def find(self, tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
         """The items that fit: the best first for a question, else the newest first and those of one time by key."""
         if look.limit == 0:
             return []
         if look.question:
-            return (yield from self._answers(look, now))
-        items = [_stored(kept) for kept in (yield from self._within(look.low, look.high, now))]
+            return self._answers(tx, look, now)
+        items = [_stored(kept) for kept in self._within(tx, look.low, look.high, now)]
         items.sort(key=lambda item: (-item.updated_at, item.at.key, item.at.path))
         end = look.offset + look.limit
         if look.wanted is None:
@@ -70,6 +70,7 @@ class ThreadItems:
 
     def namespaces(
         self,
+        tx: Transaction,
         low: str,
         high: str,
         fits: Callable[[Namespace], bool],
@@ -78,37 +79,42 @@ class ThreadItems:
         limit: int,
         offset: int,
         now: int,
-    ) -> Steps[list[Namespace]]:
+    ) -> list[Namespace]:
         """The namespaces that hold items, in order."""
-        paths = sorted({place_of(kept).path for kept in (yield from self._within(low, high, now))})
+        paths = sorted({place_of(kept).path for kept in self._within(tx, low, high, now)})
         found = dict.fromkeys(whole[:depth] for whole in map(namespace_of, paths) if fits(whole))
         return list(found)[offset : offset + limit]
 
-    def touch(self, items: Iterable[StoredItem], *, now: int, tail: int) -> Steps[None]:
+    def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int, tail: int) -> None:
         """Put off the end of items that were read; outside of a task nothing can be noted, and nothing is."""
         if not self._point.writable:
             return
         names = {name_of(item.at): item for item in items if item.ttl is not None}
-        view = yield from self._view(now)
-        there = yield from memory_rows.named(view, KIND, names)
-        ends = yield from _ends(view, list(there.values()))
+        view = self._view(tx, now)
+        there = memory_rows.named(tx, view, KIND, names)
+        ends = _ends(tx, view, list(there.values()))
         drafts = []
         for name, kept in there.items():
             until, end = _end(kept.extra["ttl"], now) if "ttl" in kept.extra else 0, ends.get(kept.number)
             if end is not None and (until - end) * WORTHWHILE > kept.extra["ttl"] * MINUTE:
                 drafts.append(memory_rows.RowDraft(READ_KIND, name, b"", now, extra={"of": kept.number, "ends": until}))
         if drafts:
-            _, place = yield from self._point.open(now)
-            yield from self._write(place, drafts, now, tail)
+            _, place = self._point.open(tx, now)
+            self._write(tx, place, drafts, now, tail)
 
-    def lock(self, places: Iterable[ItemPlace]) -> Steps[None]:
+    def lock(self, tx: Transaction, places: Iterable[ItemPlace]) -> None:
         """Do nothing: what others write meanwhile is not seen in this step."""
-        del places
-        yield from ()
+        del tx, places
 
     def write(
-        self, changes: Mapping[ItemPlace, ItemDraft | None], locked: None = None, *, now: int, tail: int
-    ) -> Steps[None]:
+        self,
+        tx: Transaction,
+        changes: Mapping[ItemPlace, ItemDraft | None],
+        locked: None = None,
+        *,
+        now: int,
+        tail: int,
+    ) -> None:
         """Write items, or delete them where there is no draft.
 
         Raises:
@@ -116,11 +122,11 @@ class ThreadItems:
             StepIsOver: Another attempt of the task has taken its place.
         """
         del locked  # nothing is
-        view, place = yield from self._point.open(now)
+        view, place = self._point.open(tx, now)
         names = {name_of(at): at for at in changes}
-        there = yield from memory_rows.named(view, KIND, names)
-        begun = {kept.key: kept.created_at for kept in (yield from alive(view, list(there.values())))}
-        reads = yield from memory_rows.named(view, READ_KIND, names)
+        there = memory_rows.named(tx, view, KIND, names)
+        begun = {kept.key: kept.created_at for kept in alive(tx, view, list(there.values()))}
+        reads = memory_rows.named(tx, view, READ_KIND, names)
         drafts = [memory_rows.RowDraft(READ_KIND, name, None, now) for name in reads]
         for name, at in names.items():
             draft = changes[at]
@@ -128,7 +134,7 @@ class ThreadItems:
                 drafts.append(_draft(name, at, draft, begun.get(name, now), now))
             elif name in there:
                 drafts.append(memory_rows.RowDraft(KIND, name, None, now))
-        yield from self._write(place, drafts, now, tail)
+        self._write(tx, place, drafts, now, tail)
 
     def walls(self, look: Look) -> Walls:
         """The thread's namespace: which of its items are meant is known when they are read."""
@@ -137,27 +143,27 @@ class ThreadItems:
 
     # -- the parts of the above ----------------------------------------------------------------------------------------
 
-    def _view(self, now: int) -> Steps[View]:
+    def _view(self, tx: Transaction, now: int) -> View:
         if self._seen is None:
-            self._seen = yield from self._point.view(now)
+            self._seen = self._point.view(tx, now)
         return self._seen
 
-    def _within(self, low: str, high: str, now: int) -> Steps[list[Kept]]:
+    def _within(self, tx: Transaction, low: str, high: str, now: int) -> list[Kept]:
         """The items in a range of namespaces."""
-        view = yield from self._view(now)
-        every = yield from memory_rows.current(view, KIND)
-        return (yield from alive(view, [kept for kept in every if low <= place_of(kept).path < high]))
+        view = self._view(tx, now)
+        every = memory_rows.current(tx, view, KIND)
+        return alive(tx, view, [kept for kept in every if low <= place_of(kept).path < high])
 
-    def _answers(self, look: Look, now: int) -> Steps[list[FoundItem]]:
-        view = yield from self._view(now)
-        names = yield from families(self._point, view)
+    def _answers(self, tx: Transaction, look: Look, now: int) -> list[FoundItem]:
+        view = self._view(tx, now)
+        names = families(tx, self._point, view)
         asked = retrieval.inquiry(look.question, now)
         enough = look.offset + look.limit
         size = max(FIRST_PAGE, 2 * enough)
         while True:
-            best = yield from look.best(asked, self.walls(look)._replace(conversations=names), size)
+            best = look.best(tx, asked, self.walls(look)._replace(conversations=names), size)
             scores = {hit.owner: hit.score for hit in best}
-            shown = yield from self._shown(view, list(scores))
+            shown = self._shown(tx, view, list(scores))
             items = [_stored(kept) for kept in shown if look.low <= place_of(kept).path < look.high]
             found = [_found(item, scores[item.id]) for item in items]
             if look.wanted is not None:
@@ -167,36 +173,37 @@ class ThreadItems:
             size *= 4  # some of what was found belongs to other checkpoints, or does not fit
 
     @staticmethod
-    def _shown(view: View, owners: Sequence[int]) -> Steps[list[Kept]]:
+    def _shown(tx: Transaction, view: View, owners: Sequence[int]) -> list[Kept]:
         """Those of some rows that a view shows, in their order."""
-        seen = yield from memory_rows.shown(view, owners)
-        found = yield query.remembered(ids=json.dumps([owner for owner in owners if owner in seen]))
-        living = {kept.number: kept for kept in (yield from alive(view, list(map(kept_of, found))))}
+        seen = memory_rows.shown(tx, view, owners)
+        found = query.remembered(tx, ids=json.dumps([owner for owner in owners if owner in seen]))
+        living = {kept.number: kept for kept in alive(tx, view, list(map(kept_of, found)))}
         return [living[owner] for owner in owners if owner in living]
 
     def _write(
-        self, place: memory_rows.Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int
-    ) -> Steps[None]:
+        self, tx: Transaction, place: memory_rows.Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int
+    ) -> None:
         series = Series(self._point.path, KIND, self._point.name)
-        yield from memory_rows.write(place, drafts, series=series, now=now, tail=tail)
+        memory_rows.write(tx, place, drafts, series=series, now=now, tail=tail)
 
 
-def alive(view: View, items: Sequence[Kept]) -> Steps[list[Kept]]:
+def alive(tx: Transaction, view: View, items: Sequence[Kept]) -> list[Kept]:
     """Those of some items that have not expired, by the time of the view that shows them.
 
     Args:
+        tx: The transaction.
         view: The view.
         items: Items that it shows.
     """
-    ends = yield from _ends(view, items)
+    ends = _ends(tx, view, items)
     return [kept for kept in items if (end := ends.get(kept.number)) is None or end > view.at]
 
 
-def _ends(view: View, items: Sequence[Kept]) -> Steps[dict[int, int]]:
+def _ends(tx: Transaction, view: View, items: Sequence[Kept]) -> dict[int, int]:
     """When items end, by their numbers; those that do not end are not there."""
     ends = {kept.number: int(kept.extra["ends"]) for kept in items if "ends" in kept.extra}
     if ends:
-        reads = yield from memory_rows.named(view, READ_KIND, [kept.key for kept in items if kept.number in ends])
+        reads = memory_rows.named(tx, view, READ_KIND, [kept.key for kept in items if kept.number in ends])
         ends |= {each.extra["of"]: each.extra["ends"] for each in reads.values() if each.extra["of"] in ends}
     return ends
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row, Rows
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread, retain
@@ -82,11 +82,11 @@ class Saved(NamedTuple):
     parts: dict[int, Any]
 
 
-Choose: TypeAlias = Callable[[list[Saved]], Steps[list[Saved]]]
+Choose: TypeAlias = Callable[[Transaction, list[Saved]], list[Saved]]
 """Gives the same checkpoints with recipes for those of their values that are wanted."""
 
 
-Then: TypeAlias = Callable[[Thread], Steps[Callable[[Thread, Mapping[str, bytes]], Steps[None]]]]
+Then: TypeAlias = Callable[[Transaction, Thread], Callable[[Transaction, Thread, Mapping[str, bytes]], None]]
 """Given a thread as it was last seen, with its line: asks ahead for what it has to know of that, and waits for nothing.
 Gives what takes further steps, told the thread as it is and the recipes of the new values, by channel."""
 
@@ -154,6 +154,7 @@ class DeltaHistory(NamedTuple):
 
 
 def put(
+    tx: Transaction,
     at: ThreadAt,
     ns: str,
     checkpoint: Checkpoint,
@@ -164,10 +165,11 @@ def put(
     exact: bool = False,
     then: Then | None = None,
     check: Callable[[Thread | None], None] | None = None,
-) -> Steps[tuple[Thread, Planned, Shelved]]:
+) -> tuple[Thread, Planned, Shelved]:
     """Store a checkpoint with the values that are new in it.
 
     Args:
+        tx: The transaction.
         at: The thread; made if it is not there.
         ns: Which of its lines.
         checkpoint: The checkpoint.
@@ -181,24 +183,25 @@ def put(
     Returns:
         The thread, what was planned for its shelf, and where the parts are.
     """
-    held = yield from _held(plan)
+    held = _held(tx, plan)
     seen = plan.seen if ns == OWN_LINE and (held is not None or retention is None) else None  # the shelf comes first
-    follow = None if then is None or seen is None or seen.line is None else (yield from then(seen))
-    found = yield from find(at, ns, exact=exact)
+    follow = None if then is None or seen is None or seen.line is None else then(tx, seen)
+    found = find(tx, at, ns, exact=exact)
     if check is not None:
         check(found)
-    thread, line = yield from _line(found, at, ns, now)
-    planned, shelved = yield from _shelved(thread.place, plan, held)
+    thread, line = _line(tx, found, at, ns, now)
+    planned, shelved = _shelved(tx, thread.place, plan, held)
     if retention is not None and (retention.off or thread.delta or checkpoint.delta):
         retention = None
     if retention is not None and not shelved.held:
-        yield from shelves.hold(thread.place)  # before anything that others may wait for: see `whole`
+        shelves.hold(tx, thread.place)  # before anything that others may wait for: see `whole`
     rows: list[dict[str, Any]] = [
         {"line": line, **row, "recipe": each} for row, each in zip(planned.rows, shelved.recipes, strict=True)
     ]
     if rows:
-        yield query.insert_value.many(rows)
-    yield query.insert_checkpoint(
+        query.insert_value.many(tx, rows)
+    query.insert_checkpoint(
+        tx,
         line=line,
         name=checkpoint.name,
         parent=checkpoint.parent,
@@ -209,32 +212,34 @@ def put(
         now=now,
     )
     if checkpoint.delta and not thread.delta:
-        yield query.mark_delta(thread=thread.id)
+        query.mark_delta(tx, thread=thread.id)
     thread = thread._replace(line=line)
     if then is not None:
         # A thread that is made anew may get the ids of one that is gone.
         if follow is None or seen is None or found is None or (seen.id, seen.line) != (found.id, found.line):
-            follow = yield from then(thread)
-        yield from follow(thread, {str(row["channel"]): row["recipe"] for row in rows})
+            follow = then(tx, thread)
+        follow(tx, thread, {str(row["channel"]): row["recipe"] for row in rows})
     if retention is not None:
-        yield from retain(thread, line, ns, checkpoint.name, retention, now)
+        retain(tx, thread, line, ns, checkpoint.name, retention, now)
     return thread, planned, shelved
 
 
-def held_in(thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Steps[Rows]:
+def held_in(tx: Transaction, thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Rows:
     """What some channels hold in a checkpoint, to be looked at later.
 
     Args:
+        tx: The transaction.
         thread: The thread, with its line.
         channels: Their names.
         checkpoint: The id of the checkpoint; None for none.
     """
     if checkpoint is None:
         return []
-    return (yield query.values_in.ahead(line=thread.line, name=checkpoint, keys=json.dumps(list(channels))))
+    return query.values_in.ahead(tx, line=thread.line, name=checkpoint, keys=json.dumps(list(channels)))
 
 
 def brought(
+    tx: Transaction,
     thread: Thread,
     values: Mapping[str, bytes],
     before: Rows,
@@ -242,12 +247,13 @@ def brought(
     parent: str | None,
     deltas: Sequence[str] = (),
     everything: bool = False,
-) -> Steps[list[PartRow]]:
+) -> list[PartRow]:
     """The parts of channels that they had not in the checkpoint before, in the order of the channels.
 
     What they had, and have once more, comes last: messages without ids that say the same may be one part.
 
     Args:
+        tx: The transaction.
         thread: The thread, with its line.
         values: The recipes of what they hold, by channel.
         before: What `held_in` gave of the checkpoint before.
@@ -259,7 +265,7 @@ def brought(
     held = [unpack(recipe) for recipe in values.values()]
     if deltas and parent is not None:
         named = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
-        rows = yield query.writes_of_channels(line=thread.line, **named)
+        rows = query.writes_of_channels(tx, line=thread.line, **named)
         held += [_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "place"))]
     now = [each for recipe in held for each in ranges_of(recipe)]
     earlier = repeated(had)
@@ -268,11 +274,12 @@ def brought(
         if any(low <= number < high for low, high in had):
             ranges += [(number, number + 1)] * (times - (earlier[number] or 1))
     wanted = [*had, *ranges] if everything else ranges
-    parts = yield from shelves.fetch(thread.place.shelf, [[LIST, *written_ranges(wanted)]], nothing_known)
+    parts = shelves.fetch(tx, thread.place.shelf, [[LIST, *written_ranges(wanted)]], nothing_known)
     return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]
 
 
 def put_writes(
+    tx: Transaction,
     at: ThreadAt,
     ns: str,
     checkpoint: str,
@@ -281,12 +288,13 @@ def put_writes(
     now: int,
     run_id: str | None = None,
     exact: bool = False,
-    before: Callable[[Thread], Steps[None]] | None = None,
+    before: Callable[[Transaction, Thread], None] | None = None,
     check: Callable[[Thread | None], None] | None = None,
-) -> Steps[tuple[Thread, Planned, Shelved]]:
+) -> tuple[Thread, Planned, Shelved]:
     """Store what a task wrote towards the next checkpoint.
 
     Args:
+        tx: The transaction.
         at: The thread; made if it is not there.
         ns: Which of its lines.
         checkpoint: The id of the checkpoint, which may not be there yet.
@@ -300,35 +308,37 @@ def put_writes(
     Returns:
         As `put`.
     """
-    held = yield from _held(plan)
-    found = yield from find(at, ns, exact=exact)
+    held = _held(tx, plan)
+    found = find(tx, at, ns, exact=exact)
     if check is not None:
         check(found)
-    thread, line = yield from _line(found, at, ns, now)
-    planned, shelved = yield from _shelved(thread.place, plan, held)
+    thread, line = _line(tx, found, at, ns, now)
+    planned, shelved = _shelved(tx, thread.place, plan, held)
     rows = [
         {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
         for row, each in zip(planned.rows, shelved.recipes, strict=True)
     ]
     thread = thread._replace(line=line)
     if before is not None:
-        yield from before(thread)
+        before(tx, thread)
     if rows:
-        yield query.insert_write.many(rows)
+        query.insert_write.many(tx, rows)
     return thread, planned, shelved
 
 
 def get(
+    tx: Transaction,
     at: ThreadAt,
     ns: str,
     name: str | None,
     recall: Recall = nothing_known,
     choose: Choose | None = None,
     seen: Thread | None = None,
-) -> Steps[Saved | None]:
+) -> Saved | None:
     """Read one checkpoint, whatever its history in a fixed number of queries.
 
     Args:
+        tx: The transaction.
         at: The thread.
         ns: Which of its lines.
         name: The checkpoint's id; None for the newest.
@@ -337,22 +347,28 @@ def get(
         seen: The thread as it was last seen, with its own line.
     """
     line = None if seen is None or ns != OWN_LINE else seen.line
-    asked = None if line is None else (yield from _ask(line, name))
-    thread = yield from find(at, ns)
+    asked = None if line is None else _ask(tx, line, name)
+    thread = find(tx, at, ns)
     if thread is None or thread.line is None:
         return None
     if asked is None or line != thread.line:
-        asked = yield from _ask(thread.line, name)
-    found = yield from _load(thread, [asked], recall, choose)
+        asked = _ask(tx, thread.line, name)
+    found = _load(tx, thread, [asked], recall, choose)
     return found[0] if found else None
 
 
 def load(
-    thread: Thread, line: int, names: Sequence[str | None], recall: Recall = nothing_known, choose: Choose | None = None
-) -> Steps[list[Saved]]:
+    tx: Transaction,
+    thread: Thread,
+    line: int,
+    names: Sequence[str | None],
+    recall: Recall = nothing_known,
+    choose: Choose | None = None,
+) -> list[Saved]:
     """Read some checkpoints of a line, with the parts of all of them read once.
 
     Args:
+        tx: The transaction.
         thread: The thread.
         line: Its line.
         names: The ids; None for the newest. What is not there is left out.
@@ -361,22 +377,24 @@ def load(
     """
     asked: list[tuple[Rows, Rows, Rows]] = []
     for name in names:
-        asked += [(yield from _ask(line, name))]
-    return (yield from _load(thread, asked, recall, choose))
+        asked += [_ask(tx, line, name)]
+    return _load(tx, thread, asked, recall, choose)
 
 
-def _ask(line: int, name: str | None) -> Steps[tuple[Rows, Rows, Rows]]:
+def _ask(tx: Transaction, line: int, name: str | None) -> tuple[Rows, Rows, Rows]:
     """Ask for a checkpoint, its values, and what was written towards the next one, and wait for none of them."""
-    found = yield (
-        query.latest_checkpoint.ahead(line=line) if name is None else query.checkpoint_named.ahead(line=line, name=name)
+    found = (
+        query.latest_checkpoint.ahead(tx, line=line)
+        if name is None
+        else query.checkpoint_named.ahead(tx, line=line, name=name)
     )
-    values = yield query.values_of.ahead(line=line, name=name)
-    return found, values, (yield query.writes_at.ahead(line=line, checkpoint=name))
+    values = query.values_of.ahead(tx, line=line, name=name)
+    return found, values, query.writes_at.ahead(tx, line=line, checkpoint=name)
 
 
 def _load(
-    thread: Thread, asked: Sequence[tuple[Rows, Rows, Rows]], recall: Recall, choose: Choose | None
-) -> Steps[list[Saved]]:
+    tx: Transaction, thread: Thread, asked: Sequence[tuple[Rows, Rows, Rows]], recall: Recall, choose: Choose | None
+) -> list[Saved]:
     found: list[Saved] = []
     parts: dict[int, Any] = {}
     for rows, values, writes in asked:
@@ -387,10 +405,10 @@ def _load(
                 error.checkpoint = row["name"]
                 raise
     if choose is not None:
-        found = yield from choose(found)
+        found = choose(tx, found)
     recipes = [recipe for each in found for recipe in each.values.values()]
     recipes += [write.recipe for each in found for write in each.writes]
-    parts.update((yield from shelves.fetch(thread.place.shelf, recipes, recall)))
+    parts.update(shelves.fetch(tx, thread.place.shelf, recipes, recall))
     return found
 
 
@@ -409,6 +427,7 @@ def _saved(thread: Thread, row: Row, values: Rows, writes: Rows, parts: dict[int
 
 
 def keys(
+    tx: Transaction,
     at: ThreadAt | None,
     *,
     low: str,
@@ -418,10 +437,11 @@ def keys(
     before: str | None = None,
     after: Key | None = None,
     limit: int,
-) -> Steps[list[Key]]:
+) -> list[Key]:
     """A page of checkpoints, newest first.
 
     Args:
+        tx: The transaction.
         at: One thread; None for all.
         low: Without a thread, the first namespace path.
         high: Path after the last.
@@ -433,14 +453,14 @@ def keys(
     """
     thread: Thread | None = None
     if at is not None:
-        thread = yield from find(at, ns or OWN_LINE)
+        thread = find(tx, at, ns or OWN_LINE)
         if thread is None:
             return []
     if thread is not None and ns is not None and name is None:
         rows: Sequence[Row] = ()
         if thread.line is not None:
             edge = before if after is None else after.name
-            rows = yield query.line_keys(line=thread.line, before=edge, limit=limit)
+            rows = query.line_keys(tx, line=thread.line, before=edge, limit=limit)
         return [_key(row, thread.path, thread.name, ns) for row in rows]
     wanted = {
         "ns": ns,
@@ -451,57 +471,58 @@ def keys(
         "limit": limit,
     }
     if thread is not None:
-        rows = yield query.thread_keys(thread=thread.id, **wanted)
+        rows = query.thread_keys(tx, thread=thread.id, **wanted)
         return [
             Key(thread.path, thread.name, row["ns"], row["line_id"], row["name"], bytes(row["metadata"]))
             for row in rows
         ]
-    rows = yield query.checkpoint_keys(low=low, high=high, **wanted)
+    rows = query.checkpoint_keys(tx, low=low, high=high, **wanted)
     return [
         Key(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"])) for row in rows
     ]
 
 
-def load_keys(page: Sequence[Key], recall: Recall = nothing_known) -> Steps[list[tuple[Key, Saved]]]:
+def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = nothing_known) -> list[tuple[Key, Saved]]:
     """Read the checkpoints of a page. What was removed meanwhile is left out."""
     by_line: dict[int, list[Key]] = {}
     for key in page:
         by_line.setdefault(key.line, []).append(key)
     loaded: dict[tuple[int, str], Saved] = {}
     for line, group in by_line.items():
-        thread = yield from find(ThreadAt(group[0].path, group[0].thread), group[0].ns, exact=True)
+        thread = find(tx, ThreadAt(group[0].path, group[0].thread), group[0].ns, exact=True)
         if thread is not None and thread.line == line:
-            saved = yield from load(thread, line, [key.name for key in group], recall)
+            saved = load(tx, thread, line, [key.name for key in group], recall)
             loaded.update(((line, each.name), each) for each in saved)
     return [(key, loaded[key.line, key.name]) for key in page if (key.line, key.name) in loaded]
 
 
 def delta_history(
-    at: ThreadAt, ns: str, name: str | None, channels: Sequence[str], recall: Recall = nothing_known
-) -> Steps[DeltaHistory | None]:
+    tx: Transaction, at: ThreadAt, ns: str, name: str | None, channels: Sequence[str], recall: Recall = nothing_known
+) -> DeltaHistory | None:
     """What led to the values that some channels have in a checkpoint.
 
     Args:
+        tx: The transaction.
         at: The thread.
         ns: Which of its lines.
         name: The checkpoint's id; None for the newest.
         channels: The channels.
         recall: What is known of parts without reading them.
     """
-    thread = yield from find(at, ns)
+    thread = find(tx, at, ns)
     if thread is None or thread.line is None:
         return None
     line = thread.line
     if name is None:
-        rows = yield query.latest_checkpoint(line=line)
+        rows = query.latest_checkpoint(tx, line=line)
         name = rows[0]["name"] if rows else None
-    rows = yield query.valued_versions(line=line, channels=json.dumps(list(channels)))
+    rows = query.valued_versions(tx, line=line, channels=json.dumps(list(channels)))
     valued = {(row["channel"], row["version"]) for row in rows}
     paths: dict[str, list[str]] = {channel: [] for channel in channels}
     seeds: dict[str, str] = {}
     walked: set[str] = set() if name is None else {name}
     while name is not None and len(seeds) < len(paths):
-        rows = yield query.ancestors(line=line, name=name, limit=ANCESTORS)
+        rows = query.ancestors(tx, line=line, name=name, limit=ANCESTORS)
         name = None
         for row in rows:
             if row["name"] in walked:  # it was put again with another parent, and is its own ancestor now
@@ -514,9 +535,9 @@ def delta_history(
                 paths[channel].append(name)
                 if (channel, versions.get(channel)) in valued:
                     seeds[channel] = versions[channel]
-    values = yield query.values_at(line=line, versions=checkpoint_head.written(seeds))
+    values = query.values_at(tx, line=line, versions=checkpoint_head.written(seeds))
     names = sorted({name for path in paths.values() for name in path})
-    found = yield query.writes_of_channels(line=line, checkpoints=json.dumps(names), channels=json.dumps(list(paths)))
+    found = query.writes_of_channels(tx, line=line, checkpoints=json.dumps(names), channels=json.dumps(list(paths)))
     writes: dict[tuple[str, str], list[WrittenCheckpoint]] = {}
     for row in found:
         writes.setdefault((row["channel"], row["checkpoint"]), []).append(_written(row))
@@ -527,28 +548,28 @@ def delta_history(
         {},
     )
     recipes = [*history.seeds.values(), *(w.recipe for found in writes.values() for w in found)]
-    history.parts.update((yield from shelves.fetch(thread.place.shelf, recipes, recall)))
+    history.parts.update(shelves.fetch(tx, thread.place.shelf, recipes, recall))
     return history
 
 
-def _line(found: Thread | None, at: ThreadAt, ns: str, now: int) -> Steps[tuple[Thread, int]]:
-    thread = (yield from make_thread(at.path, at.name, now)) if found is None else found
-    return thread, thread.line if thread.line is not None else (yield from make_line(thread, ns))
+def _line(tx: Transaction, found: Thread | None, at: ThreadAt, ns: str, now: int) -> tuple[Thread, int]:
+    thread = make_thread(tx, at.path, at.name, now) if found is None else found
+    return thread, thread.line if thread.line is not None else make_line(tx, thread, ns)
 
 
-def _held(plan: Plan) -> Steps[HeldParts | None]:
+def _held(tx: Transaction, plan: Plan) -> HeldParts | None:
     """Hold the shelf that a plan was made for. It is nearly always the thread's, so this need not wait to know."""
     draft = plan.first.draft
     if draft.shelf is None or not shelves.needs_hold(plan.first.recipes):
         return None
-    return (yield from shelves.hold_for(draft.shelf.shelf, draft.parts))
+    return shelves.hold_for(tx, draft.shelf.shelf, draft.parts)
 
 
-def _shelved(place: StorePlace, plan: Plan, held: HeldParts | None) -> Steps[tuple[Planned, Shelved]]:
-    if (yield from shelves.fits(place, plan.first.draft)):
-        return plan.first, (yield from shelves.shelve(place, plan.first.draft, plan.first.recipes, held))
+def _shelved(tx: Transaction, place: StorePlace, plan: Plan, held: HeldParts | None) -> tuple[Planned, Shelved]:
+    if shelves.fits(tx, place, plan.first.draft):
+        return plan.first, shelves.shelve(tx, place, plan.first.draft, plan.first.recipes, held)
     planned = plan.again(place)
-    return planned, (yield from shelves.shelve(place, planned.draft, planned.recipes))
+    return planned, shelves.shelve(tx, place, planned.draft, planned.recipes)
 
 
 def _key(row: Row, path: str, thread: str, ns: str) -> Key:

@@ -16,8 +16,8 @@ from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Steps, query
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.value_recipe import unpack
 from langchain_agentmem.threads.value_store import LOOSE, StorePlace
@@ -55,10 +55,11 @@ class ThreadDeleted(Exception):
     """The thread of a run was deleted while it ran."""
 
 
-def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thread | None]:
+def find(tx: Transaction, at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Thread | None:
     """Find a thread.
 
     Args:
+        tx: The transaction.
         at: Which. Under the empty path: the root's own, else the only one of this name.
         ns: Which of its lines to look up too. Default: its own.
         exact: The empty path stands for the root.
@@ -66,9 +67,9 @@ def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thre
     Raises:
         InvalidInput: No namespace was given, and several have a thread of this name.
     """
-    rows = yield query.find_thread(path=at.path, name=at.name, ns=ns)
+    rows = query.find_thread(tx, path=at.path, name=at.name, ns=ns)
     if not (rows or at.path or exact):
-        rows = yield query.find_threads(name=at.name, ns=ns)
+        rows = query.find_threads(tx, name=at.name, ns=ns)
     if not rows:
         return None
     row = rows[0]
@@ -79,35 +80,35 @@ def find(at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Steps[Thre
     return Thread(row["id"], row["path"], at.name, place, bool(delta), litter, line, created_at)
 
 
-def make_thread(path: str, name: str, now: int, *, delta: bool = False) -> Steps[Thread]:
+def make_thread(tx: Transaction, path: str, name: str, now: int, *, delta: bool = False) -> Thread:
     """Make a thread with a shelf of its own."""
-    yield query.create_namespace(path=path)
-    [shelf] = yield query.create_shelf(loose=LOOSE)
-    rows = yield query.create_thread(path=path, name=name, shelf=shelf["id"], delta=int(delta), now=now)
+    query.create_namespace(tx, path=path)
+    [shelf] = query.create_shelf(tx, loose=LOOSE)
+    rows = query.create_thread(tx, path=path, name=name, shelf=shelf["id"], delta=int(delta), now=now)
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
     return Thread(rows[0]["id"], path, name, StorePlace(shelf["id"], 0), delta, 0, None, now)
 
 
-def line_of(thread: Thread, ns: str) -> Steps[int]:
+def line_of(tx: Transaction, thread: Thread, ns: str) -> int:
     """A line of a thread; made if it is not there."""
-    found = yield from find(ThreadAt(thread.path, thread.name), ns, exact=True)
-    return found.line if found is not None and found.line is not None else (yield from make_line(thread, ns))
+    found = find(tx, ThreadAt(thread.path, thread.name), ns, exact=True)
+    return found.line if found is not None and found.line is not None else make_line(tx, thread, ns)
 
 
-def make_line(thread: Thread, ns: str) -> Steps[int]:
+def make_line(tx: Transaction, thread: Thread, ns: str) -> int:
     """A new line of a thread."""
-    rows = yield query.create_line(thread=thread.id, ns=ns)
+    rows = query.create_line(tx, thread=thread.id, ns=ns)
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
     return int(rows[0]["id"])
 
 
-def has(at: ThreadAt, ns: str, name: str) -> Steps[bool]:
+def has(tx: Transaction, at: ThreadAt, ns: str, name: str) -> bool:
     """Whether just this thread has a checkpoint."""
-    thread = yield from find(at, ns, exact=True)
+    thread = find(tx, at, ns, exact=True)
     return bool(
-        thread is not None and thread.line is not None and (yield query.checkpoint_named(line=thread.line, name=name))
+        thread is not None and thread.line is not None and query.checkpoint_named(tx, line=thread.line, name=name)
     )
 
 
@@ -127,12 +128,13 @@ class Deleted(NamedTuple):
     shelf: int
 
 
-def prune(at: ThreadAt, *, keep: int, limit: int = BATCH) -> Steps[int]:
+def prune(tx: Transaction, at: ThreadAt, *, keep: int, limit: int = BATCH) -> int:
     """Remove the oldest checkpoints of a thread, and what only they needed.
 
     A thread of DeltaChannels stays whole, since its checkpoints need their ancestors.
 
     Args:
+        tx: The transaction.
         at: The thread; the empty path stands for the root.
         keep: How many of each line stay.
         limit: How many to remove at most.
@@ -140,21 +142,21 @@ def prune(at: ThreadAt, *, keep: int, limit: int = BATCH) -> Steps[int]:
     Returns:
         How many were removed; when that is `limit`, there are more.
     """
-    thread = yield from find(at, exact=True)
+    thread = find(tx, at, exact=True)
     if thread is None or thread.delta:
         return 0
-    yield from shelves.hold(thread.place)
+    shelves.hold(tx, thread.place)
     removed = 0
-    for line in (yield query.lines_of(thread=thread.id)):
-        rows = yield query.surplus_checkpoints(line=line["id"], keep=keep, before=None, limit=limit - removed)
-        yield from _remove_oldest(line["id"], [row["name"] for row in rows])
+    for line in query.lines_of(tx, thread=thread.id):
+        rows = query.surplus_checkpoints(tx, line=line["id"], keep=keep, before=None, limit=limit - removed)
+        _remove_oldest(tx, line["id"], [row["name"] for row in rows])
         removed += len(rows)
         if removed >= limit:
             break
     if removed < limit and removed + thread.litter:
-        yield from shelves.sweep(thread.place.shelf)
+        shelves.sweep(tx, thread.place.shelf)
     elif removed:
-        yield query.add_litter(shelf=thread.place.shelf, count=removed)  # the last batch sweeps
+        query.add_litter(tx, shelf=thread.place.shelf, count=removed)  # the last batch sweeps
     return removed
 
 
@@ -166,16 +168,17 @@ def _in_several(name: str, paths: Sequence[str]) -> InvalidInput:
     )
 
 
-def named(low: str, high: str, name: str) -> Steps[list[ThreadAt]]:
+def named(tx: Transaction, low: str, high: str, name: str) -> list[ThreadAt]:
     """The threads of one id in a range of namespaces."""
-    rows = yield query.threads_within(low=low, high=high, name=name)
+    rows = query.threads_within(tx, low=low, high=high, name=name)
     return [ThreadAt(row["path"], row["name"]) for row in rows]
 
 
-def delete(low: str, high: str, name: str | None) -> Steps[list[Deleted]]:
+def delete(tx: Transaction, low: str, high: str, name: str | None) -> list[Deleted]:
     """Delete threads with everything that belongs to them.
 
     Args:
+        tx: The transaction.
         low: The first namespace path.
         high: Path after the last.
         name: The threads' id; None for all.
@@ -183,24 +186,25 @@ def delete(low: str, high: str, name: str | None) -> Steps[list[Deleted]]:
     Returns:
         Which were deleted.
     """
-    threads = yield query.threads_within(low=low, high=high, name=name)
+    threads = query.threads_within(tx, low=low, high=high, name=name)
     for shelf in sorted({row["shelf_id"] for row in threads}):
-        yield query.clear_litter(shelf=shelf)
+        query.clear_litter(tx, shelf=shelf)
     for row in threads:
-        yield query.delete_thread(thread=row["id"])
+        query.delete_thread(tx, thread=row["id"])
     for shelf in sorted({row["shelf_id"] for row in threads}):
-        yield from shelves.drop_idle(shelf)
+        shelves.drop_idle(tx, shelf)
     for path in sorted({row["path"] for row in threads}):
-        yield query.delete_empty_namespaces(path=path)
+        query.delete_empty_namespaces(tx, path=path)
     return [Deleted(ThreadAt(row["path"], row["name"]), row["shelf_id"]) for row in threads]
 
 
-def delete_for_runs(runs: Iterable[str], low: str, high: str) -> Steps[int]:
+def delete_for_runs(tx: Transaction, runs: Iterable[str], low: str, high: str) -> int:
     """Remove the checkpoints that some runs made, with what was written towards the next ones.
 
     What these runs wrote towards the checkpoints of others goes too, or their next runs would take it for their own.
 
     Args:
+        tx: The transaction.
         runs: The runs' ids.
         low: The first namespace path.
         high: Path after the last.
@@ -209,26 +213,27 @@ def delete_for_runs(runs: Iterable[str], low: str, high: str) -> Steps[int]:
         How many checkpoints were removed.
     """
     wanted = {"runs": json.dumps(sorted(set(runs))), "low": low, "high": high}
-    rows = yield query.checkpoints_of_runs(**wanted)
-    writes = yield query.writes_of_runs(**wanted)
+    rows = query.checkpoints_of_runs(tx, **wanted)
+    writes = query.writes_of_runs(tx, **wanted)
     emptied = sorted({row["shelf_id"] for row in (*rows, *writes)})
     for shelf in emptied:
-        yield query.clear_litter(shelf=shelf)
+        query.clear_litter(tx, shelf=shelf)
     for row in rows:
-        yield from _remove(row["line_id"], [row["name"]])
+        _remove(tx, row["line_id"], [row["name"]])
     for row in writes:
-        yield query.delete_writes_of_run(
-            line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"], run_id=row["run_id"]
+        query.delete_writes_of_run(
+            tx, line=row["line_id"], checkpoint=row["checkpoint"], task=row["task"], run_id=row["run_id"]
         )
     for shelf in emptied:
-        yield from shelves.sweep(shelf)
+        shelves.sweep(tx, shelf)
     return len(rows)
 
 
-def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
+def copy(tx: Transaction, source: ThreadAt, target: str, *, now: int) -> int:
     """Copy a thread with all its lines, checkpoints and writes, and no content.
 
     Args:
+        tx: The transaction.
         source: The thread.
         target: The id of the copy, which is in the same namespace. What is there already is added to.
         now: When.
@@ -239,98 +244,100 @@ def copy(source: ThreadAt, target: str, *, now: int) -> Steps[int]:
     Raises:
         InvalidInput: The threads have different values under one version.
     """
-    thread = yield from find(source)
+    thread = find(tx, source)
     if thread is None or target == source.name:
         return 0
-    yield from shelves.hold(thread.place)
-    copied = yield from find(ThreadAt(thread.path, target), exact=True)
+    shelves.hold(tx, thread.place)
+    copied = find(tx, ThreadAt(thread.path, target), exact=True)
     if copied is None:
-        rows = yield query.create_thread(
-            path=thread.path, name=target, shelf=thread.place.shelf, delta=int(thread.delta), now=now
+        rows = query.create_thread(
+            tx, path=thread.path, name=target, shelf=thread.place.shelf, delta=int(thread.delta), now=now
         )
         if not rows:
             raise BranchMoved
         [row] = rows
         copied = thread._replace(id=row["id"], name=target, line=None)
     elif thread.delta and not copied.delta:
-        yield query.mark_delta(thread=copied.id)
+        query.mark_delta(tx, thread=copied.id)
     count = 0
-    for line in (yield query.lines_of(thread=thread.id)):
-        count += yield from _copy_line(line["id"], thread, copied, line["ns"])
+    for line in query.lines_of(tx, thread=thread.id):
+        count += _copy_line(tx, line["id"], thread, copied, line["ns"])
     return count
 
 
-def add(line: int, rows: Sequence[dict[str, Any]]) -> Steps[int]:
+def add(tx: Transaction, line: int, rows: Sequence[dict[str, Any]]) -> int:
     """Store those rows of a line that it has not.
 
     Args:
+        tx: The transaction.
         line: The line.
         rows: Values, writes and checkpoints, as `dump` of `transfer` gives them.
 
     Returns:
         How many checkpoints were added.
     """
-    known = yield from _rows(line)
+    known = _rows(tx, line)
     fresh = [row for row in rows if _place(row) not in known]
-    yield from _insert(fresh)
+    _insert(tx, fresh)
     return sum(1 for row in fresh if "head" in row)
 
 
-def retain(thread: Thread, line: int, ns: str, current: str, retention: Retention, now: int) -> Steps[None]:
+def retain(tx: Transaction, thread: Thread, line: int, ns: str, current: str, retention: Retention, now: int) -> None:
     """Remove what is kept no longer: a little with every checkpoint, so that nobody waits for long."""
     age = retention.max_age
-    rows = yield query.surplus_checkpoints(
+    rows = query.surplus_checkpoints(
+        tx,
         line=line,
         keep=retention.keep_last,
         before=None if age is None else now - int(age.total_seconds() * 1_000_000),
         limit=MOST_LITTER,
     )
     names = [row["name"] for row in rows if row["name"] != current]
-    yield from _remove_oldest(line, names)
+    _remove_oldest(tx, line, names)
     removed = len(names)
     if ns == OWN_LINE:
-        calls = yield query.old_calls(thread=thread.id, limit=MOST_LITTER)
+        calls = query.old_calls(tx, thread=thread.id, limit=MOST_LITTER)
         for row in calls:
-            yield query.delete_line(line=row["id"])
+            query.delete_line(tx, line=row["id"])
         removed += len(calls)
     if thread.litter + removed >= MOST_LITTER:
-        yield from shelves.sweep(thread.place.shelf)
+        shelves.sweep(tx, thread.place.shelf)
     elif removed:
-        yield query.add_litter(shelf=thread.place.shelf, count=removed)
+        query.add_litter(tx, shelf=thread.place.shelf, count=removed)
 
 
-def _remove(line: int, names: Sequence[str]) -> Steps[None]:
+def _remove(tx: Transaction, line: int, names: Sequence[str]) -> None:
     if names:
         rows = [{"line": line, "name": name} for name in names]
-        yield query.delete_checkpoint.many(rows)
-        yield query.delete_writes.many(rows)
+        query.delete_checkpoint.many(tx, rows)
+        query.delete_writes.many(tx, rows)
 
 
-def _remove_oldest(line: int, names: Sequence[str]) -> Steps[None]:
+def _remove_oldest(tx: Transaction, line: int, names: Sequence[str]) -> None:
     """Remove the oldest checkpoints of a line, and with their writes those that came when a checkpoint was gone."""
     if names:
-        yield query.delete_checkpoint.many([{"line": line, "name": name} for name in names])
-        yield query.delete_stray_writes(line=line, up_to=max(names))
+        query.delete_checkpoint.many(tx, [{"line": line, "name": name} for name in names])
+        query.delete_stray_writes(tx, line=line, up_to=max(names))
 
 
-def _copy_line(source: int, thread: Thread, target: Thread, ns: str) -> Steps[int]:
+def _copy_line(tx: Transaction, source: int, thread: Thread, target: Thread, ns: str) -> int:
     """Copy what a line has and its copy has not."""
-    line = yield from line_of(target, ns)
-    ours = yield from _rows(source)
-    theirs = yield from _rows(line)
+    line = line_of(tx, target, ns)
+    ours = _rows(tx, source)
+    theirs = _rows(tx, line)
     new = [row for place, row in ours.items() if place not in theirs]
-    yield from _refuse_others(thread, ours, target, theirs)
+    _refuse_others(tx, thread, ours, target, theirs)
     values = [row for row in new if "recipe" in row]
     recipes = [bytes(row["recipe"]) for row in values]
     if thread.place.shelf != target.place.shelf:
-        recipes = yield from shelves.transplant(thread.place.shelf, target.place, recipes)
+        recipes = shelves.transplant(tx, thread.place.shelf, target.place, recipes)
     for row, recipe in zip(values, recipes, strict=True):
         row["recipe"] = recipe
-    yield from _insert([{**row, "line": line} for row in new])
+    _insert(tx, [{**row, "line": line} for row in new])
     return len(new) - len(values)
 
 
-def _refuse_others(thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -> Steps[None]:
+def _refuse_others(tx: Transaction, thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -> None:
     """Refuse a copy in which a version would stand for two values, as those that are mere numbers can.
 
     Raises:
@@ -340,8 +347,8 @@ def _refuse_others(thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -
     for version in dict.fromkeys(version for row in new for version in json.loads(row["versions"]).items()):
         if version not in theirs or version not in ours:
             continue
-        mine = yield from shelves.resolved(thread.place.shelf, unpack(ours[version]["recipe"]))
-        other = yield from shelves.resolved(target.place.shelf, unpack(theirs[version]["recipe"]))
+        mine = shelves.resolved(tx, thread.place.shelf, unpack(ours[version]["recipe"]))
+        other = shelves.resolved(tx, target.place.shelf, unpack(theirs[version]["recipe"]))
         if mine != other:
             raise InvalidInput(
                 f"The channel {safe_repr(version[0])} has another value under the same version in the other "
@@ -349,22 +356,22 @@ def _refuse_others(thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -
             )
 
 
-def _rows(line: int) -> Steps[_Rows]:
+def _rows(tx: Transaction, line: int) -> _Rows:
     """All of a line."""
-    checkpoints = yield query.line_checkpoints(line=line)
-    values = yield query.line_values(line=line)
-    writes = yield query.line_writes(line=line)
+    checkpoints = query.line_checkpoints(tx, line=line)
+    values = query.line_values(tx, line=line)
+    writes = query.line_writes(tx, line=line)
     return {_place(row): row for row in map(_fields, (*checkpoints, *values, *writes))}
 
 
-def _insert(rows: Sequence[dict[str, Any]]) -> Steps[None]:
+def _insert(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
     """Store rows of all three kinds."""
     if values := [row for row in rows if "version" in row]:
-        yield query.insert_value.many(values)
+        query.insert_value.many(tx, values)
     if writes := [row for row in rows if "task" in row]:
-        yield query.insert_write.many([{"run_id": None, **row} for row in writes])
+        query.insert_write.many(tx, [{"run_id": None, **row} for row in writes])
     if checkpoints := [row for row in rows if "head" in row]:
-        yield query.insert_checkpoint.many([{"now": row.pop("created_at"), **row} for row in map(dict, checkpoints)])
+        query.insert_checkpoint.many(tx, [{"now": row.pop("created_at"), **row} for row in map(dict, checkpoints)])
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:

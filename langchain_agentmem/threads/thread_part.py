@@ -10,15 +10,14 @@ import zlib
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import CheckpointUnreadable, InvalidInput
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Import, Part, Record, WriteRecord
-from langchain_agentmem.storage.steps import Row
+from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.checkpoint_head import read, written
 from langchain_agentmem.threads.thread_lines import ThreadAt, add, find, line_of, make_thread
@@ -29,10 +28,11 @@ from langchain_agentmem.threads.value_store import StoredPart as ValuePart
 PAGE = 200
 
 
-def problems(low: str, high: str) -> Steps[list[str]]:
+def problems(tx: Transaction, low: str, high: str) -> list[str]:
     """What is wrong with the threads of some namespaces.
 
     Args:
+        tx: The transaction.
         low: The first namespace path.
         high: Path after the last.
 
@@ -41,15 +41,15 @@ def problems(low: str, high: str) -> Steps[list[str]]:
     """
     found: list[str] = []
     shelves: dict[int, list[Range]] = {}
-    threads = yield query.threads_within(low=low, high=high, name=None)
+    threads = query.threads_within(tx, low=low, high=high, name=None)
     for thread in threads:
-        for line in (yield query.lines_of(thread=thread["id"])):
-            needed = yield from _line(line["id"], thread["name"], found)
+        for line in query.lines_of(tx, thread=thread["id"]):
+            needed = _line(tx, line["id"], thread["name"], found)
             shelves.setdefault(thread["shelf_id"], []).extend(needed)
     for shelf, needed in shelves.items():
         there: list[Range] = []
         after = -1
-        while page := (yield query.parts_after(shelf=shelf, after=after, limit=PAGE)):
+        while page := query.parts_after(tx, shelf=shelf, after=after, limit=PAGE):
             for row in page:
                 there.append((row["number"], row["number"] + 1))
                 if row["body"] is None or zlib.crc32(bytes(row["body"])) != row["checksum"]:
@@ -58,12 +58,12 @@ def problems(low: str, high: str) -> Steps[list[str]]:
             after = page[-1]["number"]
         if covered([*there, *needed]) != there:
             found.append(f"a value needs parts that are missing on shelf {shelf}")
-    gaps = yield query.shelf_gaps(loose=LOOSE)
+    gaps = query.shelf_gaps(tx, loose=LOOSE)
     return found + [f"shelf {row['id']} has more parts than it counted" for row in gaps]
 
 
-def _line(line: int, thread: str, found: list[str]) -> Steps[list[Range]]:
-    for row in (yield query.line_checkpoints(line=line)):
+def _line(tx: Transaction, line: int, thread: str, found: list[str]) -> list[Range]:
+    for row in query.line_checkpoints(tx, line=line):
         for name, beside in (("head", row["versions"]), ("metadata", "")):
             try:
                 opened(row[name], beside)
@@ -71,8 +71,8 @@ def _line(line: int, thread: str, found: list[str]) -> Steps[list[Range]]:
                 found.append(
                     f"the {name} of the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}: {error}"
                 )
-    values = yield query.line_values(line=line)
-    writes = yield query.line_writes(line=line)
+    values = query.line_values(tx, line=line)
+    writes = query.line_writes(tx, line=line)
     return [*_needed(values, thread, found), *_needed(writes, thread, found)]
 
 
@@ -91,21 +91,21 @@ def _needed(rows: Iterable[Row], thread: str, found: list[str]) -> list[Range]:
 _BYTES = ("head", "metadata", "recipe")
 
 
-def dump(at: ThreadAt) -> Steps[list[dict[str, Any]]]:
+def dump(tx: Transaction, at: ThreadAt) -> list[dict[str, Any]]:
     """A thread with everything in it, as records that JSON can hold."""
-    thread = yield from find(at, exact=True)
+    thread = find(tx, at, exact=True)
     if thread is None:
         return []
     records: list[dict[str, Any]] = []
     recipes = []
-    for line in (yield query.lines_of(thread=thread.id)):
-        checkpoints = yield query.line_checkpoints(line=line["id"])
-        values = yield query.line_values(line=line["id"])
-        writes = yield query.line_writes(line=line["id"])
+    for line in query.lines_of(tx, thread=thread.id):
+        checkpoints = query.line_checkpoints(tx, line=line["id"])
+        values = query.line_values(tx, line=line["id"])
+        writes = query.line_writes(tx, line=line["id"])
         recipes += [unpack(row["recipe"]) for row in (*values, *writes)]
         for kind, rows in (("value", values), ("write", writes), ("checkpoint", checkpoints)):
             records += [{"record": kind, "ns": line["ns"], **_told(row)} for row in rows]
-    parts = yield from shelves.fetch(thread.place.shelf, recipes, shelves.nothing_known)
+    parts = shelves.fetch(tx, thread.place.shelf, recipes, shelves.nothing_known)
     needed = sum(high - low for low, high in covered(each for recipe in recipes for each in ranges_of(recipe)))
     if len(parts) < needed or any(zlib.crc32(part.body) != part.checksum for part in parts.values()):
         raise CheckpointUnreadable(
@@ -128,10 +128,11 @@ def dump(at: ThreadAt) -> Steps[list[dict[str, Any]]]:
     ]
 
 
-def restore(at: ThreadAt, delta: bool, records: Sequence[Record], *, now: int) -> Steps[int]:  # noqa: FBT001
+def restore(tx: Transaction, at: ThreadAt, delta: bool, records: Sequence[Record], *, now: int) -> int:  # noqa: FBT001
     """Write records into a thread, keeping what is there.
 
     Args:
+        tx: The transaction.
         at: The thread; made if it is not there.
         delta: Whether its checkpoints need their ancestors.
         records: What `dump` gave, without the first.
@@ -148,16 +149,16 @@ def restore(at: ThreadAt, delta: bool, records: Sequence[Record], *, now: int) -
         rows = [_row(record) for record in records if record["record"] != "part"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"A record of the thread {safe_repr(at.name)} is damaged: {safe_repr(error)}.") from error
-    thread = yield from find(at, exact=True)
+    thread = find(tx, at, exact=True)
     if thread is None:
-        thread = yield from make_thread(at.path, at.name, now, delta=delta)
+        thread = make_thread(tx, at.path, at.name, now, delta=delta)
     elif delta and not thread.delta:
-        yield query.mark_delta(thread=thread.id)
-    numbers = yield from shelves.adopt(thread.place, parts)
+        query.mark_delta(tx, thread=thread.id)
+    numbers = shelves.adopt(tx, thread.place, parts)
     added = 0
     for ns in dict.fromkeys(row["ns"] for row in rows):
-        line = yield from line_of(thread, ns)
-        added += yield from add(line, [_placed(row, line, numbers, at) for row in rows if row["ns"] == ns])
+        line = line_of(tx, thread, ns)
+        added += add(tx, line, [_placed(row, line, numbers, at) for row in rows if row["ns"] == ns])
     return added
 
 
@@ -225,19 +226,19 @@ def _text(data: bytes) -> str:
     return b64encode(data).decode("ascii")
 
 
-def _dump(write: WriteRecord, low: str, high: str) -> Steps[Mapping[str, int]]:
+def _dump(tx: Transaction, write: WriteRecord, low: str, high: str) -> Mapping[str, int]:
     written: Counter[str] = Counter()
-    for row in (yield query.threads_within(low=low, high=high, name=None)):
-        records = yield from dump(ThreadAt(row["path"], row["name"]))
+    for row in query.threads_within(tx, low=low, high=high, name=None):
+        records = dump(tx, ThreadAt(row["path"], row["name"]))
         for record in records:
             write(record)
         written.update(threads=1, checkpoints=sum(record["record"] == "checkpoint" for record in records))
     return written
 
 
-def _load(into: Import, head: Record, records: Sequence[Record]) -> Steps[None]:
+def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
     thread = ThreadAt(path_of(head.get("namespace")), id_of(head.get("id"), "thread"))
-    added = yield from restore(thread, bool(head.get("delta")), records, now=into.now)
+    added = restore(tx, thread, bool(head.get("delta")), records, now=into.now)
     into.added.update(threads=1, checkpoints=added)
 
 
@@ -253,7 +254,7 @@ PART = Part(
             "pending_write",
         )
     },
-    verify={"threads": partial(problems, *range_of(()))},
+    verify={"threads": lambda tx: problems(tx, *range_of(()))},
     records={"thread": {"part", "value", "write", "checkpoint"}},
     dump=_dump,
     load=_load,

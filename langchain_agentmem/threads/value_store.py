@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.errors import BranchMoved
-from langchain_agentmem.storage import Steps, queries, query
-from langchain_agentmem.storage.steps import Row, Rows
+from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads.value_recipe import (
     Range,
     Recipe,
@@ -135,10 +135,11 @@ def nothing_known(shelf: int, ranges: list[Range]) -> tuple[dict[int, Any], list
     return {}, ranges
 
 
-def fits(place: StorePlace, draft: Drafted) -> Steps[bool]:
+def fits(tx: Transaction, place: StorePlace, draft: Drafted) -> bool:
     """Whether the parts that a draft relies on are on a shelf: none is ever changed, but they may be swept away.
 
     Args:
+        tx: The transaction.
         place: The shelf as it is.
         draft: Values taken apart for a shelf as it was.
     """
@@ -147,7 +148,7 @@ def fits(place: StorePlace, draft: Drafted) -> Steps[bool]:
     if draft.shelf is None or draft.shelf.shelf != place.shelf:
         return False
     for low, high in covered(draft.relied):
-        rows = yield query.part_hashes(shelf=place.shelf, low=low, high=high)
+        rows = query.part_hashes(tx, shelf=place.shelf, low=low, high=high)
         if len(rows) < high - low:
             return False
     return True
@@ -158,31 +159,33 @@ def needs_hold(recipes: Iterable[Recipe]) -> bool:
     return any(map(has_parts, recipes))
 
 
-def hold_for(shelf: int, parts: Sequence[StoredPart]) -> Steps[HeldParts]:
+def hold_for(tx: Transaction, shelf: int, parts: Sequence[StoredPart]) -> HeldParts:
     """Keep others from a shelf until the transaction ends, to put parts there.
 
     The shelf comes before the bodies of its parts, as it does wherever both are needed: nobody waits in a circle.
 
     Args:
+        tx: The transaction.
         shelf: Its id; it need not be there.
         parts: The parts.
     """
     digests = [queries.digest(part.body) for part in parts]
     keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
-    row = yield query.lock_shelf.ahead(shelf=shelf)
+    row = query.lock_shelf.ahead(tx, shelf=shelf)
     known: Rows = ()
     if keys:
         asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(keys)]
-        known = yield query.known_parts.ahead(shelf=shelf, keys=json.dumps(asked))
+        known = query.known_parts.ahead(tx, shelf=shelf, keys=json.dumps(asked))
     return HeldParts(shelf, keys, row, known)
 
 
 def shelve(
-    place: StorePlace, draft: Drafted, recipes: Sequence[Recipe], held: HeldParts | None = None
-) -> Steps[Shelved]:
+    tx: Transaction, place: StorePlace, draft: Drafted, recipes: Sequence[Recipe], held: HeldParts | None = None
+) -> Shelved:
     """Put the parts of a draft on a shelf, those that are not there already.
 
     Args:
+        tx: The transaction.
         place: The shelf, which the draft fits.
         draft: The values taken apart.
         recipes: Their recipes.
@@ -196,20 +199,21 @@ def shelve(
         found.recipes = [pack(recipe) for recipe in recipes]
         return found
     found.held = True
-    found.numbers, following = yield from _put(place, draft.parts, held)
+    found.numbers, following = _put(tx, place, draft.parts, held)
     copies = _Copies(following, found.moves)
     found.recipes = [pack(draft.settle(recipe, found.numbers, copies.tidy)) for recipe in recipes]
     if copies.made:
-        yield from hold(place, listed=copies.following - following)
+        hold(tx, place, listed=copies.following - following)
         for low, high, shift in copies.made:
-            yield query.copy_parts(shelf=place.shelf, target=place.shelf, low=low, high=high, shift=shift)
+            query.copy_parts(tx, shelf=place.shelf, target=place.shelf, low=low, high=high, shift=shift)
     return found
 
 
-def hold(place: StorePlace, *, listed: int = 0, loose: int = 0) -> Steps[tuple[int, int]]:
+def hold(tx: Transaction, place: StorePlace, *, listed: int = 0, loose: int = 0) -> tuple[int, int]:
     """Take numbers, and keep others from the shelf until the transaction ends.
 
     Args:
+        tx: The transaction.
         place: The shelf as it was seen.
         listed: How many in the first row.
         loose: How many in the second.
@@ -220,7 +224,7 @@ def hold(place: StorePlace, *, listed: int = 0, loose: int = 0) -> Steps[tuple[i
     Raises:
         BranchMoved: The shelf was swept meanwhile, or is gone; the operation begins again.
     """
-    rows = yield query.take_numbers(shelf=place.shelf, listed=listed, loose=loose)
+    rows = query.take_numbers(tx, shelf=place.shelf, listed=listed, loose=loose)
     if not rows or rows[0]["swept"] != place.swept:
         raise BranchMoved
     return int(rows[0]["listed"]), int(rows[0]["loose"])
@@ -254,10 +258,11 @@ class _Copies:
         return start, self.following
 
 
-def fetch(shelf: int, recipes: Iterable[Recipe], recall: Recall) -> Steps[dict[int, Any]]:
+def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall) -> dict[int, Any]:
     """Read all the parts that some recipes need, each once.
 
     Args:
+        tx: The transaction.
         shelf: The shelf's id.
         recipes: The recipes.
         recall: What is known of parts without reading them.
@@ -267,7 +272,7 @@ def fetch(shelf: int, recipes: Iterable[Recipe], recall: Recall) -> Steps[dict[i
     """
     found, missing = recall(shelf, covered(each for recipe in recipes for each in ranges_of(recipe)))
     if missing:
-        rows = yield query.parts_in(shelf=shelf, ranges=json.dumps(missing))
+        rows = query.parts_in(tx, shelf=shelf, ranges=json.dumps(missing))
         if rows and isinstance(rows[0], Mapping):
             rows = [tuple(row.values()) for row in rows]
         for number, form, name, checksum, body in rows:
@@ -275,16 +280,17 @@ def fetch(shelf: int, recipes: Iterable[Recipe], recall: Recall) -> Steps[dict[i
     return found
 
 
-def resolved(shelf: int, recipe: Recipe) -> Steps[Recipe]:
+def resolved(tx: Transaction, shelf: int, recipe: Recipe) -> Recipe:
     """A recipe in which the parts themselves take the place of their numbers, to compare it with another's."""
-    parts = yield from fetch(shelf, [recipe], nothing_known)
+    parts = fetch(tx, shelf, [recipe], nothing_known)
     return with_parts(recipe, parts.get)
 
 
-def transplant(source: int, target: StorePlace, recipes: Sequence[bytes]) -> Steps[list[bytes]]:
+def transplant(tx: Transaction, source: int, target: StorePlace, recipes: Sequence[bytes]) -> list[bytes]:
     """Put the parts that some recipes need on another shelf too. No content is copied.
 
     Args:
+        tx: The transaction.
         source: The shelf that they lie on.
         target: The other shelf.
         recipes: Recipes, written.
@@ -296,80 +302,83 @@ def transplant(source: int, target: StorePlace, recipes: Sequence[bytes]) -> Ste
     needed = covered(each for recipe in read for each in ranges_of(recipe))
     loose = sum(high - low for low, high in needed if low >= LOOSE)
     listed = sum(high - low for low, high in needed if low < LOOSE)
-    following = list((yield from hold(target, listed=listed, loose=loose)))
+    following = list(hold(tx, target, listed=listed, loose=loose))
     places: list[tuple[int, int, int]] = []
     for low, high in needed:
         row = int(low >= LOOSE)
         places.append((low, high, following[row] - low))
         following[row] += high - low
     for low, high, shift in places:
-        yield query.copy_parts(shelf=source, target=target.shelf, low=low, high=high, shift=shift)
+        query.copy_parts(tx, shelf=source, target=target.shelf, low=low, high=high, shift=shift)
     return [pack(moved(recipe, _mover(places))) for recipe in read]
 
 
-def adopt(place: StorePlace, parts: Mapping[int, StoredPart]) -> Steps[dict[int, int]]:
+def adopt(tx: Transaction, place: StorePlace, parts: Mapping[int, StoredPart]) -> dict[int, int]:
     """Put parts of another database on a shelf.
 
     Args:
+        tx: The transaction.
         place: The shelf.
         parts: The parts, by their numbers there.
 
     Returns:
         The number here of each.
     """
-    numbers, _ = yield from _put(place, list(parts.values()))
+    numbers, _ = _put(tx, place, list(parts.values()))
     return dict(zip(parts, numbers, strict=True))
 
 
-def sweep(shelf: int) -> Steps[None]:
+def sweep(tx: Transaction, shelf: int) -> None:
     """Take away the values that no checkpoint has any more, and the parts that no value needs."""
-    yield query.clear_litter(shelf=shelf)  # first, so that nobody puts anything on the shelf meanwhile
-    lines = yield query.shelf_lines(shelf=shelf)
+    query.clear_litter(tx, shelf=shelf)  # first, so that nobody puts anything on the shelf meanwhile
+    lines = query.shelf_lines(tx, shelf=shelf)
     needed: list[Range] = []
     for line in lines:
-        needed += yield from _sweep_line(line["id"])
+        needed += _sweep_line(tx, line["id"])
     low = 0
     hashes: set[bytes] = set()
     for start, stop in [*covered(needed), (2**62, 2**62)]:
         if low < start:
-            rows = yield query.part_hashes(shelf=shelf, low=low, high=start)
+            rows = query.part_hashes(tx, shelf=shelf, low=low, high=start)
             if rows:
                 hashes.update(bytes(row["hash"]) for row in rows)
-                yield query.delete_parts(shelf=shelf, low=low, high=start)
+                query.delete_parts(tx, shelf=shelf, low=low, high=start)
         low = stop
     if hashes:
-        yield query.note_sweep(shelf=shelf)
-        yield from queries.collect(hashes)
+        query.note_sweep(tx, shelf=shelf)
+        queries.collect(tx, hashes)
 
 
-def drop_idle(shelf: int) -> Steps[None]:
+def drop_idle(tx: Transaction, shelf: int) -> None:
     """Take away a shelf that no thread has any more; else what its remaining threads do not need."""
-    yield from sweep(shelf)
-    yield query.delete_idle_shelf(shelf=shelf)
+    sweep(tx, shelf)
+    query.delete_idle_shelf(tx, shelf=shelf)
 
 
-def _put(place: StorePlace, parts: Sequence[StoredPart], held: HeldParts | None = None) -> Steps[tuple[list[int], int]]:
+def _put(
+    tx: Transaction, place: StorePlace, parts: Sequence[StoredPart], held: HeldParts | None = None
+) -> tuple[list[int], int]:
     """Put parts on a shelf, and hold it. What is written here waits for nothing, so that others wait shortly.
 
     Returns:
         The number of each part, and the next number of the first row.
     """
     if held is None or held.shelf != place.shelf:
-        held = yield from hold_for(place.shelf, parts)
+        held = hold_for(tx, place.shelf, parts)
     if not held.row or held.row[0]["swept"] != place.swept:
         raise BranchMoved
     listed, first = int(held.row[0]["listed"]), int(held.row[0]["loose"])
     keys = held.keys
     known = {(bytes(row["hash"]), row["form"], row["name"]): set(json.loads(row["numbers"])) for row in held.known}
     there = {key for key, _, _ in known}
-    yield from queries.store({key[0]: part.body for key, part in zip(keys, parts, strict=True) if key[0] not in there})
+    queries.store(tx, {key[0]: part.body for key, part in zip(keys, parts, strict=True) if key[0] not in there})
     found = _known_numbers(keys, parts, known)
     loose = dict.fromkeys(
         key for key, part, number in zip(keys, parts, found, strict=True) if number is None and part.loose
     )
     count = sum(number is None and not part.loose for part, number in zip(parts, found, strict=True))
     if count or loose:
-        yield query.use_numbers(shelf=place.shelf, listed=listed + count, loose=first + len(loose))
+        query.use_numbers(tx, shelf=place.shelf, listed=listed + count, loose=first + len(loose))
     assigned = {key: first + index for index, key in enumerate(loose)}
     new: dict[int, dict[str, object]] = {}
     numbers: list[int] = []
@@ -382,7 +391,7 @@ def _put(place: StorePlace, parts: Sequence[StoredPart], held: HeldParts | None 
         numbers.append(number)
     if new:
         rows = list(new.values())
-        yield query.insert_part(**rows[0]) if len(rows) == 1 else query.insert_part.many(rows)
+        query.insert_part(tx, **rows[0]) if len(rows) == 1 else query.insert_part.many(tx, rows)
     return numbers, listed
 
 
@@ -414,17 +423,17 @@ def _known_numbers(
     return found
 
 
-def _sweep_line(line: int) -> Steps[list[Range]]:
+def _sweep_line(tx: Transaction, line: int) -> list[Range]:
     """Take away a line's values that are in no checkpoint; give the ranges that the others need."""
-    checkpoints = yield query.line_versions(line=line)
+    checkpoints = query.line_versions(tx, line=line)
     alive = {pair for row in checkpoints for pair in json.loads(row["versions"]).items()}
-    values = yield query.line_values(line=line)
+    values = query.line_values(tx, line=line)
     dead = [row for row in values if (row["channel"], row["version"]) not in alive]
     if dead:
-        yield query.delete_value.many(
-            [{"line": line, "channel": row["channel"], "version": row["version"]} for row in dead]
+        query.delete_value.many(
+            tx, [{"line": line, "channel": row["channel"], "version": row["version"]} for row in dead]
         )
-    writes = yield query.line_writes(line=line)
+    writes = query.line_writes(tx, line=line)
     return list(_needed(row for row in values if (row["channel"], row["version"]) in alive)) + list(_needed(writes))
 
 

@@ -37,12 +37,11 @@ Three things decide the shape of these modules:
 - Looking on never changes what happens: nothing that tracing raises reaches the operation, and what the operation
   raises passes unchanged.
 
-One object serves `with` and `async with`, as only the waiting differs.
+In an async call the runs of LangChain begin and end on the event loop of the caller (`base/concurrency.py`).
 
-What an agent or a user causes is one step, `memory.<part>.<verb>`. `Tracing.step` (`tracing/trace_steps.py`) makes it;
-work that is written as a generator asks for one with `Shown`, a search with `Search` and a model's answer with `Ask`
-(`model_calls.py`). An operation made of others is one step with the telling ones beneath; a detail is `shown=False`:
-no step.
+What an agent or a user causes is one step, `memory.<part>.<verb>`. `Tracing.step` (`tracing/trace_steps.py`) makes it:
+`Database.read`, `write` and `step`, a `Search` and `ask` (`model_calls.py`) call it. An operation made of others is one
+step with the telling ones beneath; a detail has no name, and is no step.
 
 - **Silence** costs a microsecond or two: listeners are looked for where they can be before LangChain is asked
   (`langchain_runs.py`).

@@ -146,7 +146,7 @@ _CONTENT_FREE = ("langchain_agentmem.", "langchain_core.callbacks.usage", "langg
 
 
 class StepRun:
-    """A step, as LangChain's callbacks know it. In async code `start` and `end` give something to await."""
+    """A step, as LangChain's callbacks know it. In an async call `start` and `end` return coroutines."""
 
     __slots__ = ("_config", "_manager", "_run", "_surroundings", "_type")
 

@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from uuid import uuid4
 
+from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, may_be_traced, stream_writer, unseen
@@ -117,14 +119,6 @@ class Step:
     ) -> None:
         """Do nothing."""
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Do nothing."""
-
 
 SILENT = Step()
 """The step that nobody hears, shared by all: it has no state."""
@@ -177,7 +171,7 @@ class Tracing:
         inputs: Thunk | None = None,
         config: RunnableConfig | None = None,
     ) -> Step:
-        """One operation, for `with` or `async with`.
+        """One operation, for `with`.
 
         Args:
             name: `memory.<part>.<verb>`.
@@ -239,8 +233,8 @@ class _HeardStep(Step):
     """A step that somebody hears."""
 
     __slots__ = (
-        "_begun", "_config", "_event", "_inputs", "_inside", "_name", "_outputs", "_run", "_run_type", "_traced",
-        "_tracing", "_writer",
+        "_begun", "_config", "_event", "_in_worker", "_inputs", "_inside", "_name", "_outputs", "_run", "_run_type",
+        "_traced", "_tracing", "_writer",
     )  # fmt: skip
 
     def __init__(
@@ -257,6 +251,7 @@ class _HeardStep(Step):
         self._tracing = tracing
         self._name = name
         self._begun = 0.0
+        self._in_worker = is_in_worker()
         self._run_type = run_type
         self._inputs = inputs
         self._outputs: Thunk | None = None
@@ -277,18 +272,11 @@ class _HeardStep(Step):
         self._outputs = outputs
 
     def __enter__(self) -> Self:
-        run = self._prepare(asynchronous=False)
+        run = self._prepare()
         if run is not None:
+            start = partial(run.start, self._name, self._event["inputs"], self._event["metadata"])
             with self._tracing.unharmed(f"to open {self._name}"):
-                run.enter(run.start(self._name, self._event["inputs"], self._event["metadata"]))
-        self._began()
-        return self
-
-    async def __aenter__(self) -> Self:
-        run = self._prepare(asynchronous=True)
-        if run is not None:
-            with self._tracing.unharmed(f"to open {self._name}"):
-                run.enter(await run.start(self._name, self._event["inputs"], self._event["metadata"]))
+                run.enter(on_callers_loop(start) if self._in_worker else start())
         self._began()
         return self
 
@@ -298,27 +286,16 @@ class _HeardStep(Step):
         duration, outputs, shown = self._result(error)
         try:
             if self._run is not None and self._run.leave():
+                end = partial(self._run.end, outputs, shown)
                 with self._tracing.unharmed(f"to close {self._name}"):
-                    self._run.end(outputs, shown)
+                    on_callers_loop(end, always=True) if self._in_worker else end()
         finally:
             self._tell(duration, outputs, shown, error)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        duration, outputs, shown = self._result(error)
-        try:
-            if self._run is not None and self._run.leave():
-                with self._tracing.unharmed(f"to close {self._name}"):
-                    await self._run.end(outputs, shown)
-        finally:
-            # Also when the wait was cancelled: the operation itself is over and the hooks must hear of it.
-            self._tell(duration, outputs, shown, error)
-
-    def _prepare(self, *, asynchronous: bool) -> StepRun | None:
+    def _prepare(self) -> StepRun | None:
         if self._traced:
             with self._tracing.unharmed(f"to find who listens to {self._name}"):
-                self._run = StepRun.of(self._run_type, self._config, asynchronous=asynchronous)
+                self._run = StepRun.of(self._run_type, self._config, asynchronous=self._in_worker)
         if self.listening:
             inputs = self._tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
             where = self._tracing.evaluate(

@@ -28,15 +28,13 @@ from langchain_agentmem.base.files import check_free, path_of_file
 from langchain_agentmem.base.namespaces import NESTED, Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Run, Shown, Work, both
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Steps, is_pool, name_of, query
+from langchain_agentmem.storage import Transaction, is_pool, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import database_report, export, integrity
-from langchain_agentmem.upkeep.database_copy import CopyReport, PruneReport, copy, place_of, prune_work, rekey, restore
+from langchain_agentmem.upkeep.database_copy import CopyReport, PruneReport, copy, place_of, prune, rekey, restore
 from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
-from langchain_agentmem.upkeep.export import TransferReport
 from langchain_agentmem.upkeep.integrity import VerifyReport
 from langchain_agentmem.upkeep.maintenance import Upkeep
 
@@ -87,24 +85,26 @@ class DayCounts:
     memories: int = 0
 
 
-def list_namespaces(namespace: Sequence[str]) -> Steps[list[NamespaceSummary]]:
+def list_namespaces(tx: Transaction, namespace: Sequence[str]) -> list[NamespaceSummary]:
     """What a namespace holds, and each of those below it.
 
     Args:
+        tx: The transaction.
         namespace: Which; empty for all.
     """
     low, high = range_of(namespace)
-    rows = yield query.namespace_sizes(low=low, high=high, mark=NESTED)
+    rows = query.namespace_sizes(tx, low=low, high=high, mark=NESTED)
     return [
         NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
         for row in rows
     ]
 
 
-def count_days(namespace: Sequence[str], days: int, now: datetime) -> Steps[list[DayCounts]]:
+def count_days(tx: Transaction, namespace: Sequence[str], days: int, now: datetime) -> list[DayCounts]:
     """What was written on each of the last days in a namespace and all below it, the oldest day first.
 
     Args:
+        tx: The transaction.
         namespace: Which; empty for all.
         days: How many days, this one included.
         now: When this is.
@@ -112,7 +112,7 @@ def count_days(namespace: Sequence[str], days: int, now: datetime) -> Steps[list
     low, high = range_of(namespace)
     today = (now - EPOCH).days
     first = today - days + 1
-    rows = yield query.written_by_day(low=low, high=high, since=micros(EPOCH + timedelta(days=first)))
+    rows = query.written_by_day(tx, low=low, high=high, since=micros(EPOCH + timedelta(days=first)))
     found: dict[int, dict[str, int]] = {}
     for row in rows:
         found.setdefault(int(row["day"]), {})[row["what"]] = row["written"]
@@ -137,7 +137,7 @@ class Admin(Upkeep):
 
     # -- what there is -------------------------------------------------------------------------------------------
 
-    def _threads_work(
+    def threads(
         self,
         namespace: Sequence[str] | None = None,
         *,
@@ -149,7 +149,7 @@ class Admin(Upkeep):
         sizes: bool = True,
         limit: int | None = None,
         offset: int = 0,
-    ) -> Work[ThreadList]:
+    ) -> ThreadList:
         """What threads and conversations there are, how large they are, and when they changed last.
 
         Args:
@@ -174,16 +174,14 @@ class Admin(Upkeep):
         """
         where = self.database.scopes.resolve(namespace, bare=True)
         asked: dict[str, Any] = {"thread_id": thread_id, "role": role, "since": since, "until": until}
-        make = partial(
-            database_report.list_threads, where, said=query, sizes=sizes, limit=limit, offset=offset, **asked
-        )
         shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
-        done: ThreadList = yield Run("care.threads", make, inputs=shown, outputs=_threads_shown)
-        return done
+        find = partial(database_report.list_threads, namespace=where, said=query, sizes=sizes, **asked)
+        find = partial(find, limit=limit, offset=offset)
+        return self.database.read("care.threads", find, shown, _threads_shown)
 
-    threads, athreads = both(_threads_work)
+    athreads = awaited(threads)
 
-    def _branches_work(self, namespace: Sequence[str] | None = None) -> Work[list[BranchSummary]]:
+    def branches(self, namespace: Sequence[str] | None = None) -> list[BranchSummary]:
         """What branches of layered memory and facts there are that have a name.
 
         Args:
@@ -197,9 +195,9 @@ class Admin(Upkeep):
         """
         return self._summaries("care.branches", namespace, database_report.list_branches)
 
-    branches, abranches = both(_branches_work)
+    abranches = awaited(branches)
 
-    def _namespaces_work(self, namespace: Sequence[str] | None = None) -> Work[list[NamespaceSummary]]:
+    def namespaces(self, namespace: Sequence[str] | None = None) -> list[NamespaceSummary]:
         """How much each namespace holds itself. It reads much of what they hold.
 
         Args:
@@ -213,9 +211,9 @@ class Admin(Upkeep):
         """
         return self._summaries("care.namespaces", namespace, list_namespaces)
 
-    namespaces, anamespaces = both(_namespaces_work)
+    anamespaces = awaited(namespaces)
 
-    def _growth_work(self, namespace: Sequence[str] | None = None, *, days: int = 30) -> Work[list[DayCounts]]:
+    def growth(self, namespace: Sequence[str] | None = None, *, days: int = 30) -> list[DayCounts]:
         """How much was written on each of the last days, of what is still there. It reads much of what there is.
 
         Args:
@@ -232,14 +230,14 @@ class Admin(Upkeep):
         check_whole("days", days, 1)
         if days > _MOST_DAYS:
             raise InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
-        make = partial(count_days, where, days, self.database.clock())
-        run = Run("care.growth", make, inputs=lambda: {"namespace": where, "days": days})
-        done: list[DayCounts] = yield run
-        return done
+        now = self.database.clock()
+        return self.database.read(
+            "care.growth", lambda tx: count_days(tx, where, days, now), lambda: {"namespace": where, "days": days}
+        )
 
-    growth, agrowth = both(_growth_work)
+    agrowth = awaited(growth)
 
-    def _stats_work(self) -> Work[Stats]:
+    def stats(self) -> Stats:
         """Count everything stored, and the bytes of each part.
 
         On SQLite the whole file is read twice: 1 GB takes about a second where the system has it at hand. On PostgreSQL
@@ -254,29 +252,31 @@ class Admin(Upkeep):
         """
         within = self._below(None)
         if within or self.database.scopes.within is not None:
-            look = partial(database_report.counting_within, within)
-            return (yield Run("care.stats", look, outputs=dict))  # type: ignore[no-any-return]
-        counted = yield Run("care.stats", database_report.counting, outputs=_counts)
+            return self.database.read(
+                "care.stats", lambda tx: database_report.counting_within(tx, within), outputs=dict
+            )
+        counted = self.database.read("care.stats", database_report.counting, outputs=_counts)
         engine = self.database.engine
-        sizes = yield Do(engine.sizes, partial(engine.in_thread, engine.sizes, write=False))
-        return database_report.told(counted, sizes, engine.pool_stats())
+        return database_report.told(counted, engine.sizes(), engine.pool_stats())
 
-    stats, astats = both(_stats_work)
+    astats = awaited(stats)
 
-    def _verify_work(self, *, progress: Watch | None = None) -> Work[VerifyReport]:
+    def verify(self, *, progress: Watch | None = None) -> VerifyReport:
         """Check the whole database: pages, keys, digests of every body, heads, versions and the index.
 
         Args:
             progress: Is told what is looked at next: the pages, then each of the checks.
         """
         self._check_whole("verify")
-        check = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
-        done: VerifyReport = yield Shown("care.verify", self._blocking("care.check", check), None, _verified)
-        return done
+        told = listener_given(progress, "progress")
+        with self.database.step("care.verify") as step:
+            report = integrity.verify(self.database.engine, told)
+            step.finish(lambda: {"ok": report.ok, "problems": list(report.problems), "checked": report.checked})
+        return report
 
-    verify, averify = both(_verify_work)
+    averify = awaited(verify)
 
-    def _diagnose_work(self) -> Work[list[Finding]]:
+    def diagnose(self) -> list[Finding]:
         """Look for trouble with the database and around it, as far as that is told without reading all of it.
 
         It is what `agentmem doctor --quick` tells. A database in memory has only what is around it.
@@ -287,25 +287,24 @@ class Admin(Upkeep):
         self._check_whole("diagnose")
         url, engine = self.database.url, self.database.engine
         place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
-        look = partial(
-            database_report.diagnose, place, schema=engine.opening.schema, deep=False, key=engine.opening.key
-        )
-        work = self._blocking("care.look", lambda: list(look()))
-        done: list[Finding] = yield Shown("care.diagnose", work, None, lambda found: {"count": len(found)})
-        return done
+        opening = engine.opening
+        with self.database.step("care.diagnose") as step:
+            found = list(database_report.diagnose(place, schema=opening.schema, deep=False, key=opening.key))
+            step.finish(lambda: {"count": len(found)})
+        return found
 
-    diagnose, adiagnose = both(_diagnose_work)
+    adiagnose = awaited(diagnose)
 
     # -- copies --------------------------------------------------------------------------------------------------
 
-    def _backup_work(
+    def backup(
         self,
         path: str | os.PathLike[str],
         *,
         force: bool = False,
         progress: Watch | None = None,
         key: KeyLike | None = None,
-    ) -> Work[Path]:
+    ) -> Path:
         """Write a consistent copy, while others go on reading and writing.
 
         Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
@@ -328,32 +327,28 @@ class Admin(Upkeep):
         key = EncryptionKey.of(key)
         self._check_whole("backup")
         target, told = path_of_file(path), listener_given(progress, "progress")
-        yield Do(partial(check_free, target, force=check_flag("force", force)))
-
-        def work() -> Work[dict[str, Any]]:
-            if (yield from self._blocking("care.copy", partial(self.database.engine.backup, target, told, key))):
-                return {"type": "database"}
-            report: TransferReport = yield Run(
-                "care.export", partial(export.export, target, progress=told, key=key), shown=False
-            )
-            return {"type": "export", **asdict(report)}
-
-        yield Shown("care.backup", work(), lambda: {"path": path}, dict)
+        check_free(target, force=check_flag("force", force))
+        with self.database.step("care.backup", lambda: {"path": path}) as step:
+            made: dict[str, Any] = {"type": "database"}
+            if not self.database.engine.backup(target, told, key):
+                report = self.database.read(None, lambda tx: export.export(tx, target, progress=told, key=key))
+                made = {"type": "export", **asdict(report)}
+            step.finish(lambda: made)
         return target
 
-    backup, abackup = both(_backup_work)
+    abackup = awaited(backup)
 
-    restore, arestore = staticmethod(restore), staticmethod(awaited(restore))
-    rekey, arekey = staticmethod(rekey), staticmethod(awaited(rekey))
+    restore, arestore = staticmethod(restore), staticmethod(awaited(restore, writes=True))
+    rekey, arekey = staticmethod(rekey), staticmethod(awaited(rekey, writes=True))
 
-    def _copy_work(
+    def copy(
         self,
         target: str | os.PathLike[str],
         *,
         force: bool = False,
         progress: Watch | None = None,
         key: KeyLike | None = None,
-    ) -> Work[CopyReport]:
+    ) -> CopyReport:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
         What the copy holds is what is here, vectors and jobs included; words are indexed anew. It is made
@@ -375,16 +370,14 @@ class Admin(Upkeep):
         self._check_whole("copy")
         place = name_of(target)
         told = listener_given(progress, "progress")
-        copying = partial(copy, self.database.engine, place, force=force, progress=told, key=key)
-        work = self._blocking("care.rows", copying)
-        done: CopyReport = yield Shown("care.move", work, lambda: {"target": place_of(place).name})
-        return done
+        with self.database.step("care.move", lambda: {"target": place_of(place).name}):
+            return copy(self.database.engine, place, force=force, progress=told, key=key)
 
-    copy, acopy = both(_copy_work)
+    acopy = awaited(copy)
 
     # -- what moves, goes and waits -------------------------------------------------------------------------------
 
-    def _adopt_work(self, thread_id: str, namespace: Sequence[str]) -> Work[None]:
+    def adopt(self, thread_id: str, namespace: Sequence[str]) -> None:
         """Move a thread of the root into a namespace, where other threads see from then on what it remembers.
 
         Its checkpoints, what it remembers and the conversation of its id go along, in one transaction. What was said of
@@ -402,14 +395,15 @@ class Admin(Upkeep):
         name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
         if not path:
             raise InvalidInput("A thread of the root is there already: name another namespace.")
-        make = partial(integrity.adopt, name, path, tail=self.database.tail)
-        yield Run("care.adopt", make, write=True, inputs=lambda: given)
+        self.database.write(
+            "care.adopt", lambda tx: integrity.adopt(tx, name, path, tail=self.database.tail), lambda: given
+        )
         self._let_go(())
         self._tell(ThreadMoved, path, name)
 
-    adopt, aadopt = both(_adopt_work)
+    aadopt = awaited(adopt, writes=True)
 
-    def _prune_work(
+    def prune(
         self,
         *,
         namespace: Sequence[str] = (),
@@ -418,7 +412,7 @@ class Admin(Upkeep):
         archive_before: datetime | None = None,
         dry_run: bool = False,
         progress: Watch | None = None,
-    ) -> Work[PruneReport]:
+    ) -> PruneReport:
         """Remove what is old, or make it smaller, in a namespace and all below it.
 
         Args:
@@ -434,28 +428,26 @@ class Admin(Upkeep):
             InvalidInput: Nothing is to be pruned, or an argument is wrong.
         """
         where = self._below(namespace)
-        work = prune_work(
-            self.database,
-            where,
-            now=self.database.now(),
-            keep_checkpoints=keep_checkpoints,
-            retention=checked_retention(retention),
-            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
-            dry_run=check_flag("dry_run", dry_run),
-            progress=listener_given(progress, "progress"),
-        )
-        done: PruneReport = yield Shown("care.prune", work, None, asdict)
-        return done
+        options: dict[str, Any] = {
+            "keep_checkpoints": keep_checkpoints,
+            "retention": checked_retention(retention),
+            "archive_before": None if archive_before is None else time_given(archive_before, "archive_before"),
+            "dry_run": check_flag("dry_run", dry_run),
+            "progress": listener_given(progress, "progress"),
+        }
+        with self.database.step("care.prune") as step:
+            report = prune(self.database, where, now=self.database.now(), **options)
+            step.finish(lambda: asdict(report))
+        return report
 
-    prune, aprune = both(_prune_work)
+    aprune = awaited(prune, writes=True)
 
     def _summaries(
-        self, name: str, namespace: Sequence[str] | None, look: Callable[[Namespace], Steps[list[L]]]
-    ) -> Work[list[L]]:
+        self, name: str, namespace: Sequence[str] | None, look: Callable[[Transaction, Namespace], list[L]]
+    ) -> list[L]:
         """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
         where = self.database.scopes.resolve(namespace, bare=True)
-        run = Run(name, partial(look, where), inputs=lambda: {"namespace": where})
-        return (yield run)  # type: ignore[no-any-return]  # an answer may be anything
+        return self.database.read(name, lambda tx: look(tx, where), lambda: {"namespace": where})
 
 
 def _counts(counted: database_report.StatsRead) -> dict[str, Any]:
@@ -465,7 +457,3 @@ def _counts(counted: database_report.StatsRead) -> dict[str, Any]:
 
 def _threads_shown(found: ThreadList) -> dict[str, Any]:
     return {"count": len(found.threads), "total": found.total}
-
-
-def _verified(report: VerifyReport) -> dict[str, Any]:
-    return {"ok": report.ok, "problems": list(report.problems), "checked": report.checked}

@@ -12,7 +12,7 @@ there already are only compared, and those that have changed in the source meanw
 `restore` makes a database of a backup or an export. It is made beside its place, or, for a PostgreSQL database, in a
 file of its own that is copied there. So what is not whole is refused, and leaves what is there as it was.
 
-`prune_work` removes what is old, or makes it smaller: checkpoints, messages, entries of the audit trail. Each thread,
+`prune` removes what is old, or makes it smaller: checkpoints, messages, entries of the audit trail. Each thread,
 conversation and page is a transaction of its own, so that nobody waits for long. A rehearsal does the same in
 transactions that are taken back, so that what it tells is exact. Notes on prompts that are too old go with whatever is
 pruned.
@@ -40,10 +40,9 @@ from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.language_models.model_calls import Do, Run, Work
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Engine, Opening, Operation, Steps, is_postgres, name_of, open_engine, query
+from langchain_agentmem.storage import Engine, Opening, Operation, Transaction, is_postgres, name_of, open_engine, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.encrypted_database import RekeyReport, begins_plain, rewrite
 from langchain_agentmem.storage.part import Import, all_parts
@@ -338,13 +337,13 @@ def _indexed(made: Engine, telling: _Telling, *, anew: bool) -> int:
     after: int | None = made.read(search_index.last_indexed)
     while after is not None:
         try:
-            indexed, after = made.write(partial(search_index.anew, all_parts().texts, after))
+            indexed, after = made.write(partial(search_index.anew, texts=all_parts().texts, after=after))
         except InvalidInput as error:
             raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
         telling.more("indexing", indexed)
     beside: int | None = made.write(vectors.begin_server_side)
     while beside is not None:
-        beside = made.write(partial(vectors.server_side, beside))
+        beside = made.write(partial(vectors.server_side, after=beside))
     return made.read(search_index.counted)
 
 
@@ -445,8 +444,8 @@ def _checked_database(
     with contextlib.closing(Database(place, opening=Opening(key=key, limits=MEASURED_BEFORE))) as database:
         if kind == "export":
             into = Import(now=database.now(), tail=database.tail, limits=MEASURED_BEFORE)
-            database.write("care.import", partial(export.load, file, into, progress=progress, key=key), shown=False)
-        report = database.run("care.check", partial(integrity.verify, database.engine, progress), shown=False)
+            database.write(None, lambda tx: export.load(tx, file, into, progress=progress, key=key))
+        report = integrity.verify(database.engine, progress)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
         raise DatabaseUnreadable(
@@ -522,7 +521,7 @@ class PruneReport:
     dry_run: bool = False
 
 
-def prune_work(
+def prune(
     database: Database,
     namespace: Namespace,
     *,
@@ -532,7 +531,7 @@ def prune_work(
     archive_before: int | None = None,
     dry_run: bool = False,
     progress: Watch | None = None,
-) -> Work[PruneReport]:
+) -> PruneReport:
     """Prune.
 
     Args:
@@ -554,28 +553,28 @@ def prune_work(
     threads: list[ThreadAt] = []
     talks: list[message_log.Address] = []
     if keep_checkpoints is not None:
-        threads = yield Run("care.threads", lambda: _threads(low, high), shown=False)
+        threads = database.read(None, lambda tx: _threads(tx, low, high))
     if retention is not None and not retention.off:
-        talks = yield Run("care.conversations", lambda: _conversations(low, high), shown=False)
+        talks = database.read(None, lambda tx: _conversations(tx, low, high))
     keep, kept = keep_checkpoints or 1, retention or Retention()
-    do = partial(_done, engine, rehearsed=dry_run)
+    do: Callable[[Operation[Any]], Any] = engine.rehearse if dry_run else engine.write
     removed, dropped = [], []
     for number, at in enumerate(threads):
         more, count = True, 0
         while more:
-            some, more = yield from do(partial(_pruned, at, keep=keep, now=now, at_once=dry_run))
+            some, more = do(partial(_pruned, at=at, keep=keep, now=now, at_once=dry_run))
             count += some
         removed.append(count)
         _tell(progress, number + 1, len(threads) + len(talks))
     for number, address in enumerate(talks):
-        dropped.append((yield from do(partial(message_log.shorten, address, kept, now=now))))
+        dropped.append(do(partial(message_log.shorten, at=address, retention=kept, now=now)))
         _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
     archived = saved = 0
     if archive_before is not None:
-        archived, saved = yield from _archived(do, low, high, archive_before)
+        archived, saved = _archived(do, low, high, archive_before)
     if not dry_run:
-        yield Run("care.notes", partial(prompt_notes.sweep, now=now), write=True, shown=False)
-        yield Do(engine.release)
+        database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
+        engine.release()
     return PruneReport(
         threads=sum(map(bool, removed)),
         checkpoints=sum(removed),
@@ -594,52 +593,46 @@ def _check_prune(keep_checkpoints: Any, retention: Retention | None, archive_bef
         raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
 
 
-def _archived(do: Callable[..., Work[Any]], low: str, high: str, before: int) -> Work[tuple[int, int]]:
+def _archived(do: Callable[..., Any], low: str, high: str, before: int) -> tuple[int, int]:
     """Compress old entries of the audit trail. Gives how many, and how many bytes that saves."""
     archived = saved = 0
     after: int | None = 0
     while after is not None:
         # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-        page = yield from do(partial(_page_archived, low, high, before, after))
+        page = do(partial(_page_archived, low=low, high=high, before=before, after=after))
         archived, saved, after = archived + page.entries, saved + page.saved, page.after
     return archived, saved
 
 
-def _page_archived(low: str, high: str, before: int, after: int) -> Steps[Any]:
+def _page_archived(tx: Transaction, low: str, high: str, before: int, after: int) -> Any:
     from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
 
-    return (yield from archive(low, high, before, after=after))
+    return archive(tx, low, high, before, after=after)
 
 
-def _done(engine: Engine, make: Operation[T], *, rehearsed: bool) -> Work[T]:
-    do = engine.rehearse if rehearsed else engine.write
-    value: T = yield Do(partial(do, make), partial(engine.in_thread, do, make, write=True))
-    return value
-
-
-def _pruned(at: ThreadAt, *, keep: int, now: int, at_once: bool) -> Steps[tuple[int, bool]]:
+def _pruned(tx: Transaction, at: ThreadAt, *, keep: int, now: int, at_once: bool) -> tuple[int, bool]:
     """How many checkpoints a batch removed, or all of them in one transaction, and whether there are more."""
     from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
     from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
 
     removed, more = 0, True
     while more:
-        some = yield from prune(at, keep=keep, now=now)
+        some = prune(tx, at, keep=keep, now=now)
         removed, more = removed + some, some >= BATCH
         if not at_once:
             break
     return removed, more
 
 
-def _threads(low: str, high: str) -> Steps[list[ThreadAt]]:
+def _threads(tx: Transaction, low: str, high: str) -> list[ThreadAt]:
     from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415 - who needs it pays
 
-    rows = yield query.threads_within(low=low, high=high, name=None)
+    rows = query.threads_within(tx, low=low, high=high, name=None)
     return [ThreadAt(row["path"], row["name"]) for row in rows]
 
 
-def _conversations(low: str, high: str) -> Steps[list[message_log.Address]]:
-    rows = yield query.list_branches(low=low, high=high, kind=message_log.CONVERSATION, name=None)
+def _conversations(tx: Transaction, low: str, high: str) -> list[message_log.Address]:
+    rows = query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None)
     return [message_log.Address(row["path"], row["name"]) for row in rows]
 
 

@@ -31,7 +31,7 @@ from langchain_agentmem.conversations.message_log import ALL, count_given
 from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
 from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.storage import Opening, PoolStats, Sizes, Steps, is_postgres, name_of, query
+from langchain_agentmem.storage import Opening, PoolStats, Sizes, Transaction, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
@@ -144,21 +144,22 @@ class StatsRead(TypedDict):
     facts: int
 
 
-def counting() -> Steps[StatsRead]:
+def counting(tx: Transaction) -> StatsRead:
     """Count what there is."""
-    counts = yield from integrity.statistics()
-    [row] = yield query.fact_versions()
+    counts = integrity.statistics(tx)
+    [row] = query.fact_versions(tx)
     return {"counts": counts, "facts": int(row["facts"])}
 
 
-def counting_within(namespace: Namespace) -> Steps[Stats]:
+def counting_within(tx: Transaction, namespace: Namespace) -> Stats:
     """Count what there is in a namespace and below it.
 
     Args:
+        tx: The transaction.
         namespace: Where.
     """
     low, high = range_of(namespace)
-    [row] = yield query.statistics_within(low=low, high=high)
+    [row] = query.statistics_within(tx, low=low, high=high)
     return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
 
 
@@ -272,6 +273,7 @@ LONGEST_TITLE = 120
 
 
 def list_threads(
+    tx: Transaction,
     namespace: Sequence[str],
     *,
     thread_id: str | None = None,
@@ -282,7 +284,7 @@ def list_threads(
     sizes: bool = True,
     limit: int | None = None,
     offset: int = 0,
-) -> Steps[ThreadList]:
+) -> ThreadList:
     """The threads and conversations of a namespace and of all below it; `said` is the query of `Maintenance.threads`.
 
     Raises:
@@ -290,7 +292,8 @@ def list_threads(
     """
     low, high = range_of(namespace)
     said, role = (None if each is None else text_given(each, what) for each, what in ((said, "query"), (role, "role")))
-    rows = yield query.known_threads(
+    rows = query.known_threads(
+        tx,
         low=low,
         high=high,
         name=None if thread_id is None else id_of(thread_id, "thread"),
@@ -329,17 +332,18 @@ def _title(body: bytes, thread_id: str) -> str:
     return one_line(decode_body(body, thread_id).text[: 10 * LONGEST_TITLE], LONGEST_TITLE)
 
 
-def list_branches(namespace: Sequence[str]) -> Steps[list[BranchSummary]]:
+def list_branches(tx: Transaction, namespace: Sequence[str]) -> list[BranchSummary]:
     """The named branches of a namespace and of all below it, parents before their forks.
 
     Args:
+        tx: The transaction.
         namespace: Which; empty for all.
 
     Raises:
         InvalidInput: This is no namespace.
     """
     low, high = range_of(namespace)
-    rows = yield query.known_branches(low=low, high=high)
+    rows = query.known_branches(tx, low=low, high=high)
     return [
         BranchSummary(
             namespace=namespace_of(row["path"]),

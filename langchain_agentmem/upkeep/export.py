@@ -28,7 +28,7 @@ from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import Steps, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Import, Part, Record, all_parts
 
 FORMAT = "langchain-agentmem/export"
@@ -77,11 +77,11 @@ class _Counting:
     def __init__(self, progress: Watch | None, within: Namespace) -> None:
         self.progress, self._within, self._done, self._total = progress, within, 0, 0
 
-    def expect(self) -> Steps[None]:
+    def expect(self, tx: Transaction) -> None:
         """Learn how many there may be."""
         if self.progress is not None:
             low, high = range_of(self._within)
-            [row] = yield query.statistics_within(low=low, high=high)
+            [row] = query.statistics_within(tx, low=low, high=high)
             self._total = sum(row[name] for name in _COUNTED)
 
     def one(self) -> None:
@@ -108,14 +108,16 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
 
 
 def export(
+    tx: Transaction,
     path: str | os.PathLike[str],
     within: Namespace = (),
     progress: Watch | None = None,
     key: EncryptionKey | None = None,
-) -> Steps[TransferReport]:
+) -> TransferReport:
     """Write everything to a file, one JSON object a line, as of one moment.
 
     Args:
+        tx: The transaction.
         path: Where to. A file that is there is replaced, when the new one is whole.
         within: Only this namespace and all below it. Default: all.
         progress: Is told how many of the records were written.
@@ -127,7 +129,7 @@ def export(
     """
     written: Counter[str] = Counter()
     counting = _Counting(progress, within)
-    yield from counting.expect()
+    counting.expect(tx)
     with whole_file(path, key) as file:
         _write_line(file, {"format": FORMAT, "version": VERSION})
 
@@ -137,21 +139,23 @@ def export(
 
         for part in all_parts().all:
             if part.dump is not None:
-                written.update((yield from part.dump(write, *range_of(within))))
+                written.update(part.dump(tx, write, *range_of(within)))
         _write_line(file, {"record": END})
     return TransferReport(**written)
 
 
 def load(
+    tx: Transaction,
     path: str | os.PathLike[str],
     into: Import,
     within: Namespace = (),
     progress: Watch | None = None,
     key: EncryptionKey | None = None,
-) -> Steps[TransferReport]:
+) -> TransferReport:
     """Write what an export holds into the database, keeping what is there.
 
     Args:
+        tx: The transaction.
         path: A file that `export` wrote.
         into: The import; afterwards it knows what was written.
         within: The namespace in which all of it must lie, or below it. Default: anywhere.
@@ -176,10 +180,10 @@ def load(
             _check_within((head, *held), within)
         for part in readers[head["record"]]:
             if part.load is not None:
-                yield from part.load(into, head, held)
+                part.load(tx, into, head, held)
     for part in all_parts().all:
         if part.finish is not None:
-            yield from part.finish(into)
+            part.finish(tx, into)
     return TransferReport(**into.added)
 
 

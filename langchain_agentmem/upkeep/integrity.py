@@ -29,7 +29,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.storage import Engine, Operation, Steps, jobs, queries, query
+from langchain_agentmem.storage import Engine, Operation, Transaction, jobs, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
 
 PAGE = 100
@@ -88,9 +88,9 @@ class EraseReport:
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
 
 
-def statistics() -> Steps[dict[str, int]]:
+def statistics(tx: Transaction) -> dict[str, int]:
     """How much of everything there is."""
-    [row] = yield query.statistics()
+    [row] = query.statistics(tx)
     return {name: int(row[name]) for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
 
 
@@ -145,18 +145,18 @@ def _found(name: str, look: Callable[[], list[str]]) -> list[str]:
         return [f"the check of the {name} cannot go on: {safe_repr(error)}"]
 
 
-def _contents() -> Steps[list[str]]:
+def _contents(tx: Transaction) -> list[str]:
     """What is wrong with the bodies that are kept once, whoever refers to them."""
     problems: list[str] = []
     after = b""
-    while page := (yield query.contents_after(after=after, limit=PAGE)):
+    while page := query.contents_after(tx, after=after, limit=PAGE):
         problems += [
             f"the stored content {bytes(row['hash']).hex()} is not what was stored"
             for row in page
             if queries.digest(bytes(row["body"])) != bytes(row["hash"])
         ]
         after = bytes(page[-1]["hash"])
-    orphans = yield query.orphaned_contents()
+    orphans = query.orphaned_contents(tx)
     return problems + [f"nothing refers to the stored content {bytes(row['hash']).hex()}" for row in orphans]
 
 
@@ -165,11 +165,16 @@ _COUNTED = ("contents", "messages", "conversations", "threads", "checkpoints", "
 
 
 def erase(
-    *, namespace: Sequence[str] | None = None, thread_id: str | None = None, conversation_id: str | None = None
-) -> Steps[tuple[EraseReport, list[tuple[str, str]]]]:
+    tx: Transaction,
+    *,
+    namespace: Sequence[str] | None = None,
+    thread_id: str | None = None,
+    conversation_id: str | None = None,
+) -> tuple[EraseReport, list[tuple[str, str]]]:
     """Delete conversations and threads with everything that belongs to them.
 
     Args:
+        tx: The transaction.
         namespace: This namespace and all below it; with an id, only there.
         thread_id: This thread, and what was said in it, in every namespace unless one is given.
         conversation_id: This conversation, in the root namespace unless one is given.
@@ -195,17 +200,18 @@ def erase(
     erasure = Erasure(low=low, high=high, name=name, threads=conversation_id is None)
     for part in all_parts().all:
         if part.erase is not None:
-            yield from part.erase(erasure)
+            part.erase(tx, erasure)
     if name is None:
-        yield from jobs.erase(low, high)
+        jobs.erase(tx, low, high)
     removed: dict[str, Any] = erasure.removed
     return EraseReport(**removed), erasure.conversations
 
 
-def items_elsewhere(namespace: Namespace, scopes: Scopes) -> Steps[list[Namespace]]:
+def items_elsewhere(tx: Transaction, namespace: Namespace, scopes: Scopes) -> list[Namespace]:
     """Where else a person has long-term items, by the label that is theirs.
 
     Args:
+        tx: The transaction.
         namespace: That of the person: one with the depth of the template, whose keys tell the label. Without a template
             its last label is taken for it, unless it has more than two.
         scopes: Which namespaces belong to persons.
@@ -217,15 +223,16 @@ def items_elsewhere(namespace: Namespace, scopes: Scopes) -> Steps[list[Namespac
     found: dict[Namespace, None] = {}
     for label in whose:
         ended, has = label_within(label)
-        rows = yield query.items_elsewhere(ended=ended, label=has, low=low, high=high, limit=MOST_ELSEWHERE)
+        rows = query.items_elsewhere(tx, ended=ended, label=has, low=low, high=high, limit=MOST_ELSEWHERE)
         found.update({namespace_of(row["path"]): None for row in rows})
     return [*found]
 
 
-def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
+def adopt(tx: Transaction, name: str, path: str, *, tail: int) -> None:
     """Move a thread of the root, or a conversation, into a namespace with everything that belongs to it.
 
     Args:
+        tx: The transaction.
         name: Its id.
         path: The path of the namespace.
         tail: How many documents may wait for the index.
@@ -236,17 +243,17 @@ def adopt(name: str, path: str, *, tail: int) -> Steps[None]:
     from langchain_agentmem.rewinding.thread_memory import move  # noqa: PLC0415 - who needs it pays
     from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415
 
-    yield query.create_namespace(path=path)
-    thread = yield from move(ThreadAt("", name), path, tail=tail)
-    conversation = yield from message_log.move(Address("", name), path, tail=tail)
-    for row in (yield from message_log.nested_in("", "\x01", name)):
-        yield from message_log.move(Address("", row["name"]), path, tail=tail)
+    query.create_namespace(tx, path=path)
+    thread = move(tx, ThreadAt("", name), path, tail=tail)
+    conversation = message_log.move(tx, Address("", name), path, tail=tail)
+    for row in message_log.nested_in(tx, "", "\x01", name):
+        message_log.move(tx, Address("", row["name"]), path, tail=tail)
     if not thread and not conversation:
-        homes = [namespace_of(row["path"]) for row in (yield query.find_threads(name=name, ns=""))]
+        homes = [namespace_of(row["path"]) for row in query.find_threads(tx, name=name, ns="")]
         there = (
             f" One is in {', '.join(map(named, homes))}, and stays there, since the threads of a namespace share what "
             "they remember. One that was imported to the wrong place is imported anew, with a namespace such as "
             "users/{user_id}, and erased here."
         )
         raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.{there * bool(homes)}")
-    yield from memory_rows.close("")
+    memory_rows.close(tx, "")

@@ -27,18 +27,16 @@ from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, p
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Do, Performer, Run, Shown, Work, both
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import database_report, export, integrity
-from langchain_agentmem.upkeep.database_report import ThreadList
 from langchain_agentmem.upkeep.export import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport
 
 
-class Upkeep(Performer):
+class Upkeep:
     """Work on the whole database, or on a namespace of it.
 
     Attributes:
@@ -46,17 +44,6 @@ class Upkeep(Performer):
     """
 
     database: Database
-
-    @property
-    def _database(self) -> Database:  # type: ignore[override]  # it is read only
-        return self.database
-
-    def _blocking(self, name: str, function: Callable[[], Any], *, write: bool = False) -> Work[Any]:
-        """Work on the engine that is no operation, a detail of the step around it."""
-        run, arun = self.database.run, self.database.arun
-        return (
-            yield Do(partial(run, name, function, shown=False), partial(arun, name, function, write=write, shown=False))
-        )
 
     def _below(self, given: Sequence[str] | None) -> Namespace:
         """The namespace that was named, else that below which everything lies that this memory reaches."""
@@ -81,9 +68,9 @@ class Upkeep(Performer):
 class Maintenance(Upkeep):
     """The part of `AgentMemory` that lists conversations, exports, imports and erases."""
 
-    def _conversations_work(
+    def conversations(
         self, namespace: Sequence[str] | None = None, *, limit: int = 100, offset: int = 0
-    ) -> Work[list[ListedConversation]]:
+    ) -> list[ListedConversation]:
         """Which conversations there are, the one that was spoken in last first.
 
         Args:
@@ -100,19 +87,15 @@ class Maintenance(Upkeep):
         """
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
         where = self.database.scopes.resolve(namespace, bare=True)
-        run = Run(
-            "conversation.list",
-            partial(message_log.conversations, where, limit, offset),
-            inputs=partial(given_only, asked),
-            outputs=message_log.conversations_shown,
-        )
-        return (yield run)  # type: ignore[no-any-return]  # an answer may be anything
+        find = partial(message_log.conversations, namespace=where, limit=limit, offset=offset)
+        shown = message_log.conversations_shown
+        return self.database.read("conversation.list", find, partial(given_only, asked), shown)
 
-    conversations, aconversations = both(_conversations_work)
+    aconversations = awaited(conversations)
 
-    def _export_work(
+    def export(
         self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
-    ) -> Work[TransferReport]:
+    ) -> TransferReport:
         """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
 
         A memory within a namespace writes what is there.
@@ -129,16 +112,16 @@ class Maintenance(Upkeep):
         """
         key = EncryptionKey.of(key)
         within, told = self._below(None), listener_given(progress, "progress")
-        yield Do(partial(export.check_replaceable, path))
-        make = partial(export.export, path, within, told, key)
-        done: TransferReport = yield Run("care.export", make, inputs=lambda: {"path": path}, outputs=asdict)
-        return done
+        export.check_replaceable(path)
+        return self.database.read(
+            "care.export", lambda tx: export.export(tx, path, within, told, key), lambda: {"path": path}, asdict
+        )
 
-    export, aexport = both(_export_work)
+    aexport = awaited(export)
 
-    def _import__work(
+    def import_(
         self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
-    ) -> Work[TransferReport]:
+    ) -> TransferReport:
         """Add what an export holds to this database, all of it or nothing.
 
         What is here already stays; importing the same file twice adds nothing. A memory within a namespace takes only
@@ -156,20 +139,20 @@ class Maintenance(Upkeep):
         key = EncryptionKey.of(key) or self.database.engine.opening.key
         within, told = self._below(None), listener_given(progress, "progress")
 
-        def load() -> Steps[tuple[TransferReport, Import]]:  # anew for each attempt
+        def load(tx: Transaction) -> tuple[TransferReport, Import]:  # anew for each attempt
             into = Import(now=self.database.now(), tail=self.database.tail, limits=self.database.limits)
-            return (yield from export.load(path, into, within, progress=told, key=key)), into
+            return export.load(tx, path, into, within, progress=told, key=key), into
 
         report: TransferReport
-        report, into = yield Run("care.import", load, write=True, inputs=lambda: {"path": path}, outputs=_imported)
+        report, into = self.database.write("care.import", load, lambda: {"path": path}, _imported)
         for at_path, name, keys in into.conversations:
             if keys:
                 self._tell(MessagesStored, at_path, name, message_ids=tuple(dict.fromkeys(keys)))
         return report
 
-    import_, aimport_ = both(_import__work)
+    aimport_ = awaited(import_, writes=True)
 
-    def _erase_work(
+    def erase(
         self,
         *,
         namespace: Sequence[str] | None = None,
@@ -177,7 +160,7 @@ class Maintenance(Upkeep):
         conversation_id: str | None = None,
         dry_run: bool = False,
         progress: Watch | None = None,
-    ) -> Work[EraseReport]:
+    ) -> EraseReport:
         """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
 
         The full-text index is merged and the file rewritten, so this takes as long as copying the database. On
@@ -208,43 +191,41 @@ class Maintenance(Upkeep):
             # An id is the running config's, so that no run reaches out of its own.
             namespace = self.database.scopes.resolve(None, bare=True) or None
         if namespace is None and thread_id is not None:
-            make = partial(database_report.list_threads, (), thread_id=id_of(thread_id, "thread"), limit=None)
-            found: ThreadList = yield Run("care.threads", make, shown=False)
+            find = partial(database_report.list_threads, namespace=(), thread_id=id_of(thread_id, "thread"), limit=None)
+            found = self.database.read(None, find)
             paths = {path_of(each.namespace) for each in found.threads}
             self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
-        erase, engine = partial(integrity.erase, **given), self.database.engine
-        told = listener_given(progress, "progress")
-
-        def work() -> Work[EraseReport]:
+        check_flag("dry_run", dry_run)
+        told, engine = listener_given(progress, "progress"), self.database.engine
+        with self.database.step("care.erase", partial(given_only, given)) as step:
             if dry_run:
-                report, _ = yield from self._blocking("care.rehearse", partial(engine.rehearse, erase), write=True)
-                return (yield from self._with_elsewhere(report, **given))
+                report, _ = engine.rehearse(lambda tx: integrity.erase(tx, **given))
+                return self._with_elsewhere(report, **given)
             _tell(told, "deleting", 0, 2)
-            report, erased = yield Run("care.delete", erase, write=True, shown=False)
+            report, erased = self.database.write(None, lambda tx: integrity.erase(tx, **given))
             self._let_go(erased)
             if conversation_id is None:  # a thread is shown a memory wherever that lies
-                notes = partial(prompt_notes.erase_elsewhere, *range_of(namespace or ()), thread_id)
-                yield Run("care.notes", notes, write=True, shown=False)
+                low, high = range_of(namespace or ())
+                self.database.write(None, lambda tx: prompt_notes.erase_elsewhere(tx, low, high, thread_id))
             _tell(told, "rewriting the storage", 1, 2)
-            yield from self._blocking("care.scrub", engine.scrub, write=True)
+            engine.scrub()
             _tell(told, "rewriting the storage", 2, 2)
-            return (yield from self._with_elsewhere(report, **given))
+            report = self._with_elsewhere(report, **given)
+            step.finish(lambda: asdict(report))
+        return report
 
-        inputs, outputs = partial(given_only, given), None if check_flag("dry_run", dry_run) else asdict
-        done: EraseReport = yield Shown("care.erase", work(), inputs, outputs)
-        return done
-
-    erase, aerase = both(_erase_work)
+    aerase = awaited(erase, writes=True)
 
     def _with_elsewhere(
         self, report: EraseReport, namespace: Namespace | None, thread_id: Any, conversation_id: Any
-    ) -> Work[EraseReport]:
+    ) -> EraseReport:
         """Add where else a person has items, where a namespace is erased."""
         if not namespace or thread_id is not None or conversation_id is not None:
             return report
-        look = partial(integrity.items_elsewhere, tuple(namespace), self.database.scopes)
-        found, within = (yield Run("care.elsewhere", look, shown=False)), self.database.scopes.within or ()
+        below, scopes = tuple(namespace), self.database.scopes
+        found = self.database.read(None, lambda tx: integrity.items_elsewhere(tx, below, scopes))
+        within = scopes.within or ()
         reached = [each for each in found if each[: len(within)] == within]
         return replace(report, elsewhere=tuple(reached)[:MOST_ELSEWHERE])
 
@@ -261,7 +242,7 @@ class Maintenance(Upkeep):
             facts.drain()
         self.database.worker.settle()
 
-    asettle = awaited(settle)
+    asettle = awaited(settle, writes=True)
 
 
 def _tell(progress: Watch | None, *at: Any) -> None:

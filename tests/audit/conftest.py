@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.audit.audit_trail import AuditTrail

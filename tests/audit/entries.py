@@ -1,7 +1,5 @@
 """Entries for tests of the audit trail, and what a test does with them."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -58,22 +56,22 @@ def asking(model, saver=None):
 
 
 def add_all(memory, entries, path=""):
-    memory.database.engine.write(lambda: audit_store.add(path, [EntryDraft(each) for each in entries]))
+    memory.database.engine.write(lambda tx: audit_store.add(tx, path, [EntryDraft(each) for each in entries]))
 
 
 def add(memory, *entries, path="", mark=None):
     """Add each entry in a transaction of its own, and give them."""
     for each in entries:
-        memory.database.engine.write(lambda each=each: audit_store.add(path, [EntryDraft(each, mark)]))
+        memory.database.engine.write(lambda tx, each=each: audit_store.add(tx, path, [EntryDraft(each, mark)]))
     return list(entries)
 
 
 def read(memory, operation, *arguments, **named):
-    return memory.database.engine.read(lambda: operation(*arguments, **named))
+    return memory.database.engine.read(lambda tx: operation(tx, *arguments, **named))
 
 
 def write(memory, operation, *arguments, **named):
-    return memory.database.engine.write(lambda: operation(*arguments, **named))
+    return memory.database.engine.write(lambda tx: operation(tx, *arguments, **named))
 
 
 def hide(memory, prompt, *rules):
@@ -85,14 +83,14 @@ def hide(memory, prompt, *rules):
     return write(memory, audit_store.judge, "", reasons).entries
 
 
-def versions(title):
+def versions(tx, title):
     """Every version of a reference, from the oldest to the newest."""
-    found = yield from audit_store._marked("", "reference", audit_rows.mark_of(title))
-    return sorted((yield from audit_store.of_numbers(sorted(found))), key=lambda each: each.created_at)
+    found = audit_store._marked(tx, "", "reference", audit_rows.mark_of(title))
+    return sorted(audit_store.of_numbers(tx, sorted(found)), key=lambda each: each.created_at)
 
 
-def marked(path, kind, mark):
+def marked(tx, path, kind, mark):
     """The newest entry of a kind that bears a mark, such as the todo of a key or the reference of a title."""
-    newest = yield from audit_store.newest_marked(path, kind, audit_rows.mark_of(mark))
-    found = yield from audit_store.of_numbers([] if newest is None else [newest])
+    newest = audit_store.newest_marked(tx, path, kind, audit_rows.mark_of(mark))
+    found = audit_store.of_numbers(tx, [] if newest is None else [newest])
     return found[0] if found else None

@@ -1,7 +1,5 @@
 """Real graphs that are given the handler of the audit trail: each model call is an entry, and nothing else changes."""
 
-from __future__ import annotations
-
 import logging
 from concurrent.futures import ThreadPoolExecutor
 

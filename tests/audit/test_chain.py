@@ -228,7 +228,7 @@ class TestDamage:
         assert filled.admin.verify().ok
 
 
-def all_rows():
+def all_rows(tx):
     from langchain_agentmem.storage import query
 
-    return (yield query.audit_chain(after=0, limit=99))
+    return query.audit_chain(tx, after=0, limit=99)

@@ -1,7 +1,5 @@
 """The file of the original audit memory is read whole or damaged, and what is damaged is kept."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

@@ -21,8 +21,9 @@ from langchain_core.tools import tool
 
 from langchain_agentmem.audit import model_call_capture as module
 from langchain_agentmem.audit.model_call_capture import GIVEN_UP, UNFINISHED, AuditHandler
+from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
+from langchain_agentmem.language_models.model_calls import ask
 from tests.support.graphs import at, line
 from tests.support.models import LIMIT, StreamingModel, calling
 
@@ -136,11 +137,14 @@ class TestEveryWayToCall:
         assert (trail[1].input_tokens, trail[1].output_tokens) == (0, 0)
 
     def test_the_models_that_memory_asks_are_told_by_their_names_and_tags(self, trail, heard):
-        def work():
-            return (yield Ask(model(), [HumanMessage("Shorten this.")], "compaction.summarize"))
+        def shorten(_):
+            return ask(None, model(), [HumanMessage("Shorten this.")], "compaction.summarize")
 
-        RunnableLambda(lambda _: perform(work())).invoke(None, heard)
-        asyncio.run(RunnableLambda(lambda _: None, lambda _: aperform(work())).ainvoke(None, heard))
+        async def ashorten(_):
+            return await in_worker(lambda: shorten(None))
+
+        RunnableLambda(shorten).invoke(None, heard)
+        asyncio.run(RunnableLambda(shorten, ashorten).ainvoke(None, heard))
 
         assert trail.said == [("Shorten this.", "Well, Shorten this.")] * 2
         assert {each.extra["name"] for each in trail} == {"memory.compaction.summarize"}

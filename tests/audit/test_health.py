@@ -1,7 +1,5 @@
 """The report on an audit trail: size and growth, what runs away, patterns, todos, what to archive, the junk rules."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 
@@ -48,7 +46,7 @@ class TestSizeAndGrowth:
     def test_entries_and_bytes_are_counted_on_both_engines(self, memory):
         add(memory, entry("ok", "lol", junk=("filler",)), call(["Where is it?"], "There.", thread_id="t"))
         found = report(memory)
-        sizes = memory.database.engine.read(lambda: audit_store.sizes("", "\U0010ffff"))
+        sizes = memory.database.engine.read(lambda tx: audit_store.sizes(tx, "", "\U0010ffff"))
         assert (found.sizes, found.size) == (sizes, sizes.entry_bytes + sizes.message_bytes)
         assert (found.sizes.entries, found.sizes.junk) == (2, 1)
         assert found.sizes.message_bytes > 0

@@ -1,7 +1,5 @@
 """The `agent_memory.json` of the original audit memory goes in, whole or damaged, and comes out as it was."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Junk is told from short answers that count, by rules that are data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

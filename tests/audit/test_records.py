@@ -17,6 +17,8 @@ from langchain_agentmem.messages.message import Message
 
 from .entries import BEGIN, add, call, entry, hide, marked, read, todo, versions, write
 
+pytestmark = pytest.mark.verified
+
 EVERYWHERE = range_of(())
 ALL_KINDS = {
     "exchange": {"extra": {"of": ["a", "b"], "share": 0.5, "when": BEGIN, "raw": b"\x00\xff", "pair": (1, 2)}},
@@ -103,7 +105,6 @@ class TestJunk:
         assert hide(memory, "the heron") == 0
         assert read(memory, audit_store.last, "", 5) == [kept, other]
         assert [each.value for each in memory.search("heron", kinds=["audit"])] == [kept]
-        assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -125,7 +126,6 @@ class TestTodosAndReferences:
         assert read(memory, versions, "rules") == [first, second]
         assert memory.search("heron", kinds=["audit"]) == []
         assert [each.value for each in memory.search("egret", kinds=["audit"])] == [second]
-        assert memory.admin.verify().ok
 
     def test_what_is_no_reference_cannot_be_put_as_one(self, memory):
         for draft in (EntryDraft(entry(), "mark"), EntryDraft(entry(kind="reference"))):
@@ -172,7 +172,6 @@ class TestModelCalls:
         found = read(memory, audit_store.last, "", 120)
         assert [each.text for each in found[-1].messages] == two
         assert [each.text for each in found[-2].messages] == one
-        assert memory.admin.verify().ok
 
     def test_a_message_that_a_conversation_holds_is_not_stored_again(self, memory):
         said = Message(role="user", content="what we said " * 50, message_id="m")
@@ -183,7 +182,6 @@ class TestModelCalls:
         memory.conversation("c").reset_memory()
         [kept] = read(memory, audit_store.last, "", 1)
         assert kept.messages == (said,)
-        assert memory.admin.verify().ok
 
     def test_erasing_frees_what_nothing_names_any_more(self, memory):
         long = ["q0", "a0", "q1", "a1", "q2"]
@@ -203,7 +201,6 @@ class TestModelCalls:
         assert memory.admin.verify().ok
         assert write(memory, audit_store.erase, *EVERYWHERE, "c") == 1
         assert {memory.admin.stats()[each] for each in ("contents", "namespaces", "audit")} == {0}
-        assert memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
@@ -234,7 +231,6 @@ class TestSearch:
         assert read(memory, audit_store.waiting)
         assert len(memory.search("word9", kinds=["audit"])) == 1
         assert not read(memory, audit_store.waiting)
-        assert memory.admin.verify().ok
 
     def test_embeddings_are_never_asked_for_the_trail(self, url):
         asked = []
@@ -282,4 +278,3 @@ class TestErase:
         assert {name for row in stubs for name in row if row[name] is not None} == {"sequence", "digest", "link"}
         checked = read(memory, audit_part.verify)
         assert (checked.problems, checked.entries, checked.erased) == ((), 3, 2)
-        assert memory.admin.verify().ok

@@ -1,9 +1,8 @@
 """A sentence that asks for something gives one todo."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
+import pytest
 import yaml
 
 from langchain_agentmem.audit.audit_todos import LONGEST, todo_key, todos_in
@@ -24,38 +23,34 @@ def test_a_sentence_is_given_whole():
         assert todos_in(f"Good morning. {text}") == [text]
 
 
-def test_each_sentence_gives_one():
-    text = (
-        "I want to add a new feature and fix bugs. It rains. Please test it, e.g. on https://example.org/?c. Build it!"
-    )
-    assert todos_in(text) == [
-        "I want to add a new feature and fix bugs.",
-        "Please test it, e.g. on https://example.org/?c.",
-        "Build it!",
-    ]
+BUGS, ON, BUILD = (
+    "I want to add and fix bugs.",
+    "Please test it, e.g. on https://example.org/?c.",
+    "Build it!",
+)
+GIVEN = {
+    "each sentence gives one": (f"{BUGS} It rains. {ON} {BUILD}", [BUGS, ON, BUILD]),
+    "the items of a list give one each": (
+        "1. Fix the login\n2) add a button\n- [ ] Test it\n- [x] Create it\n* Nothing here",
+        ["Fix the login", "add a button", "Test it"],
+    ),
+    "code gives none": ("Look:\n```python\nfix()\n# should add a test\n```\nFix it", ["Fix it"]),
+    "none is there twice": ("Fix the  build. fix the BUILD!\nFix the build", ["Fix the build."]),
+}
 
 
-def test_the_items_of_a_list_give_one_each():
-    text = "1. Fix the login\n2) add a button\n- [ ] Test it\n- [x] Create it\n* Nothing here"
-    assert todos_in(text) == ["Fix the login", "add a button", "Test it"]
+@pytest.mark.parametrize(("text", "todos"), GIVEN.values(), ids=GIVEN)
+def test_what_a_text_gives(text, todos):
+    assert todos_in(text) == todos
 
 
-def test_code_gives_none():
-    assert todos_in("Look:\n```python\nfix()\n# should add a test\n```\nFix it") == ["Fix it"]
-
-
-def test_none_is_there_twice():
-    assert todos_in("Fix the  build. fix the BUILD!\nFix the build") == ["Fix the build."]
+def test_a_key_is_of_the_words():
     assert todo_key(" Fix  the Build!! ") == todo_key("fix the build") == "fix the build"
 
 
-def test_a_keyword_is_a_whole_word():
-    for word in ("address", "latest", "needle", "wanton", "buildings", "contest", "documentary", "prefix"):
-        assert todos_in(f"{word} is here") == []
-
-
-def test_where_nothing_is_written_nothing_is_found():
-    for text in (None, "", "   ", "\x00\x01\x02", "\ud800", 7, b"fix it"):
+def test_parts_of_words_and_where_nothing_is_written_give_none():
+    words = ("address", "latest", "needle", "wanton", "buildings", "contest", "documentary", "prefix")
+    for text in (*(f"{word} is here" for word in words), None, "", "   ", "\x00\x01\x02", "\ud800", 7, b"fix it"):
         assert todos_in(text) == []
 
 

@@ -4,12 +4,12 @@
 
 Ours keeps a chain of digests, is found by search, and is read by conversation and kind. The bare table is one insert a
 commit into a table of sqlite3 without an index. The document's memory writes its whole JSON file with each entry, so it
-is measured at 1,500 entries and no further. What counts are the ratios: machines differ and are noisy.
+is measured at 1,500 entries and no further. `--postgres` names an empty database, to measure that
+instead. What counts are the ratios: machines differ and are noisy.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import itertools
 import json
@@ -20,10 +20,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
-from places import in_turns
+from places import given_options, in_turns
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_part, audit_store
@@ -67,11 +66,11 @@ class Ours:
 
     def add(self, entries: Sequence[AuditEntry]) -> None:
         drafts = [EntryDraft(each) for each in entries]
-        self.memory.database.write("audit.add", lambda: audit_store.add("", drafts))
+        self.memory.database.write("audit.add", lambda tx: audit_store.add(tx, "", drafts))
 
     def last(self, conversation: str | None) -> int:
-        read = partial(audit_store.last, "", 5, conversation=conversation)
-        return len(self.memory.database.read("audit.last", read))
+        read = self.memory.database.read
+        return len(read("audit.last", lambda tx: audit_store.last(tx, "", 5, conversation=conversation)))
 
 
 class Bare:
@@ -137,10 +136,7 @@ def measure(contender: Ours | Bare) -> tuple[float, float, float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--entries", type=int, default=1_000_000)
-    parser.add_argument("--postgres", help="a postgresql:// URL of an empty database, to measure that instead")
-    options = parser.parse_args()
+    options = given_options(__doc__, entries=1_000_000, postgres=None)
     sizes = [size for size in (0, 100_000, 1_000_000) if size <= options.entries]
     with tempfile.TemporaryDirectory() as folder:
         ours, bare = Ours(options.postgres or f"{folder}/ours.db"), Bare(Path(folder) / "bare.db")

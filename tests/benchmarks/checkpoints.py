@@ -1,11 +1,14 @@
 """Checkpoints of a long conversation: our saver against LangGraph's, and against one that only keeps an object.
 
-    python tests/benchmarks/checkpoints.py [--workload all] [--full] [--postgres] [--linear]
+    python tests/benchmarks/checkpoints.py [--workload all] [--turns 1000] [--peers-turns 300] [--full] [--rounds 3]
+                                           [--postgres] [--linear]
 
 Needs the extra `[bench]`. Every saver runs the same graph with LangGraph's default durability, in a process of its own
 (`checkpoint_savers.py`), which also checks that the state can be read again. The floor is the saver that keeps the last
 checkpoint as an object: what it takes is LangGraph's, so what counts is how many times that time a saver takes. Savers
-whose cost grows with the square of the turns run for fewer turns, next to the floor and ours for as many.
+whose cost grows with the square of the turns run for `--peers-turns`, next to the floor and ours for as many, or with
+`--full` for all: gigabytes. The floor and ours run `--rounds` times. `--postgres` measures PostgreSQL, against
+PostgresSaver, and `--linear` only bytes a turn, at 200 and at 2,000 turns.
 
 Columns: seconds in all · how many times the floor's · milliseconds a turn in the first and the last 100 turns (half of
 them where there are fewer than 200) · how much more the last cost than the first · how many times what the floor's cost
@@ -22,17 +25,17 @@ Workloads, with 1,000 turns:
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from places import postgres_server
+from places import given_options, postgres_server
 
 MEASURE = Path(__file__).with_name("checkpoint_savers.py")
 SHARES = {"chat": 1, "tools": 10, "branches": 5, "threads": 1}  # a workload has turns / share turns
@@ -135,7 +138,7 @@ def linear(server: str | None) -> bool:
     return True
 
 
-def compare_all(options: argparse.Namespace, server: str | None) -> bool:
+def compare_all(options: Namespace, server: str | None) -> bool:
     """Prints the tables of every workload asked for: all savers together where they can run for as many turns."""
     slow = (POSTGRES,) if server else (IN_MEMORY, SQLITE)
     fast = (FLOOR, OURS, COLD) if server else (FLOOR, OURS, COLD, DELTA)
@@ -150,15 +153,9 @@ def compare_all(options: argparse.Namespace, server: str | None) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", choices=(*SHARES, "all"), default="chat", help="what is run (default chat)")
-    parser.add_argument("--turns", type=int, default=1_000, help="turns of the chat (default 1000)")
-    parser.add_argument("--peers-turns", type=int, default=300, help="turns of the quadratic savers (default 300)")
-    parser.add_argument("--full", action="store_true", help="the quadratic savers run for all turns: gigabytes")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of the floor and of ours (default 3)")
-    parser.add_argument("--postgres", action="store_true", help="on PostgreSQL, against PostgresSaver")
-    parser.add_argument("--linear", action="store_true", help="only bytes a turn, at 200 and at 2,000 turns")
-    options = parser.parse_args()
+    options = given_options(
+        __doc__, "full postgres linear", workload=(*SHARES, "all"), turns=1_000, peers_turns=300, rounds=3
+    )
     if options.postgres:
         with postgres_server() as server:
             worked = linear(server) if options.linear else compare_all(options, server)

@@ -9,7 +9,6 @@ are noisy.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib.util
 import statistics
@@ -23,6 +22,7 @@ import dropped_details
 import prompt_cache
 from compactors import COUNTER, HISTORIES, THRESHOLD, Prompt, Report, Summarizer, langchain, langmem, measure, ours
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from places import given_options
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
@@ -175,15 +175,13 @@ def prefix() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = {"overhead": overhead, "peers": peers, "prefix": prefix, "details": dropped_details.main}
-    parser.add_argument("--only", choices=[*parts], help="measure one part only")
-    only = parser.parse_args().only
+    only = given_options(__doc__, only=("all", *parts)).only
     warnings.simplefilter("ignore")
     if not importlib.util.find_spec("langmem"):
         print("langmem is not installed here and is left out")
     for name, part in parts.items():
-        if only in (None, name):
+        if only in ("all", name):
             part()
 
 

@@ -8,6 +8,7 @@ known what of it reached the prompt or the model that summarizes.
 from __future__ import annotations
 
 import json
+import os
 import re
 import statistics
 import time
@@ -256,7 +257,8 @@ def measure(
         report.too_large += sizes[-1] > THRESHOLD
         now = written(shown)
         if before:
-            shares.append(common(before, now) / min(len(before), len(now)))
+            same = len(os.path.commonprefix([before, now]))  # noqa: RUF071 - characters are meant
+            shares.append(same / min(len(before), len(now)))
         before = now
     known = set(MARK.findall(written(shown))) | {mark for text in model.asked for mark in MARK.findall(text)}
     for message in given[1:]:
@@ -273,12 +275,3 @@ def written(messages: Sequence[BaseMessage]) -> str:
     """What a provider is sent of messages, as text."""
     names = ("type", "content", "tool_calls", "tool_call_id", "name")
     return "\n".join(json.dumps([getattr(message, name, None) for name in names]) for message in messages)
-
-
-def common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
-    return low

@@ -1,25 +1,24 @@
 """The demo's agent on recorded conversations: it lives through them, session by session, and is then asked about them.
 
     python tests/benchmarks/exam.py                       # data/orchard.json, without a model
-    python tests/benchmarks/exam.py locomo10.json --questions 100 --model openai:gpt-5-mini
+    python tests/benchmarks/exam.py --file locomo10.json --questions 100 --model openai:gpt-5-mini
 
-Each session is one conversation in the transcript's namespace, and each turn is stored when it is said, under its own
-id: feeding a transcript twice adds nothing. While it is asked, the agent remembers nothing, so that no question helps
-to answer the next one. It prints some answers, and how much of the evidence was among what was recalled.
+Each session is one conversation in the transcript's namespace, and each turn is stored under its own id: feeding a
+transcript twice adds nothing. While it is asked, the agent remembers nothing, so that no question helps to answer the
+next one. It prints some answers, and how much of the evidence was among what was recalled.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from langchain_core.messages import HumanMessage
+from places import given_options
 from recall_report import EvaluationQuestion, QuestionOutcome, RecallReport
-from transcripts import RecordedSession, Transcript, read_transcripts
+from transcripts import Transcript, feed, read_transcripts
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.cli.demo import answer_of
@@ -30,6 +29,8 @@ SAMPLE = Path(__file__).with_name("data") / "orchard.json"
 TOP = 10
 """Among how many of the recalled messages evidence counts as found."""
 EXAMPLES = 3
+MOST = 1_000_000
+"""Questions."""
 
 
 class Answered(NamedTuple):
@@ -45,14 +46,6 @@ class Answered(NamedTuple):
         return QuestionOutcome(self.question, tuple(each.id for each in self.recalled))
 
 
-def live(memory: AgentMemory, session: RecordedSession, *, namespace: Sequence[str]) -> None:
-    """Store a session as it takes place, one turn after the other."""
-    conversation = memory.conversation(session.id, namespace)
-    for turn in session.turns:
-        told = {"created_at": session.time.isoformat()}
-        conversation.add_message(HumanMessage(turn.text, id=turn.id, name=turn.speaker, additional_kwargs=told))
-
-
 def sit_exam(
     memory: AgentMemory,
     transcripts: Sequence[Transcript],
@@ -62,9 +55,7 @@ def sit_exam(
     limit: int = TOP,
 ) -> list[Answered]:
     """Live through transcripts, then answer their questions, at most so many."""
-    for transcript in transcripts:
-        for session in transcript.sessions:
-            live(memory, session, namespace=(transcript.name,))
+    feed(memory, transcripts)
     answered = []
     asked = [(each.name, question) for each in transcripts for question in each.questions]
     for namespace, question in asked[:questions]:
@@ -94,16 +85,10 @@ def lines(answered: Sequence[Answered], memory: AgentMemory) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("transcripts", nargs="?", type=Path, default=SAMPLE)
-    parser.add_argument("--model", help="a real model, provider:name")
-    parser.add_argument("--database", default=":memory:")
-    parser.add_argument("--questions", type=int)
-    parser.add_argument("--limit", type=int, default=TOP)
-    given = parser.parse_args()
+    given = given_options(__doc__, file=SAMPLE, model=None, database=":memory:", questions=MOST, limit=TOP)
     model = usable_model(given.model)
     with AgentMemory(given.database) as memory:
-        transcripts = read_transcripts(given.transcripts)
+        transcripts = read_transcripts(given.file)
         print(
             *lines(sit_exam(memory, transcripts, model, questions=given.questions, limit=given.limit), memory), sep="\n"
         )

@@ -17,7 +17,6 @@ the others to the words, as the package does; here that model is always right, s
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import time
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
+from places import given_options
 
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.search.analysis import question, terms
@@ -183,14 +183,12 @@ def _length(bag: Counter[str]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", default="dev_a,dev_b,held_out,related")
     dev = [labelled("dev_a"), labelled("dev_b")]
     strategies: dict[str, tuple[Scoring, float]] = {"lexical": (lexical, THRESHOLD)}
     for name, peer in {"BM25 over `when`": bm25, "cosine of bags of words": cosine}.items():
         strategies[name] = peer, best_threshold(*together(dev, peer))
     strategies["everything, always"] = everything, 1.0
-    for name in parser.parse_args().sets.split(","):
+    for name in given_options(__doc__, sets="dev_a,dev_b,held_out,related").sets.split(","):
         labels = labelled(name)
         none = sum(not any(query.expected) for query in labels.queries)
         pairs = sum(sum(query.expected) for query in labels.queries)

@@ -1,6 +1,10 @@
 """Facts at size: how long it takes to add one, and to ask for what held, with 100,000 of them there.
 
-    python tests/benchmarks/facts.py [--facts 100000] [--url postgresql://…] [--only ours,networkx,…]
+    python tests/benchmarks/facts.py [--facts 100000] [--hub 10000] [--forks 100] [--url postgresql://…]
+                                     [--only networkx,…]
+
+`--hub` facts name one entity, and `--forks` forks lie one above the other: 0 leaves that out. Without a URL of an empty
+PostgreSQL database it is a new SQLite file. `--only none` leaves out all peers.
 
 The same facts, in the same order, go into this package and into its peers, one at a time; then all are asked the same:
 
@@ -17,7 +21,6 @@ of 100 do not exceed.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import random
 import statistics
@@ -29,6 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from facts_peers import PEERS
+from places import given_options
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts.kg_memory import KGMemory
@@ -146,14 +150,14 @@ def questions(facts: int) -> dict[str, list[Any]]:
     }
 
 
+def acts(one: Any) -> Iterator[Callable[[Any], object]]:
+    """What everybody does when asked, in the order of the questions."""
+    yield from (one.neighbours, lambda given: one.holding(*given), one.history)
+
+
 def asked(one: Any, facts: int) -> dict[str, tuple[float, float]]:
     """What everybody is asked."""
-    acts: dict[str, Callable[[Any], object]] = {
-        "neighbours(depth=2)": one.neighbours,
-        "as_of(valid, subject)": lambda given: one.holding(*given),
-        "history(subject, predicate)": one.history,
-    }
-    return {name: timed(acts[name], given) for name, given in questions(facts).items()}
+    return {name: timed(act, given) for act, (name, given) in zip(acts(one), questions(facts).items(), strict=True)}
 
 
 def asked_of_us(ours: Ours, facts: int, learned: list[datetime]) -> dict[str, tuple[float, float]]:
@@ -240,13 +244,9 @@ def filled(one: Any, facts: int) -> tuple[tuple[float, float], list[datetime]]:
 
 def same_answers(one: Any, other: Any, facts: int) -> None:
     """Whoever is compared answers the same."""
-    few = {name: given[:20] for name, given in questions(facts).items()}
-    for name in few["neighbours(depth=2)"]:
-        assert one.neighbours(name) == other.neighbours(name), name
-    for name, at in few["as_of(valid, subject)"]:
-        assert one.holding(name, at) == other.holding(name, at), (name, at)
-    for name in few["history(subject, predicate)"]:
-        assert one.history(name) == other.history(name), name
+    for mine, theirs, given in zip(acts(one), acts(other), questions(facts).values(), strict=True):
+        for each in given[:20]:
+            assert mine(each) == theirs(each), each
 
 
 def compare(ours: Ours, folder: Path, facts: int, mine: dict[str, tuple[float, float]], only: set[str]) -> None:
@@ -268,13 +268,7 @@ def compare(ours: Ours, folder: Path, facts: int, mine: dict[str, tuple[float, f
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--facts", type=int, default=100_000)
-    parser.add_argument("--hub", type=int, default=10_000, help="how many facts name one entity; 0: leave that out")
-    parser.add_argument("--forks", type=int, default=100, help="how many forks lie one above the other; 0: none")
-    parser.add_argument("--url", help="an empty PostgreSQL database; default: a new SQLite file")
-    parser.add_argument("--only", default="", help="only these peers, with commas between; none: no peer")
-    given = parser.parse_args()
+    given = given_options(__doc__, facts=100_000, hub=10_000, forks=100, url=None, only="")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours = Ours(given.url or folder / "ours.db")

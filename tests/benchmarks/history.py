@@ -9,7 +9,6 @@ measured, for a machine that others use too.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import json
@@ -25,6 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from langchain_core.messages import BaseMessage, HumanMessage
+from places import given_options
 
 from langchain_agentmem import AgentMemory
 
@@ -157,10 +157,7 @@ def imports() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--messages", type=int, default=5_000, help="messages for each contender (default 5000)")
-    parser.add_argument("--cpu", action="store_true", help="measure the processor's time")
-    options = parser.parse_args()
+    options = given_options(__doc__, "cpu", messages=5_000)
     count, clock = options.messages, time.process_time if options.cpu else time.perf_counter
     warnings.simplefilter("ignore")
     contenders: list[tuple[str, Callable[[Path], tuple[Append, Callable[[], None]]], int]] = [

@@ -15,8 +15,6 @@
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +23,7 @@ from typing import Any, Literal, TypedDict
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
-from places import in_turns
+from places import compared, given_options, medians
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.layers.layer import LayersConfig
@@ -34,7 +32,7 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
 from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 
 FEW = 10
 LEVELS = 100
@@ -48,23 +46,22 @@ BATCH = 10_000
 SETTINGS = LayersConfig(recall_max_events=1_000_000, core_max_chars=100_000)
 
 
-def compared(name: str, small: Callable[[], object], large: Callable[[], object]) -> None:
+def measured(name: str, small: Callable[[], object], large: Callable[[], object]) -> None:
     """Print what each takes: the median of calls that take turns, so that both see the same machine."""
-    one, other = map(statistics.median, in_turns({"small": small, "large": large}, ROUNDS).values())
-    print(f"  {name:44} {one:9.0f} µs {other:9.0f} µs   x{other / one:.2f}", flush=True)
+    compared(name, *medians([small, large], ROUNDS))
 
 
 def filled(memory: AgentMemory, name: str, count: int) -> LayeredMemory:
     """A branch with so many events. They are not indexed; a fork does not look at the index."""
     database, point = memory.database, BranchAt("", name)
 
-    def written(many: int) -> Steps[None]:
-        _, place = yield from point.open(database.now())
+    def written(tx: Transaction, many: int) -> None:
+        _, place = point.open(tx, database.now())
         drafts = [RowDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
-        yield from memory_rows.write(place, drafts, series=Series("", "event", name), now=database.now(), tail=0)
+        memory_rows.write(tx, place, drafts, series=Series("", "event", name), now=database.now(), tail=0)
 
     for begin in range(0, count, BATCH):
-        database.engine.write(partial(written, min(BATCH, count - begin)))
+        database.engine.write(partial(written, many=min(BATCH, count - begin)))
     return LayeredMemory(memory, name, settings=SETTINGS)
 
 
@@ -74,7 +71,7 @@ def forks(memory: AgentMemory, count: int) -> None:
     for layers in (few, many):
         layers.fork(f"warm {next(names)}")
     fork = [lambda layers=layers: layers.fork(f"fork {next(names)}") for layers in (few, many)]
-    compared(f"fork of {FEW} and of {count:,} rows", *fork)
+    measured(f"fork of {FEW} and of {count:,} rows", *fork)
 
 
 def levels(memory: AgentMemory) -> None:
@@ -86,8 +83,8 @@ def levels(memory: AgentMemory) -> None:
         if number < LEVELS - 1:
             deep = deep.fork(f"deep {number}")
     assert len(flat.core.get()) == len(deep.core.get()) == len(deep.ancestors()) == LEVELS
-    compared(f"core through 1 and {LEVELS} levels", flat.core.get, deep.core.get)
-    compared(
+    measured(f"core through 1 and {LEVELS} levels", flat.core.get, deep.core.get)
+    measured(
         f"an event appended at 1 and {LEVELS} levels",
         lambda: flat.recall.append("note", "it happened"),
         lambda: deep.recall.append("note", "it happened"),
@@ -114,7 +111,7 @@ def reads(memory: AgentMemory) -> None:
         f"the newest {NEWEST} records": lambda layers: layers.archival.all(limit=NEWEST),
         "core": lambda layers: layers.core.get(),
     }.items():
-        compared(f"{name} through 1 and {FORKS} levels", partial(read, straight), partial(read, forked))
+        measured(f"{name} through 1 and {FORKS} levels", partial(read, straight), partial(read, forked))
 
 
 def versions(memory: AgentMemory) -> None:
@@ -128,8 +125,8 @@ def versions(memory: AgentMemory) -> None:
         old.core.set(f"key {number % KEYS}", f"value {number}")
         if number == VERSIONS // 2:
             middle = fork
-    compared(f"{KEYS} keys with 0 and {VERSIONS:,} old versions", new.core.get, old.core.get)
-    compared("the same at a fork in the middle", new.fork("child of new").core.get, middle.core.get)
+    measured(f"{KEYS} keys with 0 and {VERSIONS:,} old versions", new.core.get, old.core.get)
+    measured("the same at a fork in the middle", new.fork("child of new").core.get, middle.core.get)
 
 
 class Counted(TypedDict):
@@ -150,10 +147,8 @@ def steps(memory: AgentMemory) -> None:
         return {"number": number + 1}
 
     def calls(node: Any, durability: Literal["sync", "exit"]) -> Callable[[], object]:
-        builder = StateGraph(Counted)
-        builder.add_node("node", node)
-        builder.add_edge(START, "node")
-        graph, turns = builder.compile(checkpointer=memory.checkpointer), iter(range(10**9))
+        builder, turns = StateGraph(Counted).add_node("node", node).add_edge(START, "node"), iter(range(10**9))
+        graph = builder.compile(checkpointer=memory.checkpointer)
 
         def call() -> object:
             turn = next(turns)
@@ -163,16 +158,13 @@ def steps(memory: AgentMemory) -> None:
         return call
 
     for durability in ("sync", "exit"):
-        compared(
+        measured(
             f'a step, and one that remembers ("{durability}")', calls(idle, durability), calls(remembering, durability)
         )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="events of the larger branch")
-    parser.add_argument("--url", help="a PostgreSQL database; default: a new SQLite file")
-    given = parser.parse_args()
+    given = given_options(__doc__, rows=1_000_000, url=None)
     with tempfile.TemporaryDirectory() as folder, AgentMemory(given.url or Path(folder) / "layers.db") as memory:
         levels(memory)
         reads(memory)

@@ -1,20 +1,44 @@
-"""Empty databases for benchmarks, on either engine, and calls that take turns on them."""
+"""Options of benchmarks, empty databases on either engine, and calls that take turns on them."""
 
 from __future__ import annotations
 
+import argparse
 import os
+import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 ENGINES = ("sqlite", "postgres")
 NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 Key = TypeVar("Key")
+
+
+def given_options(about: str | None, flags: str = "", **defaults: Any) -> argparse.Namespace:
+    """What a script is given, by the names of its options.
+
+    Args:
+        about: The script's docstring, which `--help` prints.
+        flags: The names of those without a value.
+        **defaults: The defaults of the others, whose types they have: None of a text that may be missing, a list of one
+            that takes several, and a tuple of one that takes one of these; the first is its default.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in flags.split():
+        parser.add_argument(f"--{name}", action="store_true")
+    for name, default in defaults.items():
+        taken: dict[str, Any] = {"type": str if default is None else type(default), "default": default}
+        if isinstance(default, tuple):
+            taken = {"choices": default, "default": default[0]}
+        elif isinstance(default, list):
+            taken |= {"type": type(default[0]), "nargs": "+"}
+        parser.add_argument(f"--{name.replace('_', '-')}", **taken)
+    return parser.parse_args()
 
 
 @contextmanager
@@ -93,3 +117,13 @@ def in_turns(acts: Mapping[Key, Callable[[], object]], rounds: int, *, warm: int
             if number >= warm:
                 took[name].append((time.perf_counter() - began) * 1e6)
     return took
+
+
+def medians(acts: Sequence[Callable[[], object]], rounds: int, *, warm: int = 0) -> list[float]:
+    """The medians of calls that take turns, in microseconds."""
+    return [statistics.median(times) for times in in_turns(dict(enumerate(acts)), rounds, warm=warm).values()]
+
+
+def compared(name: str, one: float, other: float) -> None:
+    """Print what two things took, in microseconds."""
+    print(f"  {name:44} {one:9.0f} µs {other:9.0f} µs   x{other / one:.2f}", flush=True)

@@ -4,12 +4,12 @@
 
 A user says something, searches for it, puts an item and gets it, again and again without a pause, so the times are
 those of a machine with too much to do. What counts is the ratio. In the end all that was acknowledged is looked for.
-Exits with 1 if something failed or is lost.
+Each way takes `--seconds`; `--connections` is how many the pooler has to the server, and the users share
+`--memories`, as on as many machines. Exits with 1 if something failed or is lost.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import faulthandler
 import sys
@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from langchain_agentmem import AgentMemory
+from tests.benchmarks.places import given_options
 from tests.distributed.poolers import pgbouncer
 from tests.distributed.servers import postgres
 
@@ -110,12 +111,7 @@ def together(runs: Sequence[Run]) -> Run:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--users", type=int, default=1_000, help="at the same time (default 1000)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each way (default 60)")
-    parser.add_argument("--connections", type=int, default=10, help="of the pooler to the server (default 10)")
-    parser.add_argument("--memories", type=int, default=1, help="that the users share, as on as many machines")
-    options = parser.parse_args()
+    options = given_options(__doc__, users=1_000, seconds=60.0, connections=10, memories=1)
     faulthandler.dump_traceback_later(2 * options.seconds + PATIENCE, exit=True)
     runs: dict[str, list[Run]] = {"direct": [], "pooled": []}
     missing = dict.fromkeys(runs, 0)

@@ -9,22 +9,22 @@ appended, searched for, and a checkpoint put, directly and as behind a pooler. A
 
 from __future__ import annotations
 
-import argparse
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from unittest import mock
 
 import psycopg
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
-from places import in_turns, postgres_server
+from places import given_options, medians, postgres_server
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage.postgres import prepared
 from langchain_agentmem.storage.postgres_session import Connection, Session
 
 WROTE = 8
+WARM = 20
+"""By then, what is prepared and cached is."""
 INSERT = "insert into bench (id, said) values ({}, {}) on conflict (id) do update set said = excluded.said"
 SELECT = "select id, said from bench where id >= {} order by id limit 10"
 
@@ -92,20 +92,13 @@ def works(memory: AgentMemory, *, pooled: bool) -> dict[str, Callable[[], object
     }
 
 
-def medians(acts: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Microseconds; by the time they count, what is prepared and cached is."""
-    return [statistics.median(times) for times in in_turns(dict(enumerate(acts)), rounds, warm=20).values()]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=500)
-    rounds = parser.parse_args().rounds
+    rounds = given_options(__doc__, rounds=500).rounds
     with postgres_server() as url:
         with psycopg.connect(url) as connection:
             connection.execute("create table bench (id bigint primary key, said text)")
         acts = [ours(url, direct=True), ours(url, direct=False), theirs(url)]
-        own, unnamed, psycopgs = medians(acts, rounds)
+        own, unnamed, psycopgs = medians(acts, rounds, warm=WARM)
         print(f"a transaction of {WROTE + 2} statements, ours with names      {own:7.0f} µs")
         print(f"  … without names                                  {unnamed:7.0f} µs   x{unnamed / own:.2f}")
         print(f"  … psycopg's pipeline                             {psycopgs:7.0f} µs   x{psycopgs / own:.2f}")
@@ -115,7 +108,7 @@ def main() -> None:
         with AgentMemory(url) as direct, behind as pooled:
             ways = works(direct, pooled=False), works(pooled, pooled=True)
             for name in ways[0]:
-                one, other = medians([way[name] for way in ways], rounds // 2)
+                one, other = medians([way[name] for way in ways], rounds // 2, warm=WARM)
                 print(f"{name:24} directly {one:7.0f} µs, as behind a pooler {other:7.0f} µs   x{other / one:.2f}")
 
 

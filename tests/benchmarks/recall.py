@@ -28,22 +28,25 @@ model (`minilm.py`): each with our words, and alone. `--postgres` adds the other
 same.
 Below our rows stands what is required of them (`FLOORS`) and what was aimed at (`GOALS`).
 
+`--only` takes the corpora whose names hold a text, such as LoCoMo or chats; `--by-type` prints a line for each type of
+question, or its language, and `--by-conversation` one for each conversation.
+
 Use it from elsewhere with this folder on the path: `recall.evaluate(recall.searching(memory), transcripts)` after
 `recall.feed(memory, transcripts)`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import signals
-from places import NAMES, databases
+from places import NAMES, databases, given_options
 from plain_search import BASELINES, Make, Passage, finding, vectors_alone
 from recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, recall_of
 from transcripts import RecordedSession, RecordedTurn, Transcript, feed, in_utc, read_transcripts
@@ -171,7 +174,7 @@ def row(name: str, report: RecallReport) -> str:
     return f"  {name:<42}{cells}"
 
 
-def print_parts(report: RecallReport, options: argparse.Namespace) -> None:
+def print_parts(report: RecallReport, options: Namespace) -> None:
     """A line for each type of question, and for each transcript, as far as they are asked for."""
     wanted: list[Callable[[QuestionOutcome], str]] = []
     if options.by_type:
@@ -203,7 +206,7 @@ def print_signals(
         print(f"    {f'without {name}':<40}{cells}".rstrip())
 
 
-def measure(corpus: str, transcripts: Sequence[Transcript], options: argparse.Namespace) -> None:
+def measure(corpus: str, transcripts: Sequence[Transcript], options: Namespace) -> None:
     """Print the rows of one corpus."""
     plain = dict(BASELINES)
     for title, index in indexes(static=options.static, hybrid=options.hybrid):
@@ -245,15 +248,7 @@ def indexes(*, static: bool = False, hybrid: bool = False) -> Iterable[tuple[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="the corpora whose names hold this, such as LoCoMo or chats")
-    parser.add_argument("--by-type", action="store_true", help="a line for each type of question, or its language")
-    parser.add_argument("--by-conversation", action="store_true", help="a line for each conversation")
-    parser.add_argument("--signals", action="store_true", help="what each signal adds")
-    parser.add_argument("--postgres", action="store_true", help="on PostgreSQL too")
-    parser.add_argument("--static", action="store_true", help="with static vectors too")
-    parser.add_argument("--hybrid", action="store_true", help="with the vectors of a small model too")
-    options = parser.parse_args()
+    options = given_options(__doc__, "by-type by-conversation signals postgres static hybrid", only="")
     print(f"  {'':<42}" + "".join(f"   {f'R@{cut}':<19}" for cut in CUTS).rstrip())
     for name, transcripts in corpora():
         if options.only.lower() not in name.lower():

@@ -10,7 +10,6 @@ and the bytes of the closed databases. Afterwards every message must be found.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import time
 from contextlib import ExitStack, nullcontext
 
 from checkpoint_savers import WORKLOADS, HumanMessage, size, text
-from places import made_in, postgres_server
+from places import given_options, made_in, postgres_server
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 
@@ -83,10 +82,7 @@ def measure(where: str, turns: int) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=1_000, help="turns of the chat (default 1000)")
-    parser.add_argument("--postgres", action="store_true", help="on PostgreSQL")
-    options = parser.parse_args()
+    options = given_options(__doc__, "postgres", turns=1_000)
     with postgres_server() if options.postgres else nullcontext() as server, tempfile.TemporaryDirectory() as folder:
         sys.exit(not measure(server or folder, options.turns))
 

@@ -10,7 +10,6 @@
   with an older version, run this there too: it uses nothing newer.
 """
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -21,14 +20,14 @@ from typing import Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
-from places import in_turns
+from places import compared, given_options, medians
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
 from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.search.search_index import Series
-from langchain_agentmem.storage import Steps
+from langchain_agentmem.storage import Transaction
 
 FEW = 10
 NEWEST = 10
@@ -60,11 +59,6 @@ def graph_of(memory: AgentMemory) -> Any:
     return StateGraph(State).add_node("node", node).add_edge(START, "node").compile(checkpointer=memory.checkpointer)
 
 
-def median(acts: list[Callable[[], object]], rounds: int = ROUNDS) -> list[float]:
-    """What calls take that take turns, in microseconds."""
-    return [statistics.median(times) for times in in_turns(dict(enumerate(acts)), rounds).values()]
-
-
 def reads(memory: AgentMemory, namespace: tuple[str, ...]) -> dict[str, Callable[[], object]]:
     """What is read of a scope, by what it is called."""
     outside, thread = memory.layers(namespace=namespace), memory.layers(config("t 5", namespace))
@@ -77,26 +71,21 @@ def reads(memory: AgentMemory, namespace: tuple[str, ...]) -> dict[str, Callable
     }
 
 
-def compared(name: str, one: float, other: float) -> None:
-    """Print what two things took."""
-    print(f"  {name:44} {one:9.0f} µs {other:9.0f} µs   x{other / one:.2f}", flush=True)
-
-
 def others(memory: AgentMemory, count: int) -> None:
     """Scopes of which each holds something under the same keys."""
     database = memory.database
 
-    def written(first: int, many: int) -> Steps[None]:
+    def written(tx: Transaction, first: int, many: int) -> None:
         for number in range(first, first + many):
             point = BranchAt(f"users\x1fother {number}\x1f", "main", database.scopes)
-            _, place = yield from point.open(database.now())
+            _, place = point.open(tx, database.now())
             drafts = [RowDraft("core", key, b"there", 0) for key in ("city", "name", "pet")]
             drafts += [RowDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(2)]
             series = Series(point.path, "event", "main")
-            yield from memory_rows.write(place, drafts, series=series, now=database.now(), tail=0)
+            memory_rows.write(tx, place, drafts, series=series, now=database.now(), tail=0)
 
     for first in range(0, count, BATCH):
-        database.engine.write(partial(written, first, min(BATCH, count - first)))
+        database.engine.write(partial(written, first=first, many=min(BATCH, count - first)))
 
 
 def measure_reads(memory: AgentMemory, threads: int, scopes: int) -> None:
@@ -110,7 +99,7 @@ def measure_reads(memory: AgentMemory, threads: int, scopes: int) -> None:
     print(f"a scope of {FEW} threads and one of {threads:,}")
     before = {}
     for name, act in few.items():
-        one, other = median([act, many_threads[name]])
+        one, other = medians([act, many_threads[name]], ROUNDS)
         before[name] = other
         compared(name, one, other)
     began = time.perf_counter()
@@ -120,7 +109,7 @@ def measure_reads(memory: AgentMemory, threads: int, scopes: int) -> None:
         flush=True,
     )
     for name, act in many_threads.items():
-        [after] = median([act])
+        [after] = medians([act], ROUNDS)
         compared(name, before[name], after)
 
 
@@ -144,18 +133,13 @@ def measure_puts(memory: AgentMemory) -> None:
         return stored
 
     memory.checkpointer.put = timed  # type: ignore[method-assign]
-    one, other = median(acts, PUTS)
+    one, other = medians(acts, PUTS)
     compared("a turn that remembers, alone and in a scope", one, other)
     compared("its put that seals five things", *(statistics.median(times) for times in took.values()))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--threads", type=int, default=10_000)
-    parser.add_argument("--scopes", type=int, default=100_000)
-    parser.add_argument("--url")
-    parser.add_argument("--puts", action="store_true", help="only what a turn costs")
-    given = parser.parse_args()
+    given = given_options(__doc__, "puts", threads=10_000, scopes=100_000, url=None)
     with tempfile.TemporaryDirectory() as folder, AgentMemory(given.url or Path(folder) / "scopes.db") as memory:
         if not given.puts:
             measure_reads(memory, given.threads, given.scopes)

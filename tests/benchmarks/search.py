@@ -15,7 +15,6 @@ looks at each message by itself, and knows nothing of neighbours, conversations,
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import re
 import sqlite3
@@ -28,13 +27,14 @@ from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from natural import FUNCTION_WORDS, Language
-from places import NAMES, databases
+from places import NAMES, databases, given_options, in_turns
 
 from langchain_agentmem import AgentMemory
 
 BATCH = 50
 CONVERSATION = 100
 QUESTIONS = 200
+WARM = 5
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 WORD = re.compile(r"\w+")
 
@@ -139,16 +139,13 @@ def wanted(question: str) -> list[str]:
 
 def compare(finds: Mapping[str, Find], asked: Sequence[tuple[str, str]]) -> dict[str, list[float]]:
     """Milliseconds of each search, by name; the contenders take turns, so that noise hits them alike."""
-    taken: dict[str, list[float]] = {name: [] for name in finds}
-    for namespace, question in asked[:5]:
-        for find in finds.values():
-            find(namespace, question)
-    for namespace, question in asked:
-        for name, find in finds.items():
-            began = time.perf_counter()
-            find(namespace, question)
-            taken[name].append((time.perf_counter() - began) * 1e3)
-    return {name: sorted(times) for name, times in taken.items()}
+
+    def act(find: Find) -> Callable[[], int]:
+        questions = itertools.chain(asked[:WARM], asked)
+        return lambda: find(*next(questions))
+
+    taken = in_turns({name: act(find) for name, find in finds.items()}, len(asked), warm=len(asked[:WARM]))
+    return {name: sorted(each / 1e3 for each in times) for name, times in taken.items()}
 
 
 def p50(times: Sequence[float]) -> float:
@@ -229,24 +226,19 @@ def _kinds(language: Language) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--postgres", action="store_true", help="on PostgreSQL instead of SQLite")
-    parser.add_argument("--only", choices=("small", "many", "large"), help="one of the three (default: all)")
-    parser.add_argument("--namespaces", type=int, default=200, help="how many (default 200)")
-    parser.add_argument("--each", type=int, default=500, help="messages in each of them (default 500)")
-    parser.add_argument("--large", type=int, default=100_000, help="messages in the large one (default 100,000)")
-    parser.add_argument("--full", action="store_true", help="1,000 namespaces of 1,000, and 1,000,000 in one")
-    options = parser.parse_args()
+    options = given_options(
+        __doc__, "postgres full", only=("all", "small", "many", "large"), namespaces=200, each=500, large=100_000
+    )
     engine = "postgres" if options.postgres else "sqlite"
     namespaces, each, large = options.namespaces, options.each, options.large
     if options.full:
         namespaces, each, large = 1_000, 1_000, 1_000_000
     language = Language()
-    if options.only in (None, "small"):
+    if options.only in ("all", "small"):
         small_or_large(engine, language, 10_000, _kinds(language))
-    if options.only in (None, "many"):
+    if options.only in ("all", "many"):
         many(engine, language, namespaces, each)
-    if options.only in (None, "large"):
+    if options.only in ("all", "large"):
         small_or_large(engine, language, large, _kinds(language))
 
 

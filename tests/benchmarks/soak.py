@@ -11,7 +11,6 @@ with 1.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import itertools
@@ -29,7 +28,7 @@ from typing import Any, NamedTuple
 import psycopg
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
-from places import databases
+from places import databases, given_options
 from tenants import WORDS
 
 from langchain_agentmem import AgentMemory, ManagedMemoryConfig
@@ -230,13 +229,7 @@ def row(label: str, found: list[float], remark: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=120.0)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--turns", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--postgres", action="store_true")
-    given = parser.parse_args()
+    given = given_options(__doc__, "postgres", minutes=120.0, workers=4, turns=150, seed=1)
     print(f"seed {given.seed}")
     with databases("postgres" if given.postgres else "sqlite") as new:
         if not soak(new(), given.minutes, given.workers, given.turns, given.seed):

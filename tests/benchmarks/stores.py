@@ -4,13 +4,12 @@
 
 Needs the extra `[bench]`. Every contender does the same to an empty database in a temporary folder. Ours is indexed for
 search by words; SqliteStore has no index here, since its vectors need loadable extensions, and InMemoryStore keeps
-nothing. What counts are the ratios: machines differ and are noisy. With `--cpu` the processor's time is measured, for a
-machine that others use too.
+nothing. `--postgres` names an empty database, to measure that too. What counts are the ratios: machines differ and are
+noisy. With `--cpu` the processor's time is measured, for a machine that others use too.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import statistics
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 
 from langgraph.store.base import BaseStore, GetOp, PutOp
 from langgraph.store.memory import InMemoryStore
+from places import given_options
 
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 
@@ -112,11 +112,7 @@ def rates(store: BaseStore, count: int, clock: Callable[[], float]) -> dict[str,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=2_000, help="items for each contender (default 2000)")
-    parser.add_argument("--postgres", help="the URL of an empty PostgreSQL database, to measure that too")
-    parser.add_argument("--cpu", action="store_true", help="measure the processor's time")
-    arguments = parser.parse_args()
+    arguments = given_options(__doc__, "cpu", items=2_000, postgres=None)
     clock = time.process_time if arguments.cpu else time.perf_counter
     warnings.simplefilter("ignore")
     contenders: dict[str, Opened] = {

@@ -8,7 +8,6 @@ for 100 times through the ASGI application, in turns; those of which more than f
 What this process computed meanwhile, in all its threads, is told as well: on a machine that is busy it says more.
 """
 
-import argparse
 import math
 import statistics
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.store.base import PutOp
-from places import databases
+from places import databases, given_options
 from starlette.testclient import TestClient
 from tenants import WORDS
 
@@ -204,12 +203,7 @@ def run(url: str, folder: Path, *, threads: int, messages: int, checkpoints: int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=1_000)
-    parser.add_argument("--messages", type=int, default=100_000)
-    parser.add_argument("--checkpoints", type=int, default=10_000)
-    parser.add_argument("--postgres", action="store_true")
-    given = parser.parse_args()
+    given = given_options(__doc__, "postgres", threads=1_000, messages=100_000, checkpoints=10_000)
     size = {"threads": given.threads, "messages": given.messages, "checkpoints": given.checkpoints}
     with tempfile.TemporaryDirectory() as folder, databases("postgres" if given.postgres else "sqlite") as new:
         run(new(), Path(folder), **size)

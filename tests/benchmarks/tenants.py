@@ -9,7 +9,6 @@ PostgreSQL that comes from PyPI is used, with its autovacuum. Medians of calls t
 has a tenant in a small database of its own to compare with; p95 is told of searches.
 """
 
-import argparse
 import itertools
 import statistics
 import time
@@ -17,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
-from places import in_turns, postgres_server
+from places import given_options, in_turns, postgres_server
 from search import settle
 
 from langchain_agentmem import AgentMemory
@@ -112,11 +111,7 @@ def run(url: str, tenants: int, messages: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tenants", type=int, default=100_000)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--url")
-    given = parser.parse_args()
+    given = given_options(__doc__, tenants=100_000, messages=1_000_000, url=None)
     if given.url:
         run(given.url, given.tenants, given.messages)
         return

@@ -14,7 +14,6 @@ from a file, which the system takes back when it needs room. It is known on Linu
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import statistics
 import time
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 import psycopg
 from langchain_core.embeddings import Embeddings
-from places import NAMES, databases
+from places import NAMES, databases, given_options
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import vectors
@@ -164,20 +163,15 @@ def measure(engine: str, new: Callable[[], str], count: int, dimensions: int, qu
     )
 
 
-def vectors_first() -> Any:
+def vectors_first(tx: Any) -> Any:
     from langchain_agentmem.storage import query
 
-    rows = yield query.documents_after(after=-1, limit=1)
+    rows = query.documents_after(tx, after=-1, limit=1)
     return rows[0]["id"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--dimensions", type=int, default=256)
-    parser.add_argument("--questions", type=int, default=50)
-    parser.add_argument("--postgres", action="store_true", help="with pgvector too")
-    options = parser.parse_args()
+    options = given_options(__doc__, "postgres", sizes=[10_000, 100_000, 1_000_000], dimensions=256, questions=50)
     print(f"the {LIMIT} nearest of vectors of {options.dimensions} numbers")
     columns = "".join(f"{title:>10}" for title in ("p50 ms", "p95 ms", "recall", "own MB", "mapped MB"))
     print(f"  {'':<12}{'vectors':>12}{'first ms':>12}{columns}")

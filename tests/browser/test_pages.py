@@ -1,7 +1,5 @@
 """Every page of Studio in a browser: nothing to complain of, for eyes, ears and keyboards, with and without scripts."""
 
-from __future__ import annotations
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 

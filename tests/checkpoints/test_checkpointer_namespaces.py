@@ -1,7 +1,5 @@
 """Threads belong to the namespace of the run that made them."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage
 
@@ -27,13 +25,19 @@ def say(graph, text, where):
     graph.invoke({"messages": [("user", text)]}, where)
 
 
+@pytest.fixture
+def both(graph):
+    """The graph, with threads of two namespaces."""
+    say(graph, "I am Alice", config("t", "alice"))
+    say(graph, "I am Bob", config("t", "bob"))
+    return graph
+
+
 class TestNamespaces:
-    def test_one_id_in_two_namespaces_is_two_threads(self, graph):
-        say(graph, "I am Alice", config("t", "alice"))
-        say(graph, "I am Bob", config("t", "bob"))
-        assert said(graph, config("t", "alice")) == ["I am Alice", "and so on"]
-        assert said(graph, config("t", "bob")) == ["I am Bob", "and so on"]
-        assert said(graph, config("t", "carol")) == []
+    def test_one_id_in_two_namespaces_is_two_threads(self, both):
+        assert said(both, config("t", "alice")) == ["I am Alice", "and so on"]
+        assert said(both, config("t", "bob")) == ["I am Bob", "and so on"]
+        assert said(both, config("t", "carol")) == []
 
     def test_a_call_without_one_means_the_only_thread_there_is(self, graph):
         say(graph, "I am Alice", config("t", "alice"))
@@ -48,29 +52,23 @@ class TestNamespaces:
         assert len(said(graph, config("t"))) == 4
         assert len(said(graph, config("t", "alice"))) == 2
 
-    def test_one_of_several_must_be_named(self, graph, memory):
-        say(graph, "I am Alice", config("t", "alice"))
-        say(graph, "I am Bob", config("t", "bob"))
+    def test_one_of_several_must_be_named(self, both, memory):
         with pytest.raises(InvalidInput, match="several namespaces"):
-            graph.get_state(config("t"))
+            both.get_state(config("t"))
         with pytest.raises(InvalidInput, match="several namespaces"):
             memory.checkpointer.copy_thread("t", "u")
 
-    def test_configs_that_are_given_back_name_it(self, graph, memory):
-        say(graph, "I am Alice", config("t", "alice"))
-        say(graph, "I am Bob", config("t", "bob"))
-        state = graph.get_state(config("t", "alice"))
+    def test_configs_that_are_given_back_name_it(self, both, memory):
+        state = both.get_state(config("t", "alice"))
         assert state.config["configurable"]["agentmem_namespace"] == ("alice",)
-        assert said(graph, state.config) == [*said(graph, state.parent_config), "and so on"]
+        assert said(both, state.config) == [*said(both, state.parent_config), "and so on"]
         for found in memory.checkpointer.list(None):
             assert memory.checkpointer.get_tuple(found.config).checkpoint == found.checkpoint
-        later = graph.update_state(state.config, {"messages": [("user", "Alice again")]})
-        assert said(graph, later)[-1] == "Alice again"
-        assert len(said(graph, config("t", "bob"))) == 2
+        later = both.update_state(state.config, {"messages": [("user", "Alice again")]})
+        assert said(both, later)[-1] == "Alice again"
+        assert len(said(both, config("t", "bob"))) == 2
 
-    def test_a_list_of_everything_stays_in_the_namespace_of_its_run(self, graph, memory):
-        say(graph, "I am Alice", config("t", "alice"))
-        say(graph, "I am Bob", config("t", "bob"))
+    def test_a_list_of_everything_stays_in_the_namespace_of_its_run(self, both, memory):
         everything = list(memory.checkpointer.list(None))
         assert {each.config["configurable"]["agentmem_namespace"] for each in everything} == {("alice",), ("bob",)}
         seen = []
@@ -82,8 +80,8 @@ class TestNamespaces:
 
         line(None, look).invoke({"messages": [("user", "what is there?")]}, config("x", "bob"))
         assert {each.config["configurable"]["agentmem_namespace"] for each in seen} == {("bob",)}
-        assert said(graph, config("t", "bob")) == []
-        assert len(said(graph, config("t", "alice"))) == 2
+        assert said(both, config("t", "bob")) == []
+        assert len(said(both, config("t", "alice"))) == 2
 
     def test_what_is_no_namespace_is_refused(self, graph):
         for namespace in ("alice", ("",), (3,), ("a\x1fb",)):

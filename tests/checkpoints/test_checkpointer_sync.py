@@ -3,8 +3,6 @@
 The conformance suite calls only the asynchronous ones, and does not look at order, versions or what is carried over.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

@@ -1,7 +1,5 @@
 """LangGraph's own conformance suite passes whole, through the asynchronous methods and through the synchronous ones."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 import pytest

@@ -22,6 +22,8 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 from tests.support.graphs import at, line
 
+pytestmark = pytest.mark.verified
+
 
 class Own(AIMessage):
     mood: str = "good"
@@ -134,7 +136,6 @@ class TestASaidMessage:
             chat.remove_by_id(chat.messages[0].id)
             graph.invoke({"messages": [HumanMessage("yes")]}, at(thread))
             assert [message.text for message in chat.messages] == ["no", "no", *["yes", "no", "no"] * 3]
-        assert memory.admin.verify().ok
 
     def test_is_recorded_in_whatever_the_channel_holds_it(self, memory):
         class State(TypedDict):
@@ -156,7 +157,6 @@ class TestASaidMessage:
             memory.conversation(way).remove_by_id("a")
             graph.invoke({"messages": hold([*words, AIMessage("figs", id="f")])}, at(way))
             assert said(memory, way) == ["b", "own", "f"]
-        assert memory.admin.verify().ok
 
     def test_of_a_delta_channel_is_recorded(self, memory):
         class State(TypedDict):
@@ -224,7 +224,6 @@ class TestGoingBack:
         assert found(memory, "pears", abandoned=True) == {"pears", "re-pears"}
         assert said(memory) == ["apples", "re-apples", "plums", "re-plums"]
         assert len(memory.conversation("t")) == 4
-        assert memory.admin.verify().ok
 
     def test_to_what_was_abandoned_brings_it_back(self, memory, forked):
         forked.invoke(
@@ -233,7 +232,6 @@ class TestGoingBack:
         )
         assert found(memory, "apples pears plums figs") == set(said(memory))
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears", "figs", "re-figs"]
-        assert memory.admin.verify().ok
 
     def test_hides_for_the_run_itself_before_it_has_put_anything(self, memory, forked):
         seen = []
@@ -297,7 +295,6 @@ class TestAnEdit:
         assert found(memory, "numbat") == {"k1"}
         say(edited, "pears")
         assert memory.conversation("t").messages[0].text == "numbat by hand"
-        assert memory.admin.verify().ok
 
     def test_by_hand_belongs_to_the_wording_that_it_edits(self, memory, edited):
         memory.conversation("t").update("k1", content="numbat by hand")
@@ -305,7 +302,6 @@ class TestAnEdit:
         edited.update_state(self.old, None)
         assert self.seen(memory) == ["okapi first", ["k1"], []]
         assert found(memory, "numbat") == set()
-        assert memory.admin.verify().ok
 
     def test_leaves_nothing_behind_when_the_message_goes(self, memory, edited):
         edited.update_state(self.old, None)
@@ -313,7 +309,6 @@ class TestAnEdit:
         assert self.seen(memory, abandoned=True)[1:] == [[], []]
         assert memory.admin.verify().ok
         memory.conversation("t").clear()
-        assert memory.admin.verify().ok
 
 
 class TestWhatLeaves:
@@ -334,7 +329,6 @@ class TestWhatLeaves:
         assert found(memory, "pears") == {"apples"}
         say(graph, "plums")
         assert said(memory) == ["re-apples", "apples", "plums", "re-plums"]
-        assert memory.admin.verify().ok
 
     def test_what_was_edited_by_hand_stays_edited(self, memory, graph):
         say(graph, "apples")
@@ -444,7 +438,6 @@ class TestThreadsOfBefore:
         say(build(memory.checkpointer), "pears")
         memory.checkpointer.import_checkpoints(other)
         assert said(memory) == ["apples", "re-apples", "figs", "re-figs", "pears", "re-pears"]
-        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_what_the_source_said_since_the_last_import_and_what_it_took_back(self, url):
@@ -519,7 +512,6 @@ class TestACopy:
         assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
         assert found(memory, "apples", config=at("copy")) == {"apples"}
         assert found(memory, "apples", config=at("copy"), abandoned=True) == {"apples", "re-apples"}
-        assert memory.admin.verify().ok
 
     def test_of_a_thread_that_was_rewound_has_what_its_newest_checkpoint_leads_from(self, memory, graph):
         say(graph, "apples")
@@ -527,13 +519,11 @@ class TestACopy:
         say(graph, "plums", checkpoint_with(graph, "apples", "re-apples"))
         memory.checkpointer.copy_thread("t", "copy")
         assert said(memory, "copy") == said(memory) == ["apples", "re-apples", "plums", "re-plums"]
-        assert memory.admin.verify().ok
 
     def test_that_is_brought_up_to_date_has_what_was_said_since(self, memory, copied):
         say(copied, "pears")
         memory.checkpointer.copy_thread("t", "copy")
         assert said(memory, "copy") == ["apples", "re-apples", "pears", "re-pears"]
-        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_in_a_scope_teaches_only_what_it_adds(self, memory, graph):
@@ -554,7 +544,6 @@ class TestACopy:
         assert said(ada, "two") == ["apples", "re-apples", "figs", "re-figs", "plums", "re-plums"]
         ada.erase(thread_id="one")
         assert found(ada, "apples figs plums kiwis") == {"plums", "re-plums", "kiwis", "re-kiwis"}
-        assert memory.admin.verify().ok
 
     @pytest.mark.slow
     def test_comes_along_with_an_export_as_do_edits_and_what_follows(self, memory, graph, new_database, tmp_path):
@@ -655,4 +644,3 @@ def test_what_is_found_is_what_led_to_the_newest_states(memory, graph, seed):
                 for other, theirs in zip(configs, says, strict=True)
                 for each in theirs.items()
             }
-    assert memory.admin.verify().problems == ()

@@ -45,6 +45,12 @@ def agentmem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where a test may make a database of its own."""
+    return str(tmp_path / "memory.db")
+
+
 @pytest.fixture(scope="session")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The path of a database with two conversations, a thread and audit entries of long ago."""
@@ -58,7 +64,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> str:
         long_ago = datetime.now(UTC) - timedelta(days=100)
         for n in range(5):
             entry = AuditEntry(id=f"a{n}", kind="call", prompt="why " * 500, reply="so " * 500, created_at=long_ago)
-            memory.database.write("audit", lambda entry=entry: audit.add("", [EntryDraft(entry, "why")]))
+            memory.database.write("audit", lambda tx, entry=entry: audit.add(tx, "", [EntryDraft(entry, "why")]))
     return path
 
 

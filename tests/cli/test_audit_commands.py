@@ -21,8 +21,7 @@ def audit(agentmem):
 
 
 @pytest.fixture
-def database(tmp_path, clock, new_id) -> str:
-    path = str(tmp_path / "memory.db")
+def database(path, clock, new_id) -> str:
     with AgentMemory(path, clock=clock, new_id=new_id) as memory:
         trail = memory.audit
         trail.add("Where is \x1b[31mthe ladder?", "Behind\nthe barn.", "monday")

@@ -19,8 +19,7 @@ from .commands import execute, fine, refused, told
 
 
 @pytest.fixture
-def database(tmp_path) -> str:
-    path = str(tmp_path / "memory.db")
+def database(path) -> str:
     with AgentMemory(path) as memory:
         for label, text in (("ada", "A grey heron at the pond \x1b[31m"), ("ben", "A heron on the roof")):
             memory.conversation("one", (label, "private")).add_message(HumanMessage(text, id=f"{label}-1"))

@@ -1,7 +1,5 @@
 """The commands that write, move and remove: nothing is lost by them that nobody meant to lose."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -34,6 +32,29 @@ def interrupted(agentmem, monkeypatch):
     return run
 
 
+@pytest.fixture
+def copy(agentmem, database, tmp_path):
+    """The path of a backup of the database."""
+    path = str(tmp_path / "copy")
+    fine(agentmem("backup", database, path))
+    return path
+
+
+@pytest.fixture
+def target(tmp_path):
+    """The path of a database that holds something else."""
+    path = str(tmp_path / "target.db")
+    with AgentMemory(path) as memory:
+        memory.conversation("precious").add(role="user", content="a pearl")
+    return path
+
+
+def precious(path):
+    """How much of it is there."""
+    with AgentMemory(path) as memory:
+        return len(memory.conversation("precious"))
+
+
 class TestBackupAndRestore:
     def test_a_backup_is_restored_whole(self, agentmem, database, tmp_path):
         copy, again = str(tmp_path / "copy"), str(tmp_path / "again.db")
@@ -44,26 +65,16 @@ class TestBackupAndRestore:
         assert Path(copy).read_bytes() == before
         assert sorted(path.name for path in tmp_path.iterdir()) == ["again.db", "copy", "memory.db"]
 
-    def test_what_is_there_stays_unless_it_is_forced(self, agentmem, database, tmp_path):
-        copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
-        fine(agentmem("backup", database, copy))
-        with AgentMemory(target) as memory:
-            memory.conversation("precious").add(role="user", content="a pearl")
+    def test_what_is_there_stays_unless_it_is_forced(self, agentmem, database, copy, target):
         assert "holds memories already" in refused(agentmem("restore", target, copy))
-        with AgentMemory(target) as memory:
-            assert len(memory.conversation("precious")) == 1
+        assert precious(target) == 1
         fine(agentmem("restore", target, copy, "--force"))
         assert messages(target) == messages(database)
 
-    def test_a_damaged_backup_never_takes_the_place(self, agentmem, database, tmp_path):
-        copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
-        fine(agentmem("backup", database, copy))
+    def test_a_damaged_backup_never_takes_the_place(self, agentmem, database, copy, target, tmp_path):
         execute(copy, "update content set body = x'7b7d' where id = 3")
-        with AgentMemory(target) as memory:
-            memory.conversation("precious").add(role="user", content="a pearl")
         assert "is damaged, and was not restored" in refused(agentmem("restore", target, copy, "--force"), 3)
-        with AgentMemory(target) as memory:
-            assert len(memory.conversation("precious")) == 1
+        assert precious(target) == 1
         with pytest.raises(InvalidInput, match="not 5"):
             Admin.restore(copy, 5)  # type: ignore[arg-type]
         export = tmp_path / "export"
@@ -73,25 +84,20 @@ class TestBackupAndRestore:
         assert not (tmp_path / "new.db").exists()
         assert not list(tmp_path.glob("*.copying*"))
 
-    def test_ctrl_c_leaves_the_target_as_it_was(self, interrupted, agentmem, database, tmp_path):
-        copy, target = str(tmp_path / "copy"), str(tmp_path / "target.db")
-        fine(agentmem("backup", database, copy))
-        run = interrupted("restore", target, copy)
+    def test_ctrl_c_leaves_the_target_as_it_was(self, interrupted, copy, tmp_path):
+        run = interrupted("restore", str(tmp_path / "target.db"), copy)
         assert (run.returncode, run.stderr) == (130, "Interrupted. The target is as it was.\n")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "memory.db"]
 
 
 class TestExportAndImport:
-    def test_what_was_exported_is_added_to_what_is_there(self, agentmem, database, tmp_path):
-        file, target = str(tmp_path / "export"), str(tmp_path / "target.db")
-        with AgentMemory(target) as memory:
-            memory.conversation("precious").add(role="user", content="a pearl")
+    def test_what_was_exported_is_added_to_what_is_there(self, agentmem, database, target, tmp_path):
+        file = str(tmp_path / "export")
         report = told(agentmem("export", database, file, "--json"))
         assert (report["conversations"], report["entries"], report["audit"]) == (3, 66, 5)
         assert "66 entries" in fine(agentmem("import", target, file))
         assert messages(target) == messages(database)
-        with AgentMemory(target) as memory:
-            assert len(memory.conversation("precious")) == 1
+        assert precious(target) == 1
         again = told(agentmem("import", target, file, "--json"))
         assert (again["entries"], again["checkpoints"], again["audit"]) == (0, 0, 0)
 

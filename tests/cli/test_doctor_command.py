@@ -18,8 +18,7 @@ from .commands import execute
 
 
 @pytest.fixture
-def database(tmp_path) -> str:
-    path = str(tmp_path / "memory.db")
+def database(path) -> str:
     with AgentMemory(path) as memory:
         memory.conversation("one").add(role="user", content="a heron")
     return path

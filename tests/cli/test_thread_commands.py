@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.types import interrupt
 
 from langchain_agentmem import AgentMemory, Message
@@ -52,12 +52,7 @@ def fill(memory: AgentMemory) -> None:
             interrupt({"question": f"sure? {HOSTILE}"})
         return {}
 
-    builder = StateGraph(State)
-    builder.add_node("answer", answer)
-    builder.add_node("ask", ask)
-    builder.add_edge(START, "answer")
-    builder.add_edge("answer", "ask")
-    app = builder.compile(checkpointer=memory.checkpointer)
+    app = line(memory.checkpointer, answer, ask, state=State)
     app.invoke({"messages": [HumanMessage(f"Hello {HOSTILE}\nand good day", id="m1")]}, config())
     first = memory.checkpointer.history(config()).checkpoints[0].checkpoint_id
     app.invoke({"messages": [HumanMessage("By sea", id="m2")]}, config())
@@ -164,8 +159,7 @@ class TestThreads:
         ran = run("threads", "list", "--since", "yesterday")
         assert (ran.returncode, "no time such as" in ran.stderr) == (2, True)
 
-    def test_one_of_the_root_moves_into_a_namespace(self, lines, told, refused, tmp_path):
-        path = str(tmp_path / "older.db")
+    def test_one_of_the_root_moves_into_a_namespace(self, lines, told, refused, path):
         with AgentMemory(path) as memory:
             for name in ("monday", "tuesday"):
                 memory.conversation(name).add(Message(role="user", content="a heron", message_id="m"))
@@ -185,8 +179,7 @@ class TestThreads:
             "There are no threads and no conversations in nobody. Elsewhere there are some: ben, ada/private."
         ]
 
-    def test_many_are_paged(self, tmp_path, lines, told):
-        path = str(tmp_path / "many.db")
+    def test_many_are_paged(self, path, lines, told):
         with AgentMemory(path) as memory:
             for n in range(253):
                 memory.conversation(f"c{n}").add(role="user", content="x")
@@ -196,8 +189,7 @@ class TestThreads:
 
 
 class TestWhy:
-    def test_what_prompts_were_shown_is_told_with_the_reasons(self, tmp_path, lines, told):
-        path = str(tmp_path / "memory.db")
+    def test_what_prompts_were_shown_is_told_with_the_reasons(self, path, lines, told):
         with AgentMemory(path) as memory:
             memory.layers("ada").core.set("name", "Ada")
             record = memory.layers("ada").archival.write("The heron nests by the lake.")
@@ -215,8 +207,7 @@ class TestWhy:
 
 
 class TestShow:
-    def test_the_core_memory_of_a_branch(self, tmp_path, lines, told):
-        path = str(tmp_path / "memory.db")
+    def test_the_core_memory_of_a_branch(self, path, lines, told):
         with AgentMemory(path) as memory:
             memory.layers("main").core.set("name", "Ada")
         assert lines("show", "--branch", "main", at=path)[1:] == ["name = Ada"]
@@ -256,8 +247,7 @@ class TestShow:
         assert shown[1] == "… 3 before these: --limit 5"
         assert [each["id"] for each in told("show", "trip", "--limit", "2")["messages"]] == ["m5", "a5"]
 
-    def test_what_memory_brought_for_a_prompt_is_shown_if_that_is_wanted(self, tmp_path, lines, told):
-        path = str(tmp_path / "memory.db")
+    def test_what_memory_brought_for_a_prompt_is_shown_if_that_is_wanted(self, path, lines, told):
         with AgentMemory(path) as memory:
             memory.layers("ada", WHOSE).core.set("name", "Ada")
             bring = line(
@@ -285,8 +275,7 @@ class TestShow:
             ["m1", "a1", "a3", "m4", "m5", "a5", "l1"],
         )
 
-    def test_a_slash_within_a_label_is_written_as_in_urls(self, told, lines, refused, tmp_path):
-        path = str(tmp_path / "labels.db")
+    def test_a_slash_within_a_label_is_written_as_in_urls(self, told, lines, refused, path):
         with AgentMemory(path) as memory:
             for label in ("a/b", "a%2Fb", "100%"):
                 memory.conversation("talk", (label, "c")).add(role="user", content=label)
@@ -308,7 +297,7 @@ class TestShow:
                 said = refused(*command, "--namespace", written)
                 assert said.startswith(f"{written!r} is no namespace: write labels separated by /"), command
 
-    def test_what_is_not_there_is_refused(self, refused, tmp_path, checkpoints):
+    def test_what_is_not_there_is_refused(self, refused, path, checkpoints):
         assert "'nobody'. See: agentmem threads list DATABASE" in refused("show", "nobody")
         assert "in ben" in refused("show", "trip", "--namespace", "ben")
         assert (
@@ -317,7 +306,6 @@ class TestShow:
         assert "no checkpoints" in refused("show", "talk", "--at", checkpoints["air"])
         assert "--at" in refused("show", "trip", "--conversation", "--at", "x")
         assert "x99" in refused("show", "talk", "--around", "x99")
-        path = str(tmp_path / "two.db")
         with AgentMemory(path) as memory:
             for name in ("ada", "ben"):
                 memory.conversation("talk", (name,)).add(role="user", content="x")

@@ -88,10 +88,7 @@ class Loopback:
 
 @contextmanager
 def loopback(
-    *,
-    limit_tokens: int = 128_000,
-    limit_bytes: int | None = None,
-    script: Script | None = None,
+    *, limit_tokens: int = 128_000, limit_bytes: int | None = None, script: Script | None = None
 ) -> Iterator[Loopback]:
     """Serve while the block runs.
 

@@ -1,7 +1,5 @@
 """Random histories whose messages are known again wherever their texts went, and models that remember what they saw."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """LangChain's real clients of four APIs, each pointed at a loopback server."""
 
-from __future__ import annotations
-
 from langchain_anthropic import ChatAnthropic
 from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI

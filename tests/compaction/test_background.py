@@ -81,6 +81,16 @@ def seen(session, role="Planner", **options):
     return queries(kept), summary
 
 
+@pytest.fixture
+def asking(session, started):
+    """A model that is being asked, and the compactor that asks it."""
+    model = new_model(free=False)
+    converse(session, *range(4))
+    compactor = started(session, model)
+    assert model.began.acquire(timeout=LIMIT)
+    return model, compactor
+
+
 def quiet(compactor):
     assert compactor.wait(LIMIT)
     return compactor
@@ -262,11 +272,8 @@ class TestFailing:
         assert all(word in seen(session)[1].summary for word in ("Trees were planted.", "df"))
 
     @pytest.mark.parametrize("erased", [True, False])
-    def test_what_is_erased_meanwhile_is_not_kept_and_what_is_added_to_is_whole(self, session, started, erased):
-        model = new_model(free=False)
-        converse(session, *range(4))
-        compactor = started(session, model)
-        assert model.began.acquire(timeout=LIMIT)
+    def test_what_is_erased_meanwhile_is_not_kept_and_what_is_added_to_is_whole(self, session, asking, erased):
+        model, compactor = asking
         if erased:
             session.reset_memory()
             converse(session, 7)
@@ -297,11 +304,8 @@ class TestLifecycle:
         quiet(compactor)
         assert len(model.asked) == 1
 
-    def test_stop_while_the_model_is_asked_neither_waits_nor_leaves_a_second_worker(self, session, started):
-        model = new_model(free=False)
-        converse(session, *range(4))
-        compactor = started(session, model)
-        assert model.began.acquire(timeout=LIMIT)
+    def test_stop_while_the_model_is_asked_neither_waits_nor_leaves_a_second_worker(self, session, asking):
+        model, compactor = asking
         converse(session, 4)  # no turn waits for the model
         compactor.start()  # starting twice is starting once
         compactor.stop()

@@ -1,7 +1,5 @@
 """Nothing that leaves a context is lost: it stands behind a summary, or its ids are told, and each is brought back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What is known of a history from the turn before is what would be found out about it anew, whatever was changed."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage

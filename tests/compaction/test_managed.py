@@ -9,11 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory, ManagedConversationMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
-from langchain_agentmem.compaction import (
-    ManagedMemoryConfig,
-    overflow_recovery,
-    summary_in,
-)
+from langchain_agentmem.compaction import ManagedMemoryConfig, overflow_recovery, summary_in
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import BEGINNING
 from langchain_agentmem.messages.role_rounds import Retention

@@ -4,10 +4,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_agentmem.compaction import (
-    ManagedMemoryConfig,
-    summary_in,
-)
+from langchain_agentmem.compaction import ManagedMemoryConfig, summary_in
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget, question, talk, with_a_call
@@ -28,14 +25,13 @@ def ids(messages):
 
 class TestAChatHistory:
     @pytest.mark.slow
-    @pytest.mark.parametrize("awaited", [False, True])
-    async def test_a_chain_is_given_the_context_and_everything_is_kept_once(self, memory, awaited):
+    async def test_a_chain_is_given_the_context_and_everything_is_kept_once(self, memory, do):
         chat = memory.managed_conversation("c", config=SMALL, model=Summarizer())
         model = ScriptedModel(*talk(30)[1::2])
         chain = RunnableWithMessageHistory(model, lambda session_id: chat)  # input and history are one list there
         for turn in range(30):
             before, given = chat.get_context(), [question(turn)]
-            await chain.ainvoke(given, CONFIG) if awaited else chain.invoke(given, CONFIG)
+            await do(chain, "invoke", given, CONFIG)
             assert [each.text for each in model.asked[-1]] == [each.text for each in (*before, *given)]
         assert max(map(len, model.asked)) < 30, "the model was not given everything"
         assert any(summary_in(each) for each in model.asked[-1])

@@ -40,10 +40,6 @@ def ask(agent, turn, config=None):
     return agent.invoke({"messages": [question(turn)]}, config or at())["messages"]
 
 
-async def aask(agent, turn, config=None):
-    return (await agent.ainvoke({"messages": [question(turn)]}, config or at()))["messages"]
-
-
 def agent_of(memory, model, config=SMALL, *, middleware=(), after=(), tools=(), offered=False, **options):
     """An agent with the middleware, which offers no tools of its own unless that is what is tested."""
     from langchain.agents import create_agent
@@ -82,13 +78,12 @@ def long_talk(agent, turns=12, begin=0, config=None):
 
 
 class TestTheView:
-    @pytest.mark.parametrize("awaited", [False, True])
     @pytest.mark.parametrize("somebody_elses", [False, True], ids=["our checkpointer", "LangGraph's"])
-    async def test_is_what_the_model_is_shown_and_the_state_keeps_everything(self, memory, somebody_elses, awaited):
+    async def test_is_what_the_model_is_shown_and_the_state_keeps_everything(self, memory, somebody_elses, do):
         model = AgentModel()
         agent = agent_of(memory, model, checkpointer=InMemorySaver() if somebody_elses else memory.checkpointer)
         for turn in range(12):
-            await aask(agent, turn) if awaited else ask(agent, turn)
+            await do(agent, "invoke", {"messages": [question(turn)]}, at())
             shown = model.asked[-1]
             assert not provider_problems(shown)
             assert (questions(shown)[0], questions(shown)[-1]) == ("question-000", f"question-{turn:03}")
@@ -153,12 +148,11 @@ class TestTheWindow:
 
 
 class TestARefusal:
-    @pytest.mark.parametrize("awaited", [False, True])
-    async def test_is_answered_by_a_smaller_context_and_remembered_for_its_thread_alone(self, memory, awaited):
+    async def test_is_answered_by_a_smaller_context_and_remembered_for_its_thread_alone(self, memory, do):
         model = AgentModel(limit=1_500)
         agent = agent_of(memory, model, LARGE)
         for turn in range(25):
-            await aask(agent, turn) if awaited else ask(agent, turn)
+            await do(agent, "invoke", {"messages": [question(turn)]}, at())
         assert sum(COUNTER.count(shown) > 1_500 for shown in model.asked) == 1, "the second time it is known"
         everything = model.summarizer.everything + model.texts[-1]
         assert all(each in everything for each in asked_of(25)), "nothing is left out of the summary"
@@ -175,14 +169,12 @@ class TestARefusal:
         assert len(model.asked[12]) < len(model.asked[11])
         assert COUNTER.count(model.asked[-1]) > COUNTER.count(model.asked[11])
 
-    @pytest.mark.parametrize("awaited", [False, True])
-    async def test_is_never_answered_a_third_time_and_the_first_error_is_raised(self, memory, awaited, monkeypatch):
+    async def test_is_never_answered_a_third_time_and_the_first_error_is_raised(self, memory, do, monkeypatch):
         attempts = []
 
         def smaller(compactor, messages, at, *, attempt, **more):
             attempts.append(attempt)
             return ContextView(messages[:1], 100 - attempt)
-            yield
 
         monkeypatch.setattr(Compactor, "smaller", smaller)
         errors = [ContextOverflowError(f"refusal {n}") for n in range(5)]
@@ -190,14 +182,13 @@ class TestARefusal:
         model = AgentModel(refuse=lambda call: errors[call - 1])
         agent = agent_of(memory, model, LARGE)
         with pytest.raises(ContextOverflowError) as raised:
-            await aask(agent, 0) if awaited else ask(agent, 0)
+            await do(agent, "invoke", {"messages": [question(0)]}, at())
         assert (raised.value, raised.value.__cause__) == (errors[0], cause)
         assert (attempts, len(model.asked)) == ([1, 2], 3)
 
     def test_that_cannot_be_answered_is_raised_and_not_what_went_wrong_with_it(self, memory, monkeypatch):
         def broken(*args, **kwargs):
             raise StorageError("The disk is full.")
-            yield
 
         monkeypatch.setattr(Compactor, "smaller", broken)
         with pytest.raises(ContextOverflowError, match="refused"):

@@ -30,8 +30,8 @@ def names(memory):
     """The ids of all conversations, with those that are not listed."""
     asked = {"low": "", "high": "\U0010ffff", "name": None, "kind": CONVERSATION}
 
-    def steps():
-        return [row["name"] for row in (yield query.list_branches(**asked))]
+    def steps(tx):
+        return [row["name"] for row in query.list_branches(tx, **asked)]
 
     return memory.database.engine.read(steps)
 

@@ -16,12 +16,7 @@ from langgraph.graph.message import _messages_delta_reducer
 
 from langchain_agentmem import AgentMemory, CompactionNode
 from langchain_agentmem.base.events import MessagesStored, StepStarted
-from langchain_agentmem.compaction import (
-    CompactionState,
-    ManagedMemoryConfig,
-    ToolTruncationConfig,
-    summary_in,
-)
+from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig, ToolTruncationConfig, summary_in
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.testing import assert_valid_for_providers

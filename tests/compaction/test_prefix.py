@@ -1,7 +1,5 @@
 """Consecutive prompts begin alike, byte for byte, for providers' prompt caches; and forks show what is true there."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -9,9 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent
-from langchain_agentmem.compaction.compaction_config import (
-    ToolTruncationConfig,
-)
+from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig
 from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionState
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.messages.message_marks import summary_in

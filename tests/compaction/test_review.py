@@ -8,15 +8,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction import (
-    Summary,
-    ToolOffloadConfig,
-    ToolTruncationConfig,
-    graph_compactor,
-    summary_in,
-)
+from langchain_agentmem.compaction import Summary, ToolOffloadConfig, ToolTruncationConfig, graph_compactor, summary_in
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ask, perform
+from langchain_agentmem.language_models.model_calls import ask
 from langchain_agentmem.messages.message_marks import KeptImage, summary_message
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer, budget, talk
@@ -169,10 +163,7 @@ def test_a_model_that_is_awaited_can_be_asked_where_a_loop_runs_already():
         return Summarizer().summary()
 
     async def notebook():
-        return perform(patiently())
-
-    def patiently():
-        return (yield Ask(model, [HumanMessage("Well?")], "ask", timeout=None))
+        return ask(None, model, [HumanMessage("Well?")], "ask", timeout=None)
 
     assert "Summary number 0" in asyncio.run(notebook())
 

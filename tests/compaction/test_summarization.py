@@ -1,7 +1,5 @@
 """Every message reaches the summarizer, and where no model helps, what can be said without one is said."""
 
-from __future__ import annotations
-
 import json
 import re
 from copy import deepcopy
@@ -10,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.errors import AgentMemoryError
-from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
+from langchain_agentmem.language_models import summarization
 from langchain_agentmem.language_models.summarization import (
     CUT,
     NAME,
@@ -43,7 +40,7 @@ ANSWER = {
 REPLY = json.dumps(ANSWER)
 
 
-def work(messages, model, *, earlier=None, output=400, room=2_000, **config):
+def summarized(messages, model, *, earlier=None, output=400, room=2_000, **config):
     return summarizing(
         messages,
         earlier=earlier,
@@ -53,10 +50,6 @@ def work(messages, model, *, earlier=None, output=400, room=2_000, **config):
         output_tokens=output,
         input_tokens=room,
     )
-
-
-def summarized(messages, model, **how):
-    return perform(work(messages, model, **how))
 
 
 def summarized_by(messages, *replies, limit=None, **how):
@@ -171,23 +164,16 @@ class TestEarlier:
 
 
 class TestAsking:
-    def test_each_question_has_its_name_and_timeout(self):
-        asking = work(tool_rounds(3), object(), timeout=7.5)
-        wish = next(asking)
-        assert isinstance(wish, Ask)
-        assert (wish.name, wish.timeout) == (NAME, 7.5)
-        with pytest.raises(StopIteration) as done:
-            asking.send(REPLY)
-        assert done.value.value.failure is None
+    def test_each_question_has_its_name_and_timeout(self, monkeypatch):
+        asked = []
 
-    @pytest.mark.parametrize("reply", [REPLY, "", "[1, 2]"])
-    async def test_waiting_and_awaiting_give_the_same(self, reply):
-        history = [*tool_rounds(40), with_image(1)]
-        waited = summarized(history, FakeListChatModel(responses=[reply]), room=1_500)
-        awaited = await aperform(work(history, FakeListChatModel(responses=[reply]), room=1_500))
-        assert awaited.summary == waited.summary
-        assert awaited.calls == waited.calls
-        assert summary_message(awaited.summary, id="s") == summary_message(waited.summary, id="s")
+        def ask(database, model, messages, name, timeout):
+            asked.append((name, timeout))
+            return REPLY
+
+        monkeypatch.setattr(summarization, "ask", ask)
+        assert summarized(tool_rounds(3), object(), timeout=7.5).failure is None
+        assert asked == [(NAME, 7.5)]
 
     def test_no_messages_ask_nobody(self):
         model, result = summarized_by([])

@@ -1,18 +1,11 @@
 """A summary is one message that says what it is, is known for a summary, and is read back exactly."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    HumanMessage,
-    convert_to_openai_messages,
-    messages_from_dict,
-    messages_to_dict,
-)
+from langchain_core.messages import HumanMessage, convert_to_openai_messages, messages_from_dict, messages_to_dict
 
 from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, summary_in, summary_message

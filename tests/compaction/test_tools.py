@@ -1,7 +1,5 @@
 """What left the context is brought back: found by its words, shown by its id, listed by its summary."""
 
-from __future__ import annotations
-
 import itertools
 import json
 
@@ -11,9 +9,7 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.base.fencing import unfenced
-from langchain_agentmem.compaction.compaction_config import (
-    ToolOffloadConfig,
-)
+from langchain_agentmem.compaction.compaction_config import ToolOffloadConfig
 from langchain_agentmem.compaction.dropped_messages import PAGE_TOKENS, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message import Message

@@ -1,7 +1,5 @@
 """A time to live, in minutes: enforced when an item is read, whether or not anybody sweeps."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

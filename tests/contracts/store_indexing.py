@@ -1,7 +1,5 @@
 """Vectors: a query finds what is like it, and vectors always follow the value."""
 
-from __future__ import annotations
-
 import pytest
 from langgraph.store.base import PutOp
 

@@ -1,7 +1,5 @@
 """Our store keeps the contract of LangGraph stores."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.stores.agent_store import AgentMemoryStore

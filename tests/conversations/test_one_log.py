@@ -1,7 +1,5 @@
 """What several views, runs and copies of one log must agree on."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableLambda

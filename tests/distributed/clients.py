@@ -24,9 +24,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any, Self, TypedDict
 
-from langgraph.graph import START, StateGraph
-
 from langchain_agentmem import AgentMemory
+from tests.support.graphs import line
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 40.0
@@ -66,10 +65,7 @@ class Report:
 
 def graph(memory: AgentMemory) -> Any:
     """A graph that counts its turns."""
-    builder = StateGraph(State)
-    builder.add_node("turn", lambda state: {"turns": 1})
-    builder.add_edge(START, "turn")
-    return builder.compile(checkpointer=memory.checkpointer)
+    return line(memory.checkpointer, ("turn", lambda state: {"turns": 1}), state=State)
 
 
 def thread(name: str) -> dict[str, Any]:

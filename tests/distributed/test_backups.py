@@ -1,7 +1,5 @@
 """PostgreSQL's own backups bring a memory back, whole, as the documentation says."""
 
-from __future__ import annotations
-
 from langchain_agentmem import AgentMemory
 
 from .servers import Postgres, folder, postgres, program, run, until

@@ -1,7 +1,5 @@
 """A server that stands still, or a lock that others hold, is waited for as long as was said, and no longer."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

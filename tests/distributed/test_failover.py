@@ -1,7 +1,5 @@
 """Who uses a memory while its server goes away loses nothing, has nothing twice, and sees no error."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.failover import EVENTS, crash, failover, restart
@@ -10,8 +8,7 @@ QUICK = (failover, crash, restart)
 
 
 @pytest.mark.parametrize(
-    "event",
-    [pytest.param(each, marks=() if each in QUICK else pytest.mark.deep, id=each.__name__) for each in EVENTS],
+    "event", [pytest.param(each, marks=() if each in QUICK else pytest.mark.deep, id=each.__name__) for each in EVENTS]
 )
 def test_processes_go_on_by_themselves(event):
     met = event(processes=3, seconds=5.0)

@@ -1,7 +1,5 @@
 """The suites that a memory passes on PostgreSQL it passes on Citus, unchanged."""
 
-from __future__ import annotations
-
 import contextlib
 
 import psycopg

@@ -1,7 +1,5 @@
 """A memory behind a pooler is the same memory, and whoever shares the pooler does not notice it."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 

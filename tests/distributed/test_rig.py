@@ -1,7 +1,5 @@
 """The servers, poolers and proxies of this folder do what they say."""
 
-from __future__ import annotations
-
 import psycopg
 import pytest
 

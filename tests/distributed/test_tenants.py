@@ -1,7 +1,5 @@
 """`Tenants` on Citus: 200 tenants in 16 distributed schemas on two workers, and a rebalance while they write."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections import Counter

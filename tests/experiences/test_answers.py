@@ -1,7 +1,5 @@
 """What a model answers is read as it was meant, and what it denies is never chosen."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

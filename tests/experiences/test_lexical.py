@@ -1,7 +1,5 @@
 """Lexical selection: what a query has in common with a condition, and how often that is right."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading

@@ -1,7 +1,5 @@
 """`ExperienceLibrary`: what a folder holds, and the order of what is selected."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """How experiences are selected: by words, by a model, by both; from a session's situation; what is logged of it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -18,6 +16,7 @@ from langchain_agentmem.experiences.model_choice import SelectionTemplate
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, SharedMemoryEntry
 from tests.support.graphs import at, line
 from tests.support.models import calling
+from tests.support.waiting import cancelled
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, REFUNDS, Picky
 
@@ -83,8 +82,7 @@ class TestByAModel:
             assert each.what not in system.text
         assert "\n\nConversation Context:\nUser: Load it.\nExecution: SUCCESS" in system.text
 
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_models_of_every_kind_can_be_asked(self, library, asynchronous):
+    async def test_models_of_every_kind_can_be_asked(self, library, do):
         async def awaited(messages):
             await asyncio.sleep(0)
             return AIMessage('{"files": true}')
@@ -97,7 +95,7 @@ class TestByAModel:
         ]
         for model in models:
             selector = library.selector(model=model)
-            selection = await selector.aselect(LOAD) if asynchronous else selector.select(LOAD)
+            selection = await do(selector, "select", LOAD)
             assert (selection.ids, selection.fell_back) == (("files",), "")
 
     def test_the_template_is_ones_own(self, library):
@@ -201,25 +199,26 @@ class TestAuto:
         assert (selection.ids, picky.shown) == (("murano", "vases"), ["vases"])
 
 
+NO_ANSWERS = (
+    (ValueError("secret"), "The model failed: ValueError."),
+    *((said, "understood") for said in ("", "I am sorry, I cannot help with that.", "<html>502 Bad Gateway</html>")),
+    *((said, "no candidate") for said in ('{"nobody": true}', '["exp_99"]', "[1]")),  # of which nobody knows the ids
+)
+
+
 class TestFallingBack:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_the_words_decide_and_an_event_says_so(self, library, events, asynchronous):
-        for answer in (
-            ValueError("secret"),
-            "",
-            "I am sorry, I cannot help with that.",
-            "<html>502 Bad Gateway</html>",
-        ):
+    async def test_the_words_decide_and_an_event_says_so(self, library, events, do):
+        for answer, reason in NO_ANSWERS:
             events.clear()
-            selector = library.selector(role="Planner", model=Picky(lambda messages, answer=answer: answer))
-            selection = await selector.aselect(PLOT) if asynchronous else selector.select(PLOT)
-            failed = isinstance(answer, ValueError)
+            picky = Picky(lambda messages, answer=answer: answer)
+            selection = await do(library.selector(role="Planner", model=picky), "select", PLOT)
             assert selection.ids == ("charts",)
-            assert ("The model failed: ValueError." if failed else "understood") in selection.fell_back
+            assert reason in selection.fell_back
             [event] = fell_back(events)
             assert (event.role, event.query, event.reason) == ("Planner", PLOT, selection.fell_back)
-            assert event.error is (answer if failed else None)
+            assert event.error is (answer if isinstance(answer, ValueError) else None)
             assert "secret" not in event.reason
+            assert len(picky.asked) == 1 or reason != "no candidate"
 
     @pytest.mark.parametrize("asynchronous", [False, True])
     async def test_a_model_that_hangs_is_left_in_time(self, library, events, asynchronous):
@@ -238,7 +237,7 @@ class TestFallingBack:
         assert isinstance(fell_back(events)[0].error, TimeoutError)
 
     def test_one_who_goes_away_is_not_taken_for_a_failure(self, library, events):
-        async def cancelled():
+        async def given_up():
             begun = asyncio.Event()
 
             async def hang(messages):
@@ -247,29 +246,16 @@ class TestFallingBack:
 
             task = asyncio.create_task(library.selector(model=hang).aselect(PLOT))
             await begun.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancelled(task)
 
-        asyncio.run(cancelled())
+        asyncio.run(given_up())
         assert fell_back(events) == []
 
-    def test_ids_that_nobody_knows_are_no_answer(self, library, events):
-        for answer in ('{"nobody": true}', '["exp_99"]', "[1]"):
-            events.clear()
-            picky = Picky(answer)
-            selection = library.selector(model=picky).select(PLOT)
-            assert selection.ids == ("charts",)
-            assert "no candidate" in selection.fell_back
-            assert [event.reason for event in fell_back(events)] == [selection.fell_back]
-            assert len(picky.asked) == 1
-
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_an_answer_that_is_cut_off_is_asked_for_once_more(self, library, events, asynchronous):
+    async def test_an_answer_that_is_cut_off_is_asked_for_once_more(self, library, events, do):
         answers = iter(['{"charts": true, "files": tr', '{"charts": true, "files": true}'])
         picky = Picky(lambda messages: next(answers))
         selector = library.selector(model=picky)
-        selection = await selector.aselect(PLOT) if asynchronous else selector.select(PLOT)
+        selection = await do(selector, "select", PLOT)
         assert set(selection.ids) == {"charts", "files"}
         assert (len(picky.asked), fell_back(events)) == (2, [])
         assert selector.select(PLOT).ids == selection.ids  # which is remembered
@@ -431,8 +417,7 @@ class TestTheSituationOfASession:
         with pytest.raises(InvalidInput, match="SessionMemory"):
             library.selector(session=lambda config: "s").select(PLOT)
 
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_a_thread_has_its_own(self, memory, library, filled, asynchronous):
+    async def test_a_thread_has_its_own(self, memory, library, filled, do):
         filled.write(Experience("deep", (), "Use when a chart is wanted.", "Dig."), below="mine/")
         selector = library.selector(role="CodeInterpreter", session=memory.session)
         seen = []
@@ -442,9 +427,7 @@ class TestTheSituationOfASession:
             told(memory.session(config), (state["messages"][-1].text, "CodeInterpreter", *attachments))
 
         async def select(state, config):
-            asked = "Go on: chart or plot"
-            found = selector.aselect(asked, config=config) if asynchronous else None
-            seen.append(await found if found else selector.select(asked, config=config))
+            seen.append(await do(selector, "select", "Go on: chart or plot", config=config))
 
         graph = line(memory.checkpointer, work, select)
         for thread, text in (("one", "load"), ("two", "dig")):

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
-from langchain_core.prompts import (
-    ChatPromptTemplate,
-    FewShotChatMessagePromptTemplate,
-    PromptTemplate,
-)
+from langchain_core.prompts import ChatPromptTemplate, FewShotChatMessagePromptTemplate, PromptTemplate
 from langchain_core.runnables import Runnable
 from langgraph.graph import MessagesState
 from langgraph.graph.message import add_messages
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from langchain_agentmem import Experience, LayeredMemory, MemoryInjection
+from langchain_agentmem.base.events import ExperienceSelectionFellBack
 from langchain_agentmem.base.fencing import unfenced
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
@@ -32,14 +30,11 @@ from langchain_agentmem.messages.prompt_forms import placed
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.layers.hostile import TEXTS, TOKENS, marks
 from tests.support.graphs import at, line
+from tests.support.models import kinds_shown
 
 from .conftest import CHARTS, FILES, LOAD, PLOT, WEATHER
 
 BRIEF = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
-
-
-def shown(messages):
-    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
 
 
 def told(text):
@@ -67,7 +62,7 @@ class TestTheForms:
             [SystemMessage("Be kind."), {"role": "user", "content": [{"type": "text", "text": PLOT}]}],
         ):
             found = selector.invoke(given)
-            assert shown(found) == ["system", "experiences", "human"]
+            assert kinds_shown(found) == ["system", "experiences", "human"]
             assert found[1].content == section([CHARTS])
             assert isinstance(found[1], HumanMessage)
             assert_valid_for_providers(found)
@@ -76,7 +71,7 @@ class TestTheForms:
     def test_prompts_stay_prompts(self, selector):
         chat = selector.invoke(ChatPromptValue(messages=[SystemMessage("Be kind."), HumanMessage(PLOT)]))
         assert isinstance(chat, ChatPromptValue)
-        assert shown(chat.messages) == ["system", "experiences", "human"]
+        assert kinds_shown(chat.messages) == ["system", "experiences", "human"]
         text = selector.invoke(StringPromptValue(text=PLOT))
         assert text == StringPromptValue(text=selector.invoke(PLOT))
 
@@ -96,7 +91,7 @@ class TestTheForms:
     def test_a_dictionary_with_messages_is_given_both(self, selector):
         given = {"messages": [("user", PLOT)], "style": "short"}
         found = selector.invoke(given)
-        assert shown(found["messages"]) == ["experiences", "human"]
+        assert kinds_shown(found["messages"]) == ["experiences", "human"]
         assert found["experiences"] == section([CHARTS])
         assert found["style"] == "short"
         assert given == {"messages": [("user", PLOT)], "style": "short"}
@@ -133,16 +128,16 @@ class TestTheSection:
     def test_it_is_replaced_when_the_query_changes_and_goes_when_nothing_applies(self, selector):
         history = selector.invoke(list(self.HISTORY))
         history = selector.invoke([*history, AIMessage("done"), HumanMessage(LOAD)])
-        assert shown(history) == ["system", "human", "ai", "experiences", "human"]
+        assert kinds_shown(history) == ["system", "human", "ai", "experiences", "human"]
         assert told(history[3].content) == [("files", FILES.what)]
         history = selector.invoke([*history, AIMessage("done"), HumanMessage(WEATHER)])
-        assert shown(history) == ["system", "human", "ai", "human", "ai", "human"]
+        assert kinds_shown(history) == ["system", "human", "ai", "human", "ai", "human"]
 
     def test_it_is_never_between_a_call_and_its_result(self, selector):
         call = {"name": "look", "args": {}, "id": "c"}
         loop = [*self.HISTORY, AIMessage("", tool_calls=[call]), ToolMessage("seen", tool_call_id="c")]
         found = selector.invoke(loop)
-        assert shown(found) == ["system", "experiences", "human", "ai", "tool"]
+        assert kinds_shown(found) == ["system", "experiences", "human", "ai", "tool"]
         assert found[: len(self.HISTORY) + 1] == selector.invoke(list(self.HISTORY))
         assert_valid_for_providers(found)
 
@@ -158,7 +153,7 @@ class TestTheSection:
         layers.archival.write("The sales chart was blue.")
         inject = MemoryInjection(quick, "user-42")
         both = (inject | selector).invoke(given)
-        assert shown(both) == ["system", "core", "recalled", "experiences", "human"]
+        assert kinds_shown(both) == ["system", "core", "recalled", "experiences", "human"]
         assert (selector | inject).invoke(given) == (selector | inject | selector | inject).invoke(given) == both
 
 
@@ -217,20 +212,19 @@ class TestInAGraph:
         return line(memory and memory.checkpointer, selector, state=state)
 
     @pytest.mark.parametrize("state", [TypedState, DataState, PydanticState])
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_states_of_every_kind_are_given_the_text(self, selector, state, asynchronous):
+    async def test_states_of_every_kind_are_given_the_text(self, selector, state, do):
         graph = self.graph(selector, state)
         for query, text in ((PLOT, section([CHARTS])), (WEATHER, "")):
             given = {"messages": [HumanMessage(query)], "experiences": "older"}
-            found = await graph.ainvoke(given) if asynchronous else graph.invoke(given)
+            found = await do(graph, "invoke", given)
             assert found["experiences"] == text
-            assert shown(found["messages"]) == ["human"]
+            assert kinds_shown(found["messages"]) == ["human"]
 
     def test_one_with_room_for_messages_or_both_is_given_them(self, selector):
         for state in (CompactionState, BothState):
             found = self.graph(selector, state).invoke({"messages": [HumanMessage(PLOT)]})
-            assert shown(found["llm_input_messages"]) == ["experiences", "human"]
-            assert shown(found["messages"]) == ["human"]
+            assert kinds_shown(found["llm_input_messages"]) == ["experiences", "human"]
+            assert kinds_shown(found["messages"]) == ["human"]
             assert found.get("experiences") == (section([CHARTS]) if state is BothState else None)
 
     async def test_one_with_room_for_neither_is_refused(self, selector):
@@ -240,6 +234,14 @@ class TestInAGraph:
         with pytest.raises(InvalidInput, match="llm_input_messages"):
             await graph.ainvoke({"messages": [HumanMessage(PLOT)]})
 
+    async def test_a_model_that_interrupts_the_graph_has_not_failed(self, quick, library, events, do):
+        graph = self.graph(library.selector(model=lambda messages: interrupt("Which?")), CompactionState, quick)
+        for given in ({"messages": [HumanMessage(PLOT)]}, Command(resume='{"files": true}')):
+            found = await do(graph, "invoke", given, at())
+            assert ("__interrupt__" in found) == isinstance(given, dict)
+        assert FILES.what in found["llm_input_messages"][0].text
+        assert not any(isinstance(each, ExperienceSelectionFellBack) for each in events)
+
     def test_it_stands_behind_a_compaction_and_beside_memory(self, quick, library):
         LayeredMemory(quick, "user-42").core.set("name", "Ada")
         nodes = (quick.compaction(None, BRIEF), MemoryInjection(quick, "user-42"), library.selector())
@@ -248,7 +250,7 @@ class TestInAGraph:
             text = f"{PLOT} {turn} " + "how many are there in this basket " * 2
             found = graph.invoke({"messages": [HumanMessage(text), AIMessage("done " * 9)]}, at())
             context = found["llm_input_messages"]
-            assert [shown(context).count(part) for part in ("experiences", "core")] == [1, 1]
+            assert [kinds_shown(context).count(part) for part in ("experiences", "core")] == [1, 1]
             assert_valid_for_providers(context)
         assert len(context) < 30
         assert CHARTS.what not in "\n".join(message.text for message in quick.conversation("t").messages)

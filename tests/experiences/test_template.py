@@ -1,7 +1,5 @@
 """A selection prompt is checked when it is built, and what is filled in is only ever text."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """What the tests of facts share."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem import AgentMemory

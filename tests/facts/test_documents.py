@@ -1,7 +1,5 @@
 """Facts as MARSYS documents them: added, retrieved, changed and saved like any other memory."""
 
-from __future__ import annotations
-
 import json
 import threading
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What was learned last: pages of it, of everything or of one entity, as it is known now or was known then."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """What is added waits in the database until a model was asked about it: nobody waits for that, and nothing is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

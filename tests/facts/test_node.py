@@ -53,14 +53,13 @@ def known(facts, **asked):
 
 @pytest.mark.sqlite_suffices
 class TestTurns:
-    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
-    async def test_each_message_is_read_once_and_told_of_as_its_source(self, memory, awaited):
+    async def test_each_message_is_read_once_and_told_of_as_its_source(self, memory, do):
         model = reader()
         graph = chat(memory, memory.remember_facts(model))
         said = ("Maya lives in Porto", "Tom likes tea", "Maya lives in Lisbon", "Bye")
         for number, text in enumerate(said):
             given = says(text, id=f"m{number}")
-            state = await graph.ainvoke(given, at()) if awaited else graph.invoke(given, at())
+            state = await do(graph, "invoke", given, at())
         assert model.texts == [[text, "I see."] for text in said]
         assert len(state["messages"]) == 8
         facts = memory.facts(at())
@@ -104,13 +103,12 @@ class TestTurns:
 
 class TestFailing:
     @pytest.mark.parametrize("answer", [ConnectionError("no line"), "What a nice day!", "", '{"facts": [{"subject": 1'])
-    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
-    async def test_the_turn_goes_on_and_the_messages_are_tried_again_in_the_next(self, light, answer, awaited):
+    async def test_the_turn_goes_on_and_the_messages_are_tried_again_in_the_next(self, light, answer, do):
         model = reader(answer)
         graph = chat(light, light.remember_facts(model))
         for number, text in enumerate(("Maya lives in Porto", "Tom likes tea")):
             given = says(text, id=f"m{number}")
-            state = await graph.ainvoke(given, at()) if awaited else graph.invoke(given, at())
+            state = await do(graph, "invoke", given, at())
             if not number:
                 assert state["messages"][-1].text == "I see."
                 assert light.facts(at()).waiting() == 2
@@ -139,13 +137,12 @@ class TestFailing:
 
 @pytest.mark.sqlite_suffices
 class TestRewinding:
-    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
-    async def test_a_message_that_is_changed_in_the_past_takes_its_facts_with_it(self, memory, awaited):
+    async def test_a_message_that_is_changed_in_the_past_takes_its_facts_with_it(self, memory, do):
         model = reader()
         graph = chat(memory, memory.remember_facts(model))
 
         async def run(given, config):
-            return await graph.ainvoke(given, config) if awaited else graph.invoke(given, config)
+            return await do(graph, "invoke", given, config)
 
         await run(says("Maya works at Acme", id="m0"), at())
         before = graph.get_state(at()).config
@@ -220,6 +217,17 @@ class TestRunsThatFail:
         assert len(fact.told) == 1
         assert memory.facts(at()).waiting() == 0
 
+    async def test_a_model_that_interrupts_the_graph_has_not_failed(self, memory, do):
+        graph = chat(memory, memory.remember_facts(Scripted(meanwhile=lambda *_: interrupt("May I?") and None)))
+        asked = []
+        for given in (says("Maya lives in Porto"), Command(resume="yes")):
+            state = await do(graph, "invoke", given, at())
+            asked += [each.value for each in state.get("__interrupt__", ())]
+        assert asked == ["May I?"]
+        facts = memory.facts(at())
+        assert known(facts) == ["Maya lives in Porto"]
+        assert facts.failures() == []
+
 
 class TestMessagesThatChange:
     def test_what_leaves_the_state_is_remembered(self, light):
@@ -289,14 +297,13 @@ class TestElsewhere:
             assert known(light.facts("x", namespace=owner)) == ["Maya lives in Porto"]
         assert known(light.facts("x")) == []
 
-    @pytest.mark.parametrize("awaited", [False, True], ids=["waiting", "awaiting"])
-    async def test_in_a_chain_messages_without_ids_are_known_by_what_they_say(self, light, awaited):
+    async def test_in_a_chain_messages_without_ids_are_known_by_what_they_say(self, light, do):
         model = reader()
         chain = RunnableLambda(lambda messages: messages) | light.remember_facts(model, branch="x")
         history = []
         for text in ("Maya lives in Porto", "Tom likes tea", "Maya lives in Porto"):
             history += [HumanMessage(text), AIMessage("I see.")]
-            assert (await chain.ainvoke(history) if awaited else chain.invoke(history)) == {}
+            assert await do(chain, "invoke", history) == {}
         assert model.texts == [["Maya lives in Porto", "I see."], ["Tom likes tea"]]
         assert known(light.facts("x")) == ["Maya lives in Porto", "Tom likes tea"]
         assert all(len(fact.sources) == 1 for fact in light.facts("x").as_of())

@@ -1,7 +1,5 @@
 """Facts rest on messages: when a message goes, what nothing else tells of goes with it, wherever it lies."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

@@ -1,14 +1,11 @@
 """An agent keeps facts, finds them and looks up how they changed; whatever it does wrong comes back as a message."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_agentmem import AgentMemory, InvalidInput, KGMemory, fact_tools
 from langchain_agentmem.facts.fact_tools import LIMIT, OPERATIONS, QUOTED, SOURCES
@@ -16,6 +13,7 @@ from langchain_agentmem.language_models.tool_factory import MOST
 from tests.conftest import SteppingClock
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling
+from tests.support.tools import check_mistakes, check_schemas
 
 from .scripted import CASES
 
@@ -55,11 +53,7 @@ def add(tools):
 class TestOffered:
     def test_each_has_a_schema_that_a_provider_takes(self, tools):
         assert list(tools) == ["fact_add", "fact_search", "fact_history"]
-        for tool in tools.values():
-            schema = convert_to_openai_tool(tool)["function"]
-            assert schema["description"] == tool.description
-            assert all("description" in each for each in schema["parameters"]["properties"].values())
-            assert "config" not in schema["parameters"]["properties"]
+        check_schemas(tools.values())
         assert all(operation.about.endswith(".") for operation in OPERATIONS)
 
     def test_the_facade_hands_them_out_to_who_asks_for_them(self, light):
@@ -214,12 +208,7 @@ class TestHistory:
 
 class TestMistakes:
     async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools, facts):
-        for name, arguments, said in CASES["mistakes"]:
-            call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
-            for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
-                assert message.status == "error", arguments
-                assert said in message.content, arguments
-                assert "\x1b" not in message.content
+        await check_mistakes(tools, CASES["mistakes"])
         assert facts.search("*") == []
 
     def test_what_was_stored_is_data(self, tools, add, facts):

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+HEAVY = {"langgraph", "psycopg", "numpy", "langchain_core", "pydantic", "yaml", "tiktoken", "sqlite3"}
+
 
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
@@ -13,42 +15,25 @@ def run(code: str) -> str:
     return done.stdout
 
 
+def loaded_by(code: str) -> set[str]:
+    return set(json.loads(run(f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))")))
+
+
 class TestPublicNames:
     def test_a_star_import_brings_them(self):
-        code = (
-            "from langchain_agentmem import *\n"
-            "import langchain_agentmem as package\n"
-            "print(all(name in globals() for name in package.__all__))"
-        )
-        assert run(code) == "True\n"
+        code = "from langchain_agentmem import *\nimport langchain_agentmem as package\n"
+        assert run(f"{code}print(all(name in globals() for name in package.__all__))") == "True\n"
 
 
 class TestImporting:
     def test_it_loads_nothing_heavy(self):
-        code = (
-            "import sys, json\n"
-            "import langchain_agentmem\n"
-            "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
-        )
-        loaded = set(json.loads(run(code)))
-        assert not loaded & {
-            "langgraph",
-            "psycopg",
-            "numpy",
-            "langchain_core",
-            "pydantic",
-            "yaml",
-            "tiktoken",
-            "sqlite3",
-        }
+        assert HEAVY.isdisjoint(name.partition(".")[0] for name in loaded_by("import langchain_agentmem"))
 
     def test_opening_sqlite_and_a_first_message_load_what_they_need(self):
-        code = (
-            "import json, sys\nfrom langchain_agentmem import AgentMemory\n"
-            "with AgentMemory() as memory:\n    memory.conversation('chat').add_user_message('Hello')\n"
-            "print(json.dumps(sorted(sys.modules)))"
+        loaded = loaded_by(
+            "from langchain_agentmem import AgentMemory\n"
+            "with AgentMemory() as memory:\n    memory.conversation('chat').add_user_message('Hello')"
         )
-        loaded = set(json.loads(run(code)))
         others = {
             "cryptography", "httpx", "langchain", "langgraph", "numpy", "packaging.requirements", "psycopg",
             "snowballstemmer", "sqlcipher3", "tiktoken", "yaml",

@@ -1,7 +1,5 @@
 """`Tenants`: whose memory is opened when, how long it stays open, and that tenants of one schema do not meet."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading
@@ -17,6 +15,7 @@ from langchain_agentmem.errors import MemoryClosed
 from langchain_agentmem.tenants import schema_of_tenant
 from tests.apart import check_apart, fill, seen
 from tests.pages import blocks_of
+from tests.support.waiting import cancelled
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +156,7 @@ class TestOpening:
         one = made(max_open=1)
         waiting = asyncio.create_task(one.of("slow").__aenter__())
         await asyncio.to_thread(asked.wait, 60)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        await cancelled(waiting)
         left = one._memories["tenant_slow"]
         go_on.set()
         async with one.of("quick"):

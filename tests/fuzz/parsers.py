@@ -163,11 +163,7 @@ def _files(folder: Path) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
         path = folder / f"given{'.json' if data[:1] in b'{[' else '.yaml'}"
         path.write_bytes(data)
-        for reader in (
-            read_resource_file,
-            read_document,
-            model_choice.SelectionTemplate.from_file,
-        ):
+        for reader in (read_resource_file, read_document, model_choice.SelectionTemplate.from_file):
             with contextlib.suppress(AgentMemoryError):
                 reader(path)
 

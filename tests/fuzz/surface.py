@@ -22,7 +22,7 @@ LEFT_OUT = {"close", "aclose", "with_config", "from_conn_string", "start_ttl_swe
 """They end what others use, start threads, or make other parts; these are called when it is their turn."""
 REFUSED = frozenset({"ValidationError", "ToolException"})
 """How LangChain tells a model that what it gave a tool does not fit."""
-INTERNAL = ("Work[", "Steps[", "Change", "Kept", "View", "Operation[")
+INTERNAL = ("Transaction", "Change", "Kept", "View", "Operation[")
 
 
 class Method(NamedTuple):

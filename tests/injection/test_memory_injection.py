@@ -1,7 +1,5 @@
 """`MemoryInjection`: memory goes into whatever a model is given, and nowhere else."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 
@@ -26,7 +24,7 @@ from langchain_agentmem.messages.prompt_forms import Brought, woven
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.support.graphs import at, line
 from tests.support.histories import random_history
-from tests.support.models import ScriptedModel, calling
+from tests.support.models import ScriptedModel, calling, kinds_shown
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -44,11 +42,6 @@ def layers(memory):
     return layers
 
 
-def shown(messages):
-    """The kinds of messages, and which of them bring memory."""
-    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
-
-
 def brings(message, part):
     return message.additional_kwargs.get(MEMORY_MARK) == part
 
@@ -62,7 +55,7 @@ class TestMessages:
             HumanMessage(QUESTION, id="3"),
         ]
         found = MemoryInjection(memory, "user-42").invoke(given)
-        assert shown(found) == ["system", "core", "human", "ai", "recalled", "human"]
+        assert kinds_shown(found) == ["system", "core", "human", "ai", "recalled", "human"]
         assert unfenced("core_memory", found[1].content.split("\n", 1)[1]) == "## Core Memory\n**name**: Ada"
         recalled = unfenced("recalled_memory", found[4].content.split("\n", 1)[1])
         assert recalled == (
@@ -81,9 +74,9 @@ class TestMessages:
     def test_it_is_never_between_a_call_and_its_result(self, memory, layers):
         loop = [HumanMessage(QUESTION), calling("look"), ToolMessage("seen", tool_call_id="call-1")]
         node = MemoryInjection(memory, "user-42")
-        assert shown(node.invoke(loop)) == ["core", "recalled", "human", "ai", "tool"]
+        assert kinds_shown(node.invoke(loop)) == ["core", "recalled", "human", "ai", "tool"]
         torn = [HumanMessage("Hello"), loop[1], HumanMessage(QUESTION), loop[2]]
-        assert shown(node.invoke(torn)) == ["core", "human", "recalled", "ai", "human", "tool"]
+        assert kinds_shown(node.invoke(torn)) == ["core", "human", "recalled", "ai", "human", "tool"]
 
     def test_within_a_loop_of_tools_the_bytes_stay(self, memory, layers):
         node = MemoryInjection(memory, "user-42")
@@ -99,7 +92,7 @@ class TestMessages:
         once = node.invoke([SystemMessage("Be kind."), HumanMessage(QUESTION)])
         assert node.invoke(once) == once
         again = node.invoke([*once, AIMessage("a quince"), HumanMessage("And the weather?")])
-        assert shown(again) == ["system", "core", "human", "ai", "recalled", "human"]
+        assert kinds_shown(again) == ["system", "core", "human", "ai", "recalled", "human"]
 
     def test_what_stands_in_the_context_is_not_brought_again(self, memory, layers):
         layers.archival.write("Quince jam needs sugar.")
@@ -117,10 +110,10 @@ class TestMessages:
 
     def test_contexts_without_a_question_get_core_alone(self, memory, layers):
         node = MemoryInjection(memory, "user-42", budget={"recall": 0})
-        assert shown(node.invoke([])) == ["core"]
-        assert shown(node.invoke([SystemMessage("Be kind.")])) == ["system", "core"]
+        assert kinds_shown(node.invoke([])) == ["core"]
+        assert kinds_shown(node.invoke([SystemMessage("Be kind.")])) == ["system", "core"]
         image = HumanMessage([{"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}])
-        assert shown(node.invoke([image])) == ["core", "human"]
+        assert kinds_shown(node.invoke([image])) == ["core", "human"]
 
     @pytest.mark.parametrize("role", ["user", "system"])
     def test_a_history_that_providers_accept_stays_one(self, role):
@@ -153,7 +146,7 @@ class TestOtherForms:
             {"question": QUESTION}
         )
         assert isinstance(chat, ChatPromptValue)
-        assert shown(chat.to_messages()) == ["system", "core", "recalled", "human"]
+        assert kinds_shown(chat.to_messages()) == ["system", "core", "recalled", "human"]
         text = (PromptTemplate.from_template("Say: {question}") | node).invoke({"question": QUESTION})
         assert isinstance(text, StringPromptValue)
         assert text.text.endswith(f"\n\nSay: {QUESTION}")
@@ -170,7 +163,7 @@ class TestOtherForms:
 
     def test_a_dictionary_with_messages_is_given_back_with_more(self, memory, layers):
         found = MemoryInjection(memory, "user-42").invoke({"messages": [HumanMessage(QUESTION)], "other": 1})
-        assert shown(found["messages"]) == ["core", "recalled", "human"]
+        assert kinds_shown(found["messages"]) == ["core", "recalled", "human"]
         assert found["other"] == 1
 
     async def test_awaited_it_is_the_same(self, memory, layers):
@@ -285,7 +278,7 @@ class TestInAGraph:
             graph.invoke({"messages": [HumanMessage(text, id=f"q{turn}")]}, at())
             assert_valid_for_providers(seen[-1])
         assert len(seen[-1]) < 20
-        assert shown(seen[-1]).count("core") == 1
+        assert kinds_shown(seen[-1]).count("core") == 1
         assert not any("core_memory" in str(message.content) for message in memory.conversation("t").messages)
         assert not any(map(is_injected, graph.get_state(at()).values["messages"]))
 

@@ -1,7 +1,5 @@
 """What was brought into the prompts of a thread stays there, so that a provider's cache of them holds."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from contextlib import closing, contextmanager
@@ -17,12 +15,11 @@ from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import StorageError
-from langchain_agentmem.language_models.model_calls import perform
-from langchain_agentmem.messages.message_marks import MEMORY_MARK, Summary, is_injected, summary_message
+from langchain_agentmem.messages.message_marks import Summary, is_injected, summary_message
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.support.graphs import at, line
-from tests.support.models import calling
+from tests.support.models import calling, kinds_shown
 
 QUESTIONS = ("Which fruit tree did I plant?", "What is the dog called?", "Where is the kettle?", "And the fruit tree?")
 LIMIT = 30.0
@@ -34,10 +31,6 @@ SWEEPING = {
     "prune elsewhere": lambda memory: memory.admin.prune(namespace=("ada",), retention=Retention(keep_last=1)),
 }
 SMALL = ManagedMemoryConfig(threshold_tokens=900, token_counter="estimate")
-
-
-def marks(messages):
-    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
 
 
 def said(count):
@@ -75,11 +68,11 @@ class TestAThread:
                 await inject.ainvoke([*history, call, ToolMessage("seen", tool_call_id=f"call-{number}")], at())
             )
         for before, after in pairwise(prompts):
-            whole = len(before) - 2 * ("tool" in marks(before))
+            whole = len(before) - 2 * ("tool" in kinds_shown(before))
             assert after[:whole] == before[:whole]
             assert_valid_for_providers(after)
         brought = ["recalled", "human", "ai"]
-        assert marks(prompts[-2]) == ["system", "core", *brought * 3, "human"]
+        assert kinds_shown(prompts[-2]) == ["system", "core", *brought * 3, "human"]
         for text in ("quince", "Bello", "cellar"):  # what stands already is not brought again
             assert texts(prompts[-2]).count(text) == 1
 
@@ -148,10 +141,10 @@ class TestCoreMemory:
         assert after[:3] == before
         assert "**name**: Ada L.\n**city**: Oslo" in after[-2].text
         told = ["system", "core", "human", "ai", "recalled", "human", "ai", "human"]
-        assert marks(inject.invoke(said(2), at())) == told
+        assert kinds_shown(inject.invoke(said(2), at())) == told
         summary = summary_message(Summary(summary="The user asked."), id="sum-1")
         anew = inject.invoke([said(0)[0], summary, *said(2)[-3:]], at())
-        assert marks(anew) == ["system", "core", "human", "human", "ai", "human"]
+        assert kinds_shown(anew) == ["system", "core", "human", "human", "ai", "human"]
         assert "**name**: Ada L.\n**city**: Oslo" in anew[1].text
 
     def test_changes_without_room_begin_the_prompt_anew(self, memory, layers):
@@ -178,7 +171,7 @@ class TestCoreMemory:
         graph = line(memory.checkpointer, remember, memory.inject(), see, state=CompactionState)
         for text in ("quince", "pear", "Forget it."):
             graph.invoke({"messages": [HumanMessage(text)]}, at())
-        assert marks(seen[-1])[:2] == ["core", "human"]
+        assert kinds_shown(seen[-1])[:2] == ["core", "human"]
         assert "**fruit**: Forget it." in seen[-1][0].text
         beginning = [*graph.get_state_history(at())][-1]
         graph.invoke({"messages": [HumanMessage("fig", id=seen[0][-1].id)]}, beginning.config)
@@ -217,7 +210,7 @@ class TestWhatIsGone:
         assert inject.invoke(said(2), at()) == whole  # not before
         summary = summary_message(Summary(summary="The user asked."), id="sum-1")
         anew = inject.invoke([*said(2)[:1], summary, *said(2)[1:]], at())
-        assert marks(anew) == ["system", "core", "human", "human", "ai", "human", "ai", "recalled", "human"]
+        assert kinds_shown(anew) == ["system", "core", "human", "human", "ai", "human", "ai", "recalled", "human"]
 
     @pytest.mark.parametrize("gone", [{"conversation_id": "t"}, {"thread_id": "t"}, {"namespace": ("ada",)}])
     def test_notes_are_erased_with_it(self, memory, gone):
@@ -318,7 +311,7 @@ class TestWhileAnotherWrites:
         inject = memory.inject("user-42")
         assert texts(inject.invoke(said(0), at())).count("quince") == 1
         with held(url):
-            perform(prompt_notes.leaving(memory.database, Address("", "t"), ["q0"]), memory.database)
+            prompt_notes.leaving(memory.database, Address("", "t"), ["q0"])
             assert "quince" not in texts(inject.invoke(said(1), at()))
         assert "quince" not in texts(inject.invoke(said(2), at()))
         with AgentMemory(url) as other:
@@ -359,7 +352,6 @@ class TestOnTheSide:
 
         def broken(*_, **__):
             raise StorageError("no room")
-            yield
 
         for name in ("_keep", "_notes", "_tokens"):
             monkeypatch.setattr(prompt_notes, name, broken)
@@ -373,12 +365,11 @@ class TestOnTheSide:
     def test_compaction_counts_what_stands_in_prompts(self, memory, layers, overhead):
         conversation = Address("", "t")
         memory.inject("user-42").invoke(said(2), at())
-        tokens = perform(prompt_notes.counting(conversation, ["q0", "q1", "q2"]), memory.database)
+        tokens = prompt_notes.counting(memory.database, conversation, ["q0", "q1", "q2"])
         assert tokens > 10
         compactor = memory.compaction(None, SMALL)._compactor
         history = [HumanMessage("x " * (250 if overhead else 500), id="q2"), AIMessage("y", id="a")]
         beside, alone = (
-            perform(compactor.viewing(history, at, overhead=overhead), memory.database).tokens
-            for at in (conversation, Address("", "other"))
+            compactor.viewing(history, at, overhead=overhead).tokens for at in (conversation, Address("", "other"))
         )
         assert beside - alone >= tokens - 1

@@ -1,7 +1,5 @@
 """What providers say when a prompt does not fit is known for that, and what sounds like it is not taken for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

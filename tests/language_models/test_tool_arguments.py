@@ -1,7 +1,5 @@
 """The arguments of every tool, as models give them."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import UTC, datetime
 

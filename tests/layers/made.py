@@ -28,3 +28,7 @@ def record(number: int, content: str | None = None, score: float | None = None, 
     return Record(
         id=f"r{number}", content=content, tags=tags, created_at=at(number), updated_at=at(number), score=score
     )
+
+
+def contents(things):
+    return [each.content for each in things]

@@ -1,7 +1,5 @@
 """Archival memory: records with tags, changed in part, and found by search."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
@@ -11,11 +9,6 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.memory_access import changed
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-@pytest.fixture
-def layers(memory):
-    return LayeredMemory(memory, "main")
 
 
 class TestRecords:
@@ -97,16 +90,12 @@ class TestSaidAgain:
     def test_what_ends_by_itself_stays_when_it_is_written(self, layers, memory, clock):
         now = memory.database.now()
         ending = record("r", "Ada likes tea.", (), now, expires_at=now + 1_000_000_000)
-        memory.database.engine.write(lambda: changed(layers._ground.point, lambda change: _add(change, ending), now, 0))
+        memory.database.engine.write(
+            lambda tx: changed(tx, layers._ground.point, lambda tx, change: change.drafts.append(ending), now, 0)
+        )
         assert layers.archival.write("Ada likes tea.") == "r"
         clock.pass_time(minutes=30)
         assert layers.archival.get("r").content == "Ada likes tea."
-
-
-def _add(change, draft):
-    change.drafts.append(draft)
-    return None
-    yield
 
 
 def test_what_cannot_be_is_refused(layers):

@@ -1,25 +1,13 @@
 """Branches: a fork sees its parent up to the fork and nothing after, at any depth, and can be merged back."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from tests.layers.made import contents
 
 pytestmark = pytest.mark.sqlite_suffices
-
-SETTINGS = LayersConfig(recall_max_events=100)
-
-
-@pytest.fixture
-def main(memory):
-    return LayeredMemory(memory, "main", settings=SETTINGS)
-
-
-def contents(things):
-    return [each.content for each in things]
 
 
 class TestForking:

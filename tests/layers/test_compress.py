@@ -1,13 +1,12 @@
 """A text is made to fit, whatever the model does, and never has more characters than were asked for."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langgraph.errors import GraphInterrupt
 
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.errors import InvalidInput
@@ -49,6 +48,15 @@ class TestAModel:
         assert len(model.asked) == 3
         assert model.asked[1][2] == AIMessage("A quick fox jumps over a dog.")
         assert "That has 29 characters. Say it in at most 10" in model.asked[1][3].text
+
+    async def test_that_interrupts_the_graph_has_not_failed(self, database, events, do):
+        def interrupting(_):
+            raise GraphInterrupt
+
+        compressor = Compressor(interrupting, database=database)
+        with pytest.raises(GraphInterrupt):
+            await do(compressor, "compress", TEXT, 12)
+        assert events == []
 
     def test_is_asked_three_times_at_most_and_its_shortest_answer_is_cut(self, database, events):
         model = ScriptedModel("A fox, as it jumps over a dog", "A fox jumps over", "A fox jumps over a dog")

@@ -1,7 +1,5 @@
 """Consolidation: old events become records by kind, and nothing of them is lost."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,13 +10,10 @@ from langchain_agentmem.layers.consolidation import AUTOMATIC, CONSOLIDATED, LAT
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.memory_rows import Kept
+from tests.layers.made import contents
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-def contents(things):
-    return [each.content for each in things]
 
 
 @pytest.fixture

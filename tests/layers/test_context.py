@@ -1,11 +1,8 @@
 """What of a memory goes into a prompt: the form of the original, budgets, and bytes that stay as they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ask, perform
 from langchain_agentmem.language_models.tokens import Budget, TokenCounter
 from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed
 
@@ -15,11 +12,11 @@ COUNTER = TokenCounter("estimate")
 
 
 def text_of(material, budget=None, shorten=None, **more):
-    return perform(composed(material, budget, shorten, counter=COUNTER, **more)).text
+    return composed(material, budget, shorten, counter=COUNTER, **more).text
 
 
 def context_of(material, budget=None, **more):
-    return perform(composed(material, budget, whole=True, **more)).data
+    return composed(material, budget, whole=True, **more).data
 
 
 class TestTheForm:
@@ -117,7 +114,7 @@ class TestBudgets:
             if total >= 60:
                 assert text.startswith("## Core Memory\n**key-")
         most = {"core": 150, "recall": 90, "archival": 200}
-        sections = perform(composed(material, Budget(**most, unit=unit), counter=COUNTER)).sections
+        sections = composed(material, Budget(**most, unit=unit), counter=COUNTER).sections
         assert list(sections) == list(most)
         assert all(count(text) <= most[name] for name, text in sections.items())
 
@@ -135,7 +132,6 @@ class TestBudgets:
         def shorten(text, most, what):
             asked.append((len(text), most, what))
             return "short"
-            yield Ask(None, [], "")
 
         text = text_of(Material(records=[record(1, "x" * 5_000), record(2, "y")]), None, shorten)
         assert text == "## Retrieved Context\n- short\n- y"
@@ -144,7 +140,6 @@ class TestBudgets:
     def test_a_record_that_stays_too_long_is_cut(self):
         def shorten(text, most, what):
             return text
-            yield Ask(None, [], "")
 
         for given in (shorten, None):
             text = text_of(Material(records=[record(1, "x" * 5_000)]), Budget(archival_snippet=100), given)

@@ -1,7 +1,5 @@
 """Core memory: keys and values with importance and an end, within a budget that loses nothing."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import UTC, datetime, timedelta, timezone
 from unittest.mock import Mock
@@ -17,11 +15,6 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-@pytest.fixture
-def layers(memory):
-    return LayeredMemory(memory, "main")
 
 
 def small(memory, chars=40, name="main", **more):

@@ -1,7 +1,5 @@
 """A person corrects what is remembered: with who and when, in the history, and it can be undone."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """The final memory: the original's keys and file names, whole files, and the same bytes for the same memory."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

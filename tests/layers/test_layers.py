@@ -1,7 +1,5 @@
 """Layered memory as a whole: how it is made, what its settings say, what it shows, and that it does so on threads."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
@@ -9,19 +7,11 @@ from langchain_agentmem.layers.consolidation import CONSOLIDATED
 from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from tests.layers.made import contents
 from tests.support.graphs import Log, at, line
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-@pytest.fixture
-def layers(memory):
-    return memory.layers("main")
-
-
-def contents(things):
-    return [each.content for each in things]
 
 
 class TestMaking:

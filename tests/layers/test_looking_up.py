@@ -1,7 +1,5 @@
 """Whoever reads their memory pays for what they remember, not for what everybody else does: all goes by indexes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -30,7 +28,7 @@ def view(memory):
         LayeredMemory(memory, f"user {number}").write(core={"k": "v"}, recall=["event"] * 25)
     fork = LayeredMemory(memory, "user 7").fork("fork")
     fork.recall.append("k", "event")
-    return memory.database.engine.read(lambda: fork._ground.point.view(memory.database.now()))
+    return memory.database.engine.read(lambda tx: fork._ground.point.view(tx, memory.database.now()))
 
 
 def test_no_query_reads_the_whole_table(memory, raw, view):

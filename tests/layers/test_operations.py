@@ -1,13 +1,10 @@
 """What a model does with its memory: each operation, on both engines, waited for and awaited."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from langchain_agentmem import InvalidInput
-from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.language_models.tool_arguments import read
 from langchain_agentmem.language_models.tool_factory import PASSAGE, told
 from langchain_agentmem.layers.layer_tools import OPERATIONS
@@ -25,7 +22,7 @@ def layers(memory):
 
 def do(layers, name, /, **given):
     operation = BY_NAME[name]
-    return perform(operation.do(layers, read(operation.arguments, given)))
+    return operation.do(layers, read(operation.arguments, given))
 
 
 def test_the_operations_are_those_of_the_document():

@@ -1,7 +1,5 @@
 """Memory pressure: how full a memory is, what could be done, and what is done when asked."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.errors import InvalidInput

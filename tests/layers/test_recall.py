@@ -1,7 +1,5 @@
 """Recall memory: events in their order, with ids, kinds and times."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -11,17 +9,9 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.recall_memory import EVICTED
+from tests.layers.made import contents
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-@pytest.fixture
-def layers(memory):
-    return LayeredMemory(memory, "main")
-
-
-def contents(events):
-    return [event.content for event in events]
 
 
 class TestEvents:

@@ -1,13 +1,10 @@
 """An agent keeps its own memory with tools, and whatever it does wrong comes back as a message."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
@@ -15,6 +12,7 @@ from langchain_agentmem.layers.layer_tools import OPERATIONS, layer_tools
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from tests.support.graphs import at
 from tests.support.models import ScriptedModel, calling
+from tests.support.tools import check_mistakes, check_schemas
 
 from .hostile import CASES
 
@@ -41,11 +39,7 @@ def results(state):
 class TestUse:
     def test_there_is_one_for_each_operation_with_a_schema_that_a_provider_takes(self, tools):
         assert sorted(tools) == sorted(each.name for each in OPERATIONS)
-        for tool in tools.values():
-            schema = convert_to_openai_tool(tool)["function"]
-            assert schema["description"] == tool.description
-            assert all("description" in each for each in schema["parameters"]["properties"].values())
-            assert "config" not in schema["parameters"]["properties"]
+        check_schemas(tools.values())
 
     def test_they_work_on_the_branch_that_was_named(self, tools, memory):
         assert tools["mem_core_set"].invoke({"key": "plan", "value": "Write."}) == "The note 'plan' is kept."
@@ -89,13 +83,7 @@ class TestUse:
 
 class TestMistakes:
     async def test_they_come_back_as_a_message_that_says_what_is_wrong(self, tools):
-        for name, arguments, said in CASES["mistakes"]:
-            call = {"name": name, "args": arguments, "id": "c", "type": "tool_call"}
-            for message in (tools[name].invoke(call), await tools[name].ainvoke(call)):
-                assert message.status == "error", arguments
-                assert said in message.content, arguments
-                assert "\x1b" not in message.content
-                message.content.encode()
+        await check_mistakes(tools, CASES["mistakes"])
 
     def test_half_a_character_is_no_mistake_and_never_told_as_it_is(self, tools):
         tools["mem_core_set"].invoke({"key": "a", "value": "x\ud800"})

@@ -40,6 +40,7 @@ from langchain_agentmem.messages.message import (
     encode_body,
     message_time,
 )
+from tests.base.test_encoding import shape
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 
@@ -48,9 +49,7 @@ IDS = st.text(st.characters(exclude_categories=()), min_size=1, max_size=8)
 KEYS = TEXT | st.sampled_from(["$agentmem", "agentmem", "created_at", "__openai_role__", "tool_calls", "type"])
 JSON_ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 JSON = st.recursive(
-    JSON_ATOMS,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2),
-    max_leaves=4,
+    JSON_ATOMS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2), max_leaves=4
 )
 ODD = st.recursive(
     JSON_ATOMS | st.binary(max_size=3) | st.datetimes() | st.uuids() | st.decimals(allow_nan=False),
@@ -167,18 +166,6 @@ MESSAGES = st.builds(
     created_at=st.none() | st.datetimes() | TIMES | st.datetimes(timezones=st.just(ZoneInfo("Europe/Paris"))),
     langchain=LANGCHAIN_FIELDS,
 )
-
-
-def shape(value):
-    """A value with its types written out, since 1 == 1.0 == True."""
-    name = type(value).__name__
-    if isinstance(value, dict):
-        return name, sorted(((shape(k), shape(v)) for k, v in value.items()), key=repr)
-    if isinstance(value, list | tuple):
-        return name, [shape(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return name, sorted((shape(item) for item in value), key=repr)
-    return name, repr(value)
 
 
 def all_of(message):

@@ -1,7 +1,5 @@
 """Rounds, posts and attachments, as values."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import FrozenInstanceError

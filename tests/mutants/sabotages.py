@@ -91,7 +91,7 @@ SABOTAGES = (
     Sabotage(
         "3: a failing model ends a compression",
         "layers/compression.py",
-        "except Exception as error:  # noqa: BLE001 - whatever a model",
+        "except Exception as error:  # whatever a model",
         "except KeyError as error:  #",
         "layers",
     ),
@@ -105,8 +105,8 @@ SABOTAGES = (
     Sabotage(
         "4: a transaction that failed is committed",
         "storage/sqlite.py",
-        "                connection.rollback()\n            raise\n        return value",
-        '                execute("commit")\n            raise\n        return value',
+        "            if connection.in_transaction:\n                connection.rollback()\n\n    def run(",
+        '            if connection.in_transaction:\n                connection.execute("commit")\n\n    def run(',
         "storage",
     ),
     Sabotage(
@@ -126,8 +126,8 @@ SABOTAGES = (
     Sabotage(
         "5: writers begin as readers",
         "storage/sqlite.py",
-        'return self._transaction(self._writer, make, "begin immediate")',
-        'return self._transaction(self._writer, make, "begin")',
+        '_SqliteTransaction(self, self._writer, "begin immediate")',
+        '_SqliteTransaction(self, self._writer, "begin")',
         "storage",
     ),
     Sabotage(

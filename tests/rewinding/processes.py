@@ -20,7 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from langchain_agentmem.storage import postgres, sqlite, steps
+from langchain_agentmem.storage.postgres import PostgresEngine
+from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.storage.transaction import Transaction
+from tests.support.transactions import Watched
 
 from .adapters import Real
 from .graphs import Now
@@ -48,23 +51,27 @@ class Statements:
     def __init__(self, last: int | None = None) -> None:
         self.count, self._last = 0, last
         self._lock = threading.Lock()
-        for engine in (sqlite, postgres):
-            engine.drive = self._drive  # type: ignore[attr-defined]
+        for each in (SqliteEngine, PostgresEngine):
+            each.read = self._counted(each.read)  # type: ignore[method-assign]
+            each.write = self._counted(each.write)  # type: ignore[method-assign]
 
-    def _pass_one(self) -> None:
+    def _pass_one(self, query: str) -> None:
+        del query
         with self._lock:
             if self.count == self._last:
                 os.kill(os.getpid(), signal.SIGKILL)
             self.count += 1
 
-    def _drive(self, operation: Any, execute: Any) -> Any:
-        def counted(statement: Any) -> Any:
-            self._pass_one()
-            return execute(statement)
+    def _counted(self, run: Any) -> Any:
+        def counted(engine: Any, do: Any) -> Any:
+            def operation(tx: Transaction) -> Any:
+                value = do(Watched(tx, self._pass_one))
+                self._pass_one("commit")
+                return value
 
-        value = steps.drive(operation, counted)
-        self._pass_one()  # before the commit
-        return value
+            return run(engine, operation)
+
+        return counted
 
 
 def act(url: str, known: dict[str, Any], action: dict[str, Any], last: int | None, beside: int) -> dict[str, Any]:

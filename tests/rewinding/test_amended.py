@@ -1,7 +1,5 @@
 """Threads that people correct: every checkpoint shows what it had, and the newest what it was corrected to."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Rewind equality, for a few seeds of each oracle; `full/test_any_run_at_length.py` follows more."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -123,13 +123,13 @@ def named(memory):
     return [(each.read(), each.ancestors(), str(each.tree())) for each in layers]
 
 
-def shown(memory):
+def shown(memory, namespace=()):
     """What every checkpoint of the threads shows."""
     seen = {}
     for thread in THREADS:
         for each in memory.checkpointer.list(at(thread)):
             seen[thread, each.config["configurable"]["checkpoint_ns"], each.checkpoint["id"]] = (
-                memory.layers(each.config, ()).read(),
+                memory.layers(each.config, namespace).read(),
                 memory.session(each.config).to_conversation().to_dict(),
                 [item.dict() for item in memory.thread_store.at(each.config).search((), limit=100, refresh_ttl=False)],
             )

@@ -1,7 +1,5 @@
 """What lies on several branches, of subgraphs, forks and copied threads, is shown once, in its order, and found."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from datetime import timedelta
@@ -16,12 +14,6 @@ from .minds import EMPTY, State
 
 pytestmark = pytest.mark.sqlite_suffices
 TABLES = "memory memory_group seal finished_task finished_group place branch_base base_group content"
-
-
-@pytest.fixture
-def memory(url):
-    with AgentMemory(url) as memory:
-        yield memory
 
 
 @pytest.fixture
@@ -121,8 +113,8 @@ class TestSearching:
     def test_what_comes_to_its_place_while_a_search_looks_is_found(self, memory, note, monkeypatch):
         looking, placed, found = threading.Event(), threading.Event(), []
 
-        def search(*arguments, **options):
-            hits = yield from real_search(*arguments, **options)
+        def search(tx, *arguments, **options):
+            hits = real_search(tx, *arguments, **options)
             looking.set()
             assert placed.wait(120)
             return hits

@@ -1,7 +1,5 @@
 """What is left of a thread of a scope that is deleted, erased or pruned, and who still sees it."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

@@ -1,7 +1,5 @@
 """An execution owns what it remembers: neither another run of the same step nor another attempt takes or adds to it."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import uuid

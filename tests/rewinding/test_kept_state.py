@@ -3,8 +3,6 @@
 The memory of such a subgraph is what its state says, whatever its thread did since it waits: so is that of the thread.
 """
 
-from __future__ import annotations
-
 import pytest
 from langgraph.config import get_config
 from langgraph.graph import START

@@ -1,7 +1,5 @@
 """Where a thread goes on from an earlier checkpoint, a trace says so once, and how much of its memory is hidden."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
@@ -60,18 +58,11 @@ def agent(url, clock):
         yield Agent(memory)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_a_run_that_begins_earlier_is_shown_once_under_its_caller(agent, asynchronous):
+async def test_a_run_that_begins_earlier_is_shown_once_under_its_caller(agent, do):
     first, _, third = agent.tell("one", "two", "three")
     given, at = {"messages": [("user", "four")]}, agent.at(first)
 
-    async def turn(_):
-        return await agent.graph.ainvoke(given, at)
-
-    if asynchronous:
-        await RunnableLambda(turn, name="turn").ainvoke(None, {"callbacks": [agent.collector]})
-    else:
-        RunnableLambda(lambda _: agent.graph.invoke(given, at)).invoke(None, {"callbacks": [agent.collector]})
+    await agent.collector.aunder(lambda: do(agent.graph, "invoke", given, at))
     [run] = agent.shown
     assert (run.name, run.run_type, run.error) == ("memory.thread.rewind", "chain", None)
     assert run.inputs == {"namespace": "ada", "thread_id": "t", "checkpoint_id": first}
@@ -108,14 +99,13 @@ def test_a_run_costs_no_query_while_nobody_looks_and_goes_on_where_it_cannot_be_
     assert agent.last == "three"
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_an_update_of_an_earlier_state_is_a_fork_and_the_run_that_follows_is_nothing_more(agent, asynchronous):
+async def test_an_update_of_an_earlier_state_is_a_fork_and_the_run_that_follows_is_nothing_more(agent, do):
     first, _ = agent.tell("one", "two")
     graph, change = agent.graph, {"messages": [("user", "changed")]}
     graph.update_state(agent.at(), change)  # of the newest state it is none
     assert agent.shown == []
     second, at = agent.newest(), agent.at(first)
-    new = await graph.aupdate_state(at, change) if asynchronous else graph.update_state(at, change)
+    new = await do(graph, "update_state", at, change)
     made = new["configurable"]["checkpoint_id"]
     [newest] = agent.tell("three", checkpoint=made)
     # LangGraph hands on no callbacks of a config here; those of the run around it are heard.

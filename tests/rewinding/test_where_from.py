@@ -1,7 +1,5 @@
 """Everything that is remembered tells where it comes from: its source, who that is, and the thread that wrote it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from langchain_core.messages import AIMessage, HumanMessage

@@ -1,7 +1,5 @@
 """Memories with embeddings, and what is said and found in them."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

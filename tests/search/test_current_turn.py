@@ -1,7 +1,5 @@
 """What a model is shown anyway is no answer to it, and no reason for what stands next to it."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import HumanMessage
 

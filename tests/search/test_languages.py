@@ -1,7 +1,5 @@
 """Search in other languages: how people type there finds what was said, and the documentation says how often."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

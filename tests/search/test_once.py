@@ -1,7 +1,5 @@
 """A text is found once, as whatever it is kept, and what somebody asked in a session is found too."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

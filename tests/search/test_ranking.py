@@ -1,7 +1,5 @@
 """Ranking is arithmetic: what each signal adds, where it reaches and where it stops."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -69,6 +69,3 @@ class TestAnswers:
         assert set(found.why.terms) == {"sat", "mat"}
         assert found.score == pytest.approx(sum(found.why.parts().values()))
         assert str(found.why).startswith("sat +")
-
-    async def test_the_awaited_twin_finds_the_same(self, spoken):
-        assert await spoken.asearch("cat dog") == spoken.search("cat dog")

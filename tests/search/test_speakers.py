@@ -1,7 +1,5 @@
 """Who is named in a question: what they said rises, and their names are no words to look for."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.search.ranking import WEIGHTS

@@ -1,7 +1,5 @@
 """Vectors without a model server: read from a wheel, the same everywhere, and nothing asks the network."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """`search(…, order="time")`: the evidence of a topic as it came, without repeats, with both sides of a change."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """Times and quotation marks in a question: what was said then, and in these words, rises."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

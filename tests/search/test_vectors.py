@@ -1,7 +1,5 @@
 """Vectors come later than what they stand for, and nothing waits for them, nor is lost with them."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -51,11 +49,6 @@ class TestFinding:
         [first, *_] = memory.search("feline", everything=True)
         assert first.text == "My cat sleeps."
         assert first.why.signals["vectors"] > 0
-
-    async def test_the_awaited_twin_finds_the_same(self, opened):
-        memory = opened()
-        said(memory, "My cat sleeps.", "A dog barks.", "Bread is cheap.")
-        assert await memory.asearch("feline hound", everything=True) == memory.search("feline hound", everything=True)
 
     def test_items_are_found_by_their_fields(self, opened):
         memory = opened()

@@ -1,14 +1,15 @@
 """Operations on a table of numbers and on a conversation, and what a session with PostgreSQL does for them."""
 
 import threading
+from functools import partial
 
 import psycopg
 import psycopg_pool
 from langchain_core.messages import HumanMessage
 
+from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.storage.postgres_session import Session
-from langchain_agentmem.storage.steps import Statement
 
 KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -18,22 +19,22 @@ AT = message_log.Address("", "c")
 
 
 def adding(*numbers):
-    def steps():
+    def steps(tx):
         for number in numbers:
-            yield Statement("add", {"n": number})
+            tx.run("add", {"n": number})
 
     return steps
 
 
 def numbers(engine):
-    def steps():
-        return [row["n"] for row in (yield Statement("all", {}))]
+    def steps(tx):
+        return [row["n"] for row in tx.run("all", {})]
 
     return engine.read(steps)
 
 
-def echo(given):
-    return list((yield Statement("echo", given)))
+def echo(tx, given):
+    return list(tx.run("echo", given))
 
 
 def kill_all(engine):
@@ -73,11 +74,15 @@ def entry(key, body=b'{"content":"x","role":"user"}', **more):
 
 
 def appending(*entries, at=AT):
-    return lambda: message_log.append(at, list(entries), now=1, tail=0)
+    return lambda tx: message_log.append(tx, at, list(entries), now=1, tail=0)
 
 
 def keys(engine, at=AT):
-    return [row.key for row in engine.read(lambda: message_log.messages(at))]
+    return [row.key for row in engine.read(lambda tx: message_log.messages(tx, at))]
+
+
+async def awrite(engine, operation):
+    return await in_worker(partial(engine.write, operation), writes=True)
 
 
 class Held:
@@ -88,8 +93,8 @@ class Held:
         self.inside, self.go_on = threading.Event(), threading.Event()
         self.ended = False
 
-    def __call__(self):
-        yield from self.steps()
+    def __call__(self, tx):
+        self.steps(tx)
         self.inside.set()
         assert self.go_on.wait(120)
         self.ended = True

@@ -1,11 +1,15 @@
 """A cancelled write is there or not, and when the cancellation is heard, nothing of it runs on."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
+from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.conversations import message_log
-from tests.storage.sessions import AT, Held, appending, entry, keys
+from tests.storage.sessions import AT, Held, appending, awrite, entry, keys
+from tests.support.waiting import cancelled
 
 
 @pytest.fixture
@@ -24,24 +28,20 @@ async def begun(held):
 
 class TestCancellingAWrite:
     async def test_before_it_begins_it_never_begins(self, engine):
-        task = asyncio.create_task(engine.awrite(lambda: pytest.fail("it began")))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        task = asyncio.create_task(awrite(engine, lambda tx: pytest.fail("it began")))
+        await cancelled(task)
         assert keys(engine) == []
 
     async def test_while_it_is_queued_it_never_begins(self, engine):
-        # All of the engine's writing threads are taken, by operations that do not wait for each other.
-        holders = [Held(lambda: message_log.count(AT)) for _ in range(engine._writer_threads)]
-        holding = [asyncio.create_task(engine.awrite(held)) for held in holders]
+        # All writing workers are taken, by operations that do not wait for each other.
+        holders = [Held(lambda tx: message_log.count(tx, AT)) for _ in range(concurrency.writing.size)]
+        holding = [asyncio.create_task(in_worker(partial(engine.read, held), writes=True)) for held in holders]
         try:
             for held in holders:
                 await begun(held)
-            queued = asyncio.create_task(engine.awrite(appending(entry("queued"))))
+            queued = asyncio.create_task(awrite(engine, appending(entry("queued"))))
             await asyncio.sleep(0)
-            queued.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await queued
+            await cancelled(queued)
         finally:
             for held in holders:
                 held.go_on.set()
@@ -49,16 +49,18 @@ class TestCancellingAWrite:
         assert keys(engine) == []
         assert all(held.ended for held in holders)
 
-    async def test_while_it_runs_it_is_seen_to_its_end_however_often_one_cancels_and_its_failure_is_quiet(self, engine):
+    async def test_while_it_runs_it_is_seen_to_its_end_however_often_one_cancels_and_its_failure_is_quiet(
+        self, engine, caplog
+    ):
         for error, stored in ((ZeroDivisionError, []), (None, ["held"])):
             held = Held(appending(entry("held")))
 
-            def steps(held=held, error=error):
-                yield from held()
+            def steps(tx, held=held, error=error):
+                held(tx)
                 if error:
                     raise error
 
-            task = asyncio.create_task(engine.awrite(steps))
+            task = asyncio.create_task(awrite(engine, steps))
             await begun(held)
             for _ in range(5):
                 task.cancel()
@@ -68,17 +70,15 @@ class TestCancellingAWrite:
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert held.ended
-            assert keys(engine) == stored
+            assert (keys(engine), caplog.text) == (stored, "")
 
     async def test_at_the_moment_it_ends_it_is_still_a_cancellation(self, engine, held):
-        task = asyncio.create_task(engine.awrite(held))
+        task = asyncio.create_task(awrite(engine, held))
         await begun(held)
         held.go_on.set()
         while not keys(engine):  # the event loop is kept from hearing of the end
             pass
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancelled(task)
         assert keys(engine) == ["held"]
 
     async def test_a_timeout_is_a_timeout(self, engine, held):
@@ -86,7 +86,7 @@ class TestCancellingAWrite:
 
         async def write():
             async with limit:
-                await engine.awrite(held)
+                await awrite(engine, held)
 
         task = asyncio.create_task(write())
         await begun(held)
@@ -102,11 +102,29 @@ class TestCancellingAWrite:
 
 class TestCancellingARead:
     async def test_a_cancelled_read_leaves_the_engine_usable(self, engine):
-        held = Held(lambda: message_log.count(AT))
-        task = asyncio.create_task(engine.aread(held))
+        held = Held(lambda tx: message_log.count(tx, AT))
+        task = asyncio.create_task(in_worker(partial(engine.read, held)))
         await begun(held)
         task.cancel()
         held.go_on.set()
         await asyncio.gather(task, return_exceptions=True)
-        await engine.awrite(appending(entry("kept")))
-        assert [row.key for row in await engine.aread(lambda: message_log.messages(AT))] == ["kept"]
+        await awrite(engine, appending(entry("kept")))
+        assert [row.key for row in await in_worker(partial(engine.read, lambda tx: message_log.messages(tx, AT)))] == [
+            "kept"
+        ]
+
+
+@pytest.mark.sqlite_suffices
+async def test_calls_that_mostly_read_and_wait_to_write_keep_no_reader_waiting(engine):
+    held = Held(appending(entry("held")))
+    writing = asyncio.create_task(awrite(engine, held))
+    await begun(held)
+    others = [
+        asyncio.create_task(in_worker(partial(engine.write, appending(entry(f"other {number}")))))
+        for number in range(2 * concurrency.reading.size)
+    ]
+    count = partial(engine.read, lambda tx: message_log.count(tx, AT))
+    assert await asyncio.wait_for(in_worker(count), 60) == 0
+    held.go_on.set()
+    await asyncio.gather(writing, *others)
+    assert await in_worker(count) == 1 + len(others)

@@ -32,10 +32,10 @@ class TestReaders:
         with AgentMemory(url) as memory:
             say(memory, "old")
 
-            def twice():
-                before = yield query.statistics()
+            def twice(tx):
+                before = query.statistics(tx)
                 say(memory, "new")
-                after = yield query.statistics()
+                after = query.statistics(tx)
                 return before[0]["messages"], after[0]["messages"]
 
             assert memory.database.engine.read(twice) == (1, 1)

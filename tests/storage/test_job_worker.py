@@ -61,8 +61,8 @@ class TestInTheBackground:
     def test_what_ought_to_be_in_the_queue_is_found_and_done(self, database):
         doing = Doing()
 
-        def wanted():
-            known = yield from jobs.find("", "work", "found")
+        def wanted(tx):
+            known = jobs.find(tx, "", "work", "found")
             return [] if known or doing.done else [WantedJob("", "work", "found", b"payload")]
 
         database.worker.register("work", doing, find=wanted)
@@ -222,11 +222,11 @@ class TestLeases:
         monkeypatch.setattr(jobs, "RENEW", 0.01)
         real, failures, renewals = jobs.renew, [StorageError("busy")], Awaited()
 
-        def renew(job, **options):
+        def renew(tx, job, **options):
             renewals.append(job)
             if failures:
                 raise failures.pop()
-            return (yield from real(job, **options))
+            return real(tx, job, **options)
 
         monkeypatch.setattr(jobs, "renew", renew)
         doing = held_up(database)
@@ -252,16 +252,22 @@ class TestClosing:
         hung.done.wait(1)
         assert waiting(other) == 0
 
-    def test_nothing_runs_on_after_the_end(self, database):
+    @pytest.mark.parametrize("closed", [True, False], ids=["closed twice", "nobody uses it any more"])
+    def test_nothing_runs_on_after_the_end_of_a_database(self, url, closed):
         before = set(threading.enumerate())
+        database, gone = Database(url), threading.Event()
+        weakref.finalize(database, gone.set)
         doing = doing_of(database)
         put(database, "a")
         database.worker.wake("work")
         doing.done.wait(1)
         threads = set(threading.enumerate()) - before
         assert {thread.name for thread in threads} >= {"agentmem-work", "agentmem-lease"}
-        for _ in range(2):
+        for _ in range(2 * closed):
             database.close()
+        del database
+        gc.collect()
+        assert gone.wait(60)
         for thread in threads:
             thread.join(60)
         assert not set(threading.enumerate()) - before
@@ -281,22 +287,6 @@ class TestClosing:
         database.worker.wake("work")
         database.worker._lanes["work"]._thread.join(60)
         assert (doing.done, find(database, "a").owner, caplog.records) == ([], None, [])
-
-    def test_a_database_that_nobody_uses_any_more_is_let_go_of(self, url):
-        before = set(threading.enumerate())
-        database, doing, gone = Database(url), Doing(), threading.Event()
-        weakref.finalize(database, gone.set)
-        database.worker.register("work", doing)
-        put(database, "a")
-        database.worker.wake("work")
-        doing.done.wait(1)
-        threads = set(threading.enumerate()) - before
-        del database
-        gc.collect()
-        assert gone.wait(60)
-        for thread in threads:
-            thread.join(60)
-        assert not set(threading.enumerate()) - before
 
     def test_one_kind_can_be_stopped_and_is_then_done_only_when_asked(self, database, monkeypatch):
         monkeypatch.setattr(jobs, "LOOK", 0.01)
@@ -320,7 +310,7 @@ class TestErasing:
 
         def handler(job):
             memory.erase(namespace=())  # while a model thinks about it
-            held.append(database.engine.write(lambda: jobs.holds(job)))
+            held.append(database.engine.write(lambda tx: jobs.holds(tx, job)))
 
         database.worker.register("work", handler)
         put(database, "a")

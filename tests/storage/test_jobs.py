@@ -28,13 +28,13 @@ class Queue:
         self.engine = engine
 
     def put(self, key="k", *, kind="work", payload=b"", path="", now=NOW, **options):
-        self.engine.write(lambda: jobs.enqueue(WantedJob(path, kind, key, payload), now=now, **options))
+        self.engine.write(lambda tx: jobs.enqueue(tx, WantedJob(path, kind, key, payload), now=now, **options))
 
     def claim(self, owner="me", *, kind="work", now=NOW, **options):
-        return self.engine.write(lambda: jobs.claim(kind, owner, now=now, lease=LEASE, **options))
+        return self.engine.write(lambda tx: jobs.claim(tx, kind, owner, now=now, lease=LEASE, **options))
 
     def __getattr__(self, name):
-        return lambda *given, **options: self.engine.write(lambda: getattr(jobs, name)(*given, **options))
+        return lambda *given, **options: self.engine.write(lambda tx: getattr(jobs, name)(tx, *given, **options))
 
 
 class TestAsking:

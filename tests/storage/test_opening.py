@@ -197,7 +197,7 @@ class TestBusy:
 
     def test_a_short_wait_for_a_lock_shortens_no_later_one(self, tmp_path):
         with contextlib.closing(SqliteEngine(str(tmp_path / "a.db"), Opening(busy_timeout=12.5))) as engine:
-            engine.write_at_once(lambda: number_of("a\x1f"), patience=0.5)
+            engine.write_at_once(lambda tx: number_of(tx, "a\x1f"), patience=0.5)
             with engine.writer() as connection:
                 assert connection.execute("pragma busy_timeout").fetchone()[0] == 12_500
 

@@ -3,6 +3,7 @@
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import psycopg
 import psycopg_pool
@@ -27,7 +28,6 @@ from langchain_agentmem.storage import engine as engine_module
 from langchain_agentmem.storage.postgres import _ADVISORY_LOCK, PostgresEngine, prepared
 from langchain_agentmem.storage.postgres_session import Session
 from langchain_agentmem.storage.queries import load
-from langchain_agentmem.storage.steps import Statement
 from langchain_agentmem.tenants import schema_of_tenant
 from tests.checkpoints.graphs import at, chat_graph
 from tests.emptying import direct
@@ -48,6 +48,7 @@ from tests.storage.sessions import (
     say,
 )
 from tests.support.locks import ANYBODY, await_waiter
+from tests.support.transactions import Watched
 
 
 class TestTravellingTogether:
@@ -55,10 +56,10 @@ class TestTravellingTogether:
         engine.write(adding(1))
         trips = Trips(monkeypatch)
 
-        def steps():
-            before = yield Statement("all", {}, ahead=True)
-            yield Statement("add", {"n": 2})
-            after = yield Statement("all", {})
+        def steps(tx):
+            before = tx.run("all", {}, ahead=True)
+            tx.run("add", {"n": 2})
+            after = tx.run("all", {})
             assert trips.count == 1
             assert list(after) == [{"n": 1}, {"n": 2}]  # also when looked at once more
             return [[row["n"] for row in rows] for rows in (before, after)], before[0]["n"], len(before)
@@ -87,9 +88,9 @@ class TestFailing:
     def test_a_statement_that_nobody_waited_for_fails_the_whole_operation(self, engine):
         attempts = []
 
-        def steps():
+        def steps(tx):
             attempts.append(1)
-            yield from adding(1, 2, 2, 3)()
+            adding(1, 2, 2, 3)(tx)
 
         with pytest.raises(StorageError, match="duplicate key"):
             engine.write(steps)
@@ -99,9 +100,9 @@ class TestFailing:
         assert numbers(engine) == [1]
 
     def test_an_operation_that_gives_up_leaves_nothing_and_the_connection_is_used_again(self, engine):
-        def steps(error):
-            yield from adding(1)()
-            yield Statement("all", {}, ahead=True)
+        def steps(tx, error):
+            adding(1)(tx)
+            tx.run("all", {}, ahead=True)
             raise error
 
         engine.write(adding(7))
@@ -109,11 +110,11 @@ class TestFailing:
         engine._pool.give_back(session)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
-                engine.write(lambda: steps(ZeroDivisionError))
+                engine.write(lambda tx: steps(tx, ZeroDivisionError))
         assert numbers(engine) == [7]
         assert engine._pool.take() is session
         with pytest.raises(KeyboardInterrupt):
-            engine.write(lambda: steps(KeyboardInterrupt))
+            engine.write(lambda tx: steps(tx, KeyboardInterrupt))
         assert numbers(engine) == [7]
 
     def test_a_connection_that_was_lost_long_ago_is_replaced(self, engine):
@@ -126,17 +127,16 @@ class TestFailing:
     def test_one_that_is_lost_before_the_commit_was_carried_out_is_begun_again(self, engine):
         attempts = []
 
-        def steps(*last):
+        def steps(tx, *last):
             attempts.append(1)
-            yield from adding(len(attempts))()
-            yield Statement("all", {})
+            adding(len(attempts))(tx)
+            tx.run("all", {})
             if len(attempts) in {1, 3}:
                 kill_all(engine)
-            for statement in last:  # noqa: UP028 - rows are sent to it
-                yield statement
+            tx.run(*last)
 
-        engine.write(lambda: steps(Statement("all", {})))
-        engine.write(lambda: steps(Statement("add", {"n": 7})))
+        engine.write(lambda tx: steps(tx, "all", {}))
+        engine.write(lambda tx: steps(tx, "add", {"n": 7}))
         assert len(attempts) == 4
         assert numbers(engine) == [2, 4, 7]
 
@@ -153,9 +153,9 @@ class TestFailing:
 
         monkeypatch.setattr(Session, "commit", lost)
 
-        def steps():
+        def steps(tx):
             attempts.append(1)
-            yield Statement("add", {"n": 1})
+            tx.run("add", {"n": 1})
             return len(attempts)
 
         assert engine.write(steps) == 1
@@ -163,7 +163,7 @@ class TestFailing:
         assert numbers(engine) == [0, 1]
 
     def test_only_what_writes_leaves_a_receipt(self, engine):
-        engine.write(lambda: echo(dict.fromkeys("abcde")))
+        engine.write(lambda tx: echo(tx, dict.fromkeys("abcde")))
         with psycopg.connect(engine._url) as connection:
             assert connection.execute("select count(*) from agentmem.receipt").fetchone() == (0,)
             for n in range(3):
@@ -180,8 +180,8 @@ class TestWaiting:
         engine._timeout = 0.2
         engine._sql = engine._sql | {"slow": prepared("select pg_sleep(60)")}
 
-        def slow():
-            yield Statement("slow", {})
+        def slow(tx):
+            tx.run("slow", {})
 
         for run in (engine.read, engine.write):
             with pytest.raises(DatabaseTimeout):
@@ -198,11 +198,11 @@ class TestValues:
             (None, None, None, None, None),
         ):
             given = dict(zip("abcde", values, strict=True))
-            assert engine.read(lambda given=given: echo(given)) == [given]
+            assert engine.read(partial(echo, given=given)) == [given]
         for wrong in ({"a": 2**63}, {"b": "a\0b"}, {"b": "\ud800"}, {"c": {"no": "value"}}):
             with pytest.raises(InvalidInput):
-                engine.read(lambda wrong=wrong: echo(dict.fromkeys("abcde") | wrong))
-        assert engine.read(lambda: echo(given)) == [given]
+                engine.read(partial(echo, given=dict.fromkeys("abcde") | wrong))
+        assert engine.read(lambda tx: echo(tx, given)) == [given]
 
 
 @pytest.mark.bare
@@ -315,7 +315,9 @@ class TestMigrations:
                 with pytest.raises(StorageError):
                     AgentMemory(postgres)
             with psycopg.connect(postgres) as connection:
-                found = connection.execute("select 1 from pg_tables where tablename in ('entry', 'more')").fetchall()
+                found = connection.execute(
+                    "select 1 from pg_tables where schemaname = 'agentmem' and tablename in ('entry', 'more')"
+                ).fetchall()
             assert len(found) == len(before)
             with AgentMemory(postgres) as memory:
                 assert said(memory) == before
@@ -359,23 +361,19 @@ class TestTenants:
             Tenants("postgresql://host/name")
 
 
-def operation_with(steps, name, act):
-    """Return an operation that acts once, before its first statement of a name, and the list of its attempts."""
+def operation_with(operation, name, act):
+    """Return an operation that acts once, before its first query of a name, and the list of its attempts."""
     attempts, acted = [], []
 
-    def operation():
-        attempts.append(1)
-        running = steps()
-        statement = next(running)
-        while True:
-            if statement.query == name and not acted:
-                acted.append(act())
-            try:
-                statement = running.send((yield statement))
-            except StopIteration as done:
-                return done.value
+    def before(query):
+        if query == name and not acted:
+            acted.append(act())
 
-    return operation, attempts
+    def racing(tx):
+        attempts.append(1)
+        return operation(Watched(tx, before))
+
+    return racing, attempts
 
 
 def one_after_the_other(memory, first, second):
@@ -439,16 +437,18 @@ class TestSharedContent:
         racing, _ = operation_with(
             appending(entry("mine", **given)),
             "insert_entry",
-            lambda: engine.write(lambda: message_log.remove(other, ["last reference"])),
+            lambda: engine.write(lambda tx: message_log.remove(tx, other, ["last reference"])),
         )
         assert engine.write(racing).keys == ["mine"]
-        assert bytes(getattr(engine.read(lambda: message_log.get(AT, "mine")), where)) == given[where]
+        assert bytes(getattr(engine.read(lambda tx: message_log.get(tx, AT, "mine")), where)) == given[where]
 
     def test_two_who_drop_the_last_two_references_at_once_leave_no_orphan(self, memory):
         one, two = message_log.Address("", "one"), message_log.Address("", "two")
         for each in (one, two):
             memory.database.engine.write(appending(entry("m"), at=each))
-        one_after_the_other(memory, lambda: message_log.remove(one, ["m"]), lambda: message_log.remove(two, ["m"]))
+        one_after_the_other(
+            memory, lambda tx: message_log.remove(tx, one, ["m"]), lambda tx: message_log.remove(tx, two, ["m"])
+        )
         assert memory.admin.stats()["contents"] == 0
 
     def test_deleting_a_namespaces_last_conversation_spares_the_one_that_is_just_beginning(self, memory):
@@ -456,7 +456,9 @@ class TestSharedContent:
         leaving, coming = message_log.Address("t\x1f", "old"), message_log.Address("t\x1f", "new")
         engine.write(appending(entry("m"), at=leaving))
         one_after_the_other(
-            memory, appending(entry("kept"), at=coming), lambda: message_log.clear(leaving, keep_description=False)
+            memory,
+            appending(entry("kept"), at=coming),
+            lambda tx: message_log.clear(tx, leaving, keep_description=False),
         )
         assert (keys(engine, coming), keys(engine, leaving)) == (["kept"], [])
 

@@ -7,7 +7,6 @@ import pytest
 
 from langchain_agentmem.storage import queries, query
 from langchain_agentmem.storage.queries import for_libpq, load, parameters
-from langchain_agentmem.storage.steps import Statement
 
 
 class TestDialects:
@@ -29,12 +28,6 @@ class TestNames:
     def test_an_unknown_query_is_an_error_that_names_it(self):
         with pytest.raises(AttributeError, match="no_such_query"):
             _ = query.no_such_query
-
-    def test_a_call_gives_a_statement(self):
-        given = {"path": "", "kind": "k", "name": "n"}
-        assert query.find_branch(**given) == Statement("find_branch", given)
-        assert query.find_branch.ahead(**given) == Statement("find_branch", given, ahead=True)
-        assert query.delete_entry.many([{"id": 1}]) == Statement("delete_entry", [{"id": 1}])
 
 
 class TestPostgresForm:

@@ -11,15 +11,15 @@ HOUR = 3_600_000_000
 
 def put(database, *keys, kind="work", **options):
     for key in keys:
-        database.engine.write(lambda key=key: jobs.enqueue(WantedJob("", kind, key), now=jobs.now(), **options))
+        database.engine.write(lambda tx, key=key: jobs.enqueue(tx, WantedJob("", kind, key), now=jobs.now(), **options))
 
 
 def waiting(database, *kinds):
-    return database.engine.read(lambda: jobs.waiting(kinds or None))
+    return database.engine.read(lambda tx: jobs.waiting(tx, kinds or None))
 
 
 def find(database, key, kind="work"):
-    return database.engine.read(lambda: jobs.find("", kind, key))
+    return database.engine.read(lambda tx: jobs.find(tx, "", kind, key))
 
 
 class Doing:

@@ -1,7 +1,5 @@
 """`index={"score": "cosine"}`: the plain cosine of the vectors, as LangGraph's other stores give it."""
 
-from __future__ import annotations
-
 import pytest
 from langgraph.store.memory import InMemoryStore
 

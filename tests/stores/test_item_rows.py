@@ -1,7 +1,5 @@
 """The operations on items, where two callers meet."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.stores import item_rows
@@ -18,12 +16,12 @@ def engine(memory):
 
 
 def put(engine, ttl, now):
-    engine.write(lambda: item_rows.write({AT: ItemDraft(b"{}", ttl)}, now=now, tail=0))
-    return engine.read(lambda: item_rows.get([AT], now=now))[AT]
+    engine.write(lambda tx: item_rows.write(tx, {AT: ItemDraft(b"{}", ttl)}, now=now, tail=0))
+    return engine.read(lambda tx: item_rows.get(tx, [AT], now=now))[AT]
 
 
 def is_there(engine, now):
-    return AT in engine.read(lambda: item_rows.get([AT], now=now))
+    return AT in engine.read(lambda tx: item_rows.get(tx, [AT], now=now))
 
 
 class TestPuttingOff:
@@ -31,20 +29,20 @@ class TestPuttingOff:
 
     def test_an_older_reading_never_brings_the_end_nearer(self, engine):
         item = put(engine, 10, 0)
-        engine.write(lambda: item_rows.touch([item], now=5 * MINUTE))
-        engine.write(lambda: item_rows.touch([item], now=3 * MINUTE))
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE))
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=3 * MINUTE))
         assert is_there(engine, 14 * MINUTE)
 
     def test_what_was_written_meanwhile_keeps_its_own_end(self, engine):
         item = put(engine, 60, 0)
         put(engine, 10, MINUTE)
-        engine.write(lambda: item_rows.touch([item], now=2 * MINUTE))
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=2 * MINUTE))
         assert not is_there(engine, 12 * MINUTE)
 
     def test_what_has_expired_or_was_deleted_does_not_come_back(self, engine):
         item = put(engine, 10, 0)
-        engine.write(lambda: item_rows.touch([item], now=11 * MINUTE))
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=11 * MINUTE))
         assert not is_there(engine, 12 * MINUTE)
-        engine.write(lambda: item_rows.write({AT: None}, now=0, tail=0))
-        engine.write(lambda: item_rows.touch([item], now=5 * MINUTE))
+        engine.write(lambda tx: item_rows.write(tx, {AT: None}, now=0, tail=0))
+        engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE))
         assert not is_there(engine, 6 * MINUTE)

@@ -1,7 +1,5 @@
 """The value of an item as bytes, and the text that it is found by."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Items are counted, verified, erased, exported and imported with everything else."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

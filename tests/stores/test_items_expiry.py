@@ -1,7 +1,5 @@
 """Items that expire: they are gone at that moment, reading puts it off, and a sweep frees their room."""
 
-from __future__ import annotations
-
 import pytest
 from langgraph.store.base import GetOp, PutOp, SearchOp
 

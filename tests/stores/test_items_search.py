@@ -1,7 +1,5 @@
 """Finding items by their words: without any configuration, and always as the values are now."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import pytest

@@ -1,7 +1,5 @@
 """`AgentMemoryRetriever`: the search in LangChain's chains, with its walls, its runs and its overrides."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

@@ -18,7 +18,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tools import tool
 from pydantic import Field, PrivateAttr
+
+from langchain_agentmem.messages.message_marks import MEMORY_MARK
 
 LIMIT = 60
 """Seconds after which a model that nobody lets go fails."""
@@ -147,3 +150,14 @@ def _name_of(tool: Any) -> str:
 def calling(name: str, call_id: str = "call-1", /, **arguments: Any) -> AIMessage:
     """Return a message that calls one tool."""
     return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": call_id}])
+
+
+@tool
+def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {place}"
+
+
+def kinds_shown(messages: Sequence[BaseMessage]) -> list[str]:
+    """Return the types of messages, and of those that bring memory what they bring."""
+    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]

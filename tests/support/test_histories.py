@@ -1,7 +1,5 @@
 """The histories that compaction is tried with hold what they are said to hold, often."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from langchain_agentmem.testing import provider_problems

@@ -1,9 +1,12 @@
-"""Lists that other threads fill: a test goes on when they hold enough."""
+"""Waiting: for lists that other threads fill, until they hold enough, and for tasks that are cancelled."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
+
+import pytest
 
 LIMIT = 60
 """Seconds after which a wait in vain fails."""
@@ -25,3 +28,10 @@ class Awaited(list[Any]):
         """Return when so many items were appended."""
         with self._news:
             assert self._news.wait_for(lambda: len(self) >= count, LIMIT), f"no more than {self!r} came"
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and see that it ends so."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

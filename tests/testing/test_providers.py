@@ -1,7 +1,5 @@
 """What OpenAI, Anthropic, Gemini, Mistral or Bedrock refuse is noticed, each under the words of the refusal."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.messages import (
     AIMessage,

@@ -6,10 +6,10 @@ from typing import Annotated, TypedDict
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels import DeltaChannel
-from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from tests.checkpoints.graphs import NOTHING, Line, Log, asking_graph, at, chat_graph, everything, logging_graph
+from tests.support.graphs import line
 
 
 def collect(log, writes):
@@ -27,10 +27,9 @@ def delta_graph(saver):
 
 def outer_graph(saver):
     """A graph with a subgraph that asks a question."""
-    inner = StateGraph(Log)
-    inner.add_sequence([("x", lambda _: {"log": ["x"]}), ("ask", lambda _: {"log": [interrupt("Within?")]})])
-    inner.add_edge(START, "x")
-    return logging_graph(saver, "before", "inner", "after", nodes={"inner": inner.compile()})
+    asking = ("ask", lambda _: {"log": [interrupt("Within?")]})
+    inner = line(None, ("x", lambda _: {"log": ["x"]}), asking, state=Log)
+    return logging_graph(saver, "before", "inner", "after", nodes={"inner": inner})
 
 
 GRAPHS = {"chat": chat_graph, "asking": asking_graph, "outer": outer_graph, "delta": delta_graph}

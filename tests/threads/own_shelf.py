@@ -45,17 +45,17 @@ class OwnShelf:
         self.memory = memory or AgentMemory()
         self.engine = self.memory.database.engine
         self.stamps, self.prototypes = Stamps(), Prototypes()
-        if self.engine.read(lambda: find(AT)) is None:
-            self.engine.write(lambda: make_thread(*AT, 0))
+        if self.engine.read(lambda tx: find(tx, AT)) is None:
+            self.engine.write(lambda tx: make_thread(tx, *AT, 0))
 
     def put(self, value, *, listing=True):
         """Put a value on the shelf and give its recipe, written."""
 
-        def steps():
-            thread = yield from find(AT)
+        def steps(tx):
+            thread = find(tx, AT)
             draft = ValueDraft(self.serde, self.stamps, thread.place, listing=listing)
             recipe = draft.recipe(value)
-            shelved = yield from shelve(thread.place, draft, [recipe])
+            shelved = shelve(tx, thread.place, draft, [recipe])
             return thread.place, draft, shelved
 
         place, draft, shelved = self.engine.write(steps)
@@ -67,15 +67,15 @@ class OwnShelf:
         recipe = unpack(blob)
         recall = self.prototypes.take if known else nothing_known
 
-        def steps():
-            thread = yield from find(AT)
-            return thread.place, (yield from shelves.fetch(thread.place.shelf, [recipe], recall))
+        def steps(tx):
+            thread = find(tx, AT)
+            return thread.place, shelves.fetch(tx, thread.place.shelf, [recipe], recall)
 
         place, parts = self.engine.read(steps)
         return ValueReading(self.serde, self.stamps, place, parts, self.prototypes).value(recipe)
 
     def place(self):
-        return self.engine.read(lambda: find(AT)).place
+        return self.engine.read(lambda tx: find(tx, AT)).place
 
     def parts(self):
         """How many parts there are."""
@@ -88,8 +88,8 @@ class OwnShelf:
     def numbers(self):
         """The numbers of all parts."""
 
-        def steps():
-            rows = yield query.parts_after(shelf=self.place().shelf, after=-1, limit=100_000)
+        def steps(tx):
+            rows = query.parts_after(tx, shelf=self.place().shelf, after=-1, limit=100_000)
             return [row["number"] for row in rows]
 
         return self.engine.read(steps)

@@ -1,7 +1,5 @@
 """Looking after threads: they are counted, verified, erased, exported, imported and backed up with everything else."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -1,7 +1,5 @@
 """Versions have a short form that is as good as the long one, and a folded checkpoint unfolds to what it was."""
 
-from __future__ import annotations
-
 import json
 import re
 

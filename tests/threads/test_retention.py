@@ -1,7 +1,5 @@
 """Which checkpoints a thread keeps when it is told to forget, and that what they alone needed goes with the others."""
 
-from __future__ import annotations
-
 import itertools
 import sqlite3
 from collections import Counter
@@ -27,6 +25,7 @@ from tests.checkpoints.graphs import (
     logging_graph,
 )
 from tests.support.graphs import beside, line
+from tests.support.transactions import Watched
 
 from .filled import delta_graph, fill, outer_graph, seen
 
@@ -45,6 +44,7 @@ def keeping(url, clock):
 
     yield open_
     for memory in opened:
+        assert memory.admin.verify().problems == ()
         memory.close()
 
 
@@ -102,7 +102,6 @@ class TestKeepLast:
             assert lengths(memory.checkpointer) == {"": 3}
             kept = [state.values["messages"] for state in graph.get_state_history(at())]
             assert [[m.text for m in messages] for messages in kept] == [said, said[:-1], said[:-2]]
-        assert memory.admin.verify().problems == ()
         assert texts_of(chat_graph(keeping().checkpointer)) == said
 
     def test_a_saver_may_have_a_retention_of_its_own(self, url):
@@ -125,7 +124,6 @@ class TestKeepLast:
         assert left == [MOST_LITTER * 2 + 1, MOST_LITTER + 2, 3, 2]
         assert rows(memory)["part"] <= MOST_LITTER + 2
         assert memory.checkpointer.get(at())["channel_values"] == made.values
-        assert memory.admin.verify().problems == ()
 
     def test_putting_a_checkpoint_again_removes_none_that_is_kept(self, keeping):
         saver = keeping(keep_last=2).checkpointer
@@ -178,7 +176,6 @@ class TestWhatGoes:
         assert most["part"] <= 20 * (MOST_LITTER + 4)
         assert most["content"] <= most["part"]
         assert memory.admin.stats()["content_bytes"] <= (MOST_LITTER + 4) * 10_000
-        assert memory.admin.verify().problems == ()
 
     def test_writes_that_come_early_stay(self, keeping):
         saver = keeping(keep_last=1).checkpointer
@@ -213,7 +210,6 @@ class TestWhatGoes:
             made.put({"text": f"new {n} " * 50, "messages": [HumanMessage(f"new {n}", id="x")]})
         assert everything(saver, "copy") == before
         assert rows(memory)["part"] <= 3 * MOST_LITTER
-        assert memory.admin.verify().problems == ()
 
     def test_without_a_retention_everything_stays(self, keeping, rows):
         memory = keeping()
@@ -234,7 +230,6 @@ class TestSubgraphs:
             assert len(lengths(memory.checkpointer)) <= 3
         assert rows(memory)["checkpoint_line"] == 1
         assert log_of(graph)[-3:] == ["deep", "up", "end"]
-        assert memory.admin.verify().problems == ()
 
     def test_those_that_remember_by_themselves_stay(self, keeping):
         saver = keeping(keep_last=1).checkpointer
@@ -546,7 +541,6 @@ class TestStaleSavers:
                 said = said[5:]
                 memory.checkpointer.prune(["t"])
             assert texts_of(graph) == said
-        assert memory.admin.verify().problems == ()
 
 
 CHANGES = ("delete_", "insert_", "take_", "lock_", "use_", "clear_", "mark_", "add_", "store_")
@@ -555,17 +549,6 @@ CHANGES = ("delete_", "insert_", "take_", "lock_", "use_", "clear_", "mark_", "a
 def test_whoever_removes_holds_the_shelf_before_anything_else(memory, monkeypatch):
     """Two that remove the same would wait for each other, if one held the shelf first and the other held it last."""
     saver, write, seen = AgentMemorySaver(memory, retention=Retention(keep_last=3)), memory.database.engine.write, []
-
-    def watched(steps):
-        """The same operation, which notes the names of its queries."""
-        answer = None
-        while True:
-            try:
-                statement = steps.send(answer)
-            except StopIteration as done:
-                return done.value
-            seen.append(statement.query)
-            answer = yield statement
 
     for text, (name, remove) in itertools.product(
         ("short", "long " * 99),
@@ -581,7 +564,7 @@ def test_whoever_removes_holds_the_shelf_before_anything_else(memory, monkeypatc
         for n in range(3):
             made.put({"text": f"{text} {n}"}, run_id="run")
         seen.clear()
-        monkeypatch.setattr(memory.database.engine, "write", lambda make: write(lambda: watched(make())))
+        monkeypatch.setattr(memory.database.engine, "write", lambda do: write(lambda tx: do(Watched(tx, seen.append))))
         remove(made)
         monkeypatch.undo()
         changes = [each for each in seen if each.startswith(CHANGES)]

@@ -12,16 +12,7 @@ from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import query
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import Thread, find, line_of, make_thread
-from langchain_agentmem.threads.value_recipe import (
-    LIST,
-    PART,
-    covered,
-    merged,
-    pack,
-    ranges_of,
-    unpack,
-    written_ranges,
-)
+from langchain_agentmem.threads.value_recipe import LIST, PART, covered, merged, pack, ranges_of, unpack, written_ranges
 from langchain_agentmem.threads.value_store import LOOSE, MOST_RANGES, StoredPart, StorePlace, nothing_known
 
 from .own_shelf import AT, OwnShelf
@@ -43,15 +34,15 @@ class Parts:
         return [LIST, *written_ranges(tidy(ranges, self.listing))]
 
 
-def shelving(draft):
+def shelving(tx, draft):
     """Put all parts of a draft on the thread's shelf, as one list."""
-    thread = yield from find(AT)
-    return (yield from shelves.shelve(thread.place, draft, [[LIST, list(range(len(draft.parts)))]]))
+    thread = find(tx, AT)
+    return shelves.shelve(tx, thread.place, draft, [[LIST, list(range(len(draft.parts)))]])
 
 
 @pytest.fixture
 def thread(memory) -> Thread:
-    return memory.database.engine.write(lambda: make_thread(*AT, 0))
+    return memory.database.engine.write(lambda tx: make_thread(tx, *AT, 0))
 
 
 @pytest.fixture
@@ -59,7 +50,7 @@ def shelve(memory, thread):
     """Puts a list of parts on the thread's shelf."""
 
     def put(*parts, **options):
-        return memory.database.engine.write(lambda: shelving(Parts(*parts, **options)))
+        return memory.database.engine.write(lambda tx: shelving(tx, Parts(*parts, **options)))
 
     return put
 
@@ -70,7 +61,7 @@ def fetch(memory, thread):
 
     def get(*recipes, recall=nothing_known):
         make = [unpack(each) for each in recipes]
-        found = memory.database.engine.read(lambda: shelves.fetch(thread.place.shelf, make, recall))
+        found = memory.database.engine.read(lambda tx: shelves.fetch(tx, thread.place.shelf, make, recall))
         return {number: each.body.decode() for number, each in found.items()}
 
     return get
@@ -136,14 +127,14 @@ class TestPutting:
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            memory.database.engine.write(lambda: shelving(Broken(part("a"))))
+            memory.database.engine.write(lambda tx: shelving(tx, Broken(part("a"))))
         assert counters(memory) == (0, LOOSE)
         assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (0, 0)
 
     def test_what_was_drafted_before_a_sweep_is_not_put(self, memory, thread):
         stale = thread.place._replace(swept=7)
         with pytest.raises(BranchMoved):
-            memory.database.engine.write(lambda: shelves.shelve(stale, Parts(part("a")), [[LIST, [0]]]))
+            memory.database.engine.write(lambda tx: shelves.shelve(tx, stale, Parts(part("a")), [[LIST, [0]]]))
         assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (0, 0)
 
 
@@ -209,15 +200,15 @@ class TestFetching:
 class TestMovingToAnotherShelf:
     @pytest.fixture
     def other(self, memory):
-        return memory.database.engine.write(lambda: make_thread("", "other", 0))
+        return memory.database.engine.write(lambda tx: make_thread(tx, "", "other", 0))
 
     def test_what_recipes_need_comes_along_and_no_content(self, memory, thread, other, shelve):
         shelve(*(part(f"{n}") for n in range(30)), part("loose", loose=True), listing=False)
         before = [pack([LIST, *written_ranges([(5, 9), (2, 4), (7, 8)])]), pack([PART, LOOSE])]
 
-        after = memory.database.engine.write(lambda: shelves.transplant(thread.place.shelf, other.place, before))
+        after = memory.database.engine.write(lambda tx: shelves.transplant(tx, thread.place.shelf, other.place, before))
         found = memory.database.engine.read(
-            lambda: shelves.fetch(other.place.shelf, [unpack(each) for each in after], nothing_known)
+            lambda tx: shelves.fetch(tx, other.place.shelf, [unpack(each) for each in after], nothing_known)
         )
         assert [found[n].body.decode() for n in numbers(after[0])] == ["5", "6", "7", "8", "2", "3", "7"]
         assert [found[n].body.decode() for n in numbers(after[1])] == ["loose"]
@@ -230,15 +221,15 @@ class TestMovingToAnotherShelf:
 def keep(memory, versions, recipes):
     """A checkpoint with these values, and nothing else on the thread's line."""
 
-    def steps():
-        line = yield from line_of((yield from find(AT)), "")
+    def steps(tx):
+        line = line_of(tx, find(tx, AT), "")
         rows = [
             {"line": line, "channel": channel, "version": version, "recipe": recipe}
             for (channel, version), recipe in recipes.items()
         ]
-        yield query.insert_value.many(rows)
-        yield query.insert_checkpoint(
-            line=line, name="c", parent=None, run_id=None, versions=versions, head=b"", metadata=b"", now=1
+        query.insert_value.many(tx, rows)
+        query.insert_checkpoint(
+            tx, line=line, name="c", parent=None, run_id=None, versions=versions, head=b"", metadata=b"", now=1
         )
 
     memory.database.engine.write(steps)
@@ -256,15 +247,15 @@ class TestSweeping:
             ("gone", "1"): pack([PART, LOOSE]),
         }
         keep(memory, '{"kept":"1","empty":"3"}', recipes)
-        memory.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
+        memory.database.engine.write(lambda tx: shelves.sweep(tx, thread.place.shelf))
         return memory
 
     def there(self, memory, thread):
-        rows = memory.database.engine.read(lambda: self._rows(thread))
+        rows = memory.database.engine.read(lambda tx: self._rows(tx, thread))
         return [row["number"] for row in rows]
 
-    def _rows(self, thread):
-        return (yield query.parts_after(shelf=thread.place.shelf, after=-1, limit=1_000))
+    def _rows(self, tx, thread):
+        return query.parts_after(tx, shelf=thread.place.shelf, after=-1, limit=1_000)
 
     def test_what_no_checkpoint_needs_goes_and_all_else_stays(self, swept, thread, raw):
         assert self.there(swept, thread) == [2, 3, 4, 7]
@@ -272,10 +263,10 @@ class TestSweeping:
         assert swept.admin.stats()["contents"] == 4
 
     def test_everybody_who_remembers_is_told(self, swept, thread):
-        place = swept.database.engine.read(lambda: find(AT)).place
+        place = swept.database.engine.read(lambda tx: find(tx, AT)).place
         assert place == StorePlace(thread.place.shelf, thread.place.swept + 1)
-        swept.database.engine.write(lambda: shelves.sweep(thread.place.shelf))  # which takes nothing
-        assert swept.database.engine.read(lambda: find(AT)).place == place
+        swept.database.engine.write(lambda tx: shelves.sweep(tx, thread.place.shelf))  # which takes nothing
+        assert swept.database.engine.read(lambda tx: find(tx, AT)).place == place
 
     def test_no_number_is_given_twice(self, swept, shelve):
         assert shelve(part("0"), part("9"), part("3")).numbers == [10, 11, 3]
@@ -287,7 +278,7 @@ class TestSweeping:
         shelf = OwnShelf(memory=memory)
         shelf.put([HumanMessage("said in both", id="m"), HumanMessage("only here", id="n")])
         assert memory.admin.stats()["contents"] == contents + 1
-        memory.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
+        memory.database.engine.write(lambda tx: shelves.sweep(tx, thread.place.shelf))
         assert memory.admin.stats()["contents"] == contents
         assert memory.conversation("c").messages[0].content == "said in both"
         assert memory.admin.verify().problems == ()
@@ -295,15 +286,15 @@ class TestSweeping:
     def test_a_shelf_that_no_thread_has_goes(self, memory, thread, shelve, raw):
         shelve(part("a"))
         raw(memory, "delete from thread")
-        memory.database.engine.write(lambda: shelves.drop_idle(thread.place.shelf))
+        memory.database.engine.write(lambda tx: shelves.drop_idle(tx, thread.place.shelf))
         assert raw(memory, "select id from shelf") == []
         assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (0, 0)
 
     def test_a_new_shelf_is_never_taken_for_one_that_is_gone(self, memory, thread):
-        def begin_anew():
-            yield query.delete_thread(thread=thread.id)
-            yield from shelves.drop_idle(thread.place.shelf)
-            return (yield from make_thread(*AT, 0))
+        def begin_anew(tx):
+            query.delete_thread(tx, thread=thread.id)
+            shelves.drop_idle(tx, thread.place.shelf)
+            return make_thread(tx, *AT, 0)
 
         assert memory.database.engine.write(begin_anew).place.shelf > thread.place.shelf
 
@@ -311,14 +302,14 @@ class TestSweeping:
     @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9)), max_size=6), st.randoms())
     def test_whatever_is_needed_stays_and_nothing_more(self, ranges, luck):
         with AgentMemory() as memory:
-            thread = memory.database.engine.write(lambda: make_thread(*AT, 0))
-            memory.database.engine.write(lambda: shelving(Parts(*(part(f"{n}") for n in range(50)))))
+            thread = memory.database.engine.write(lambda tx: make_thread(tx, *AT, 0))
+            memory.database.engine.write(lambda tx: shelving(tx, Parts(*(part(f"{n}") for n in range(50)))))
             wanted = [(start, start + length) for start, length in ranges]
             luck.shuffle(wanted)
             values = {(f"{n}", "1"): pack([LIST, *written_ranges([each])]) for n, each in enumerate(wanted)}
             if values:
                 keep(memory, "{" + ",".join(f'"{n}":"1"' for n in range(len(wanted))) + "}", values)
-            memory.database.engine.write(lambda: shelves.sweep(thread.place.shelf))
+            memory.database.engine.write(lambda tx: shelves.sweep(tx, thread.place.shelf))
             expected = [n for start, stop in covered(wanted) for n in range(start, stop)]
             assert self.there(memory, thread) == expected
             assert memory.admin.stats()["contents"] == len(expected)

@@ -14,11 +14,6 @@ from .trees import Collector
 
 
 @pytest.fixture
-def collector() -> Collector:
-    return Collector()
-
-
-@pytest.fixture
 def traced_by(collector: Collector) -> dict[str, Any]:
     return {"callbacks": [collector]}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+from functools import partial
 
 import pytest
 from langchain_core.globals import set_debug
@@ -9,7 +10,9 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
 
-from .trees import aremember, graph_of, remember, shape
+from langchain_agentmem.base.concurrency import in_worker, on_callers_loop
+
+from .trees import graph_of, remember, shape
 
 
 class TestNesting:
@@ -41,10 +44,13 @@ class TestNesting:
         assert var_child_runnable_config.get() is None
 
     async def test_a_step_nests_under_the_node_of_a_graph(self, tracing, collector, traced_by):
-        async def node(_):
-            async with tracing.step("memory.compaction.run"):
-                await aremember(tracing)
+        def twice():
+            with tracing.step("memory.compaction.run"):
                 remember(tracing)
+                remember(tracing)
+
+        async def node(_):
+            await in_worker(twice)
 
         await graph_of(node).ainvoke({"text": ""}, traced_by)
 
@@ -52,14 +58,19 @@ class TestNesting:
         assert collector.shapes == [("LangGraph", [("node", [("memory.compaction.run", [add, add])])])]
 
     async def test_parallel_tasks_nest_each_under_its_own(self, tracing, collector, traced_by):
-        async def part(name):
-            async with tracing.step(name):
-                await asyncio.sleep(0)
-                await aremember(tracing)
+        def part(name):
+            with tracing.step(name):
+                remember(tracing)
 
-        async with tracing.step("memory.compaction.run", config=traced_by):
-            await asyncio.gather(part("memory.facts.extract"), part("memory.archival.write"))
+        async def parts():
+            names = "memory.facts.extract", "memory.archival.write"
+            await asyncio.gather(*(in_worker(partial(part, name)) for name in names))
 
+        def work():
+            with tracing.step("memory.compaction.run", config=traced_by):
+                on_callers_loop(parts)
+
+        await in_worker(work)
         (run,) = collector.roots
         add = [("memory.conversation.add", [])]
         assert sorted(shape(child) for child in run.child_runs) == [

@@ -8,8 +8,10 @@ from langchain_core.runnables import RunnableLambda
 from langsmith import tracing_context
 from langsmith.utils import get_env_var
 
+from langchain_agentmem.base.concurrency import in_worker, on_callers_loop
 from langchain_agentmem.base.events import Hooks
 from langchain_agentmem.tracing import SILENT, Tracing, langchain_runs, trace_steps
+from tests.support.waiting import cancelled
 
 from .trees import aremember, never, remember
 
@@ -107,16 +109,17 @@ class TestRuns:
         begun = asyncio.Event()
         tracing = Tracing(Hooks([heard.append]))
 
-        async def operation():
-            async with tracing.step("memory.conversation.add", config=traced_by):
-                begun.set()
-                await asyncio.Event().wait()
+        async def wait():
+            begun.set()
+            await asyncio.Event().wait()
 
-        task = asyncio.create_task(operation())
+        def operation():
+            with tracing.step("memory.conversation.add", config=traced_by):
+                on_callers_loop(wait)
+
+        task = asyncio.create_task(in_worker(operation))
         await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancelled(task)
 
         assert "CancelledError" in collector.roots[0].error
         assert isinstance(heard[-1].error, asyncio.CancelledError)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias, TypedDict
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 from langgraph.graph import START, StateGraph
+
+from langchain_agentmem.base.concurrency import in_worker
 
 Shape: TypeAlias = "tuple[str, list[Shape]]"
 
@@ -37,6 +40,25 @@ class Collector(BaseTracer):
         (found,) = [run for run in self.runs if run.name == name]
         return found
 
+    def under(self, call: Callable[[], Any]) -> Any:
+        """Call a function in a step of the user's own, "mine"."""
+        return RunnableLambda(lambda _: call(), name="mine").invoke(None, {"callbacks": [self]})
+
+    async def aunder(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Do the same with a coroutine function."""
+
+        async def own(_: None) -> Any:
+            return await call()
+
+        return await RunnableLambda(own, name="mine").ainvoke(None, {"callbacks": [self]})
+
+    def only(self) -> Run:
+        """The one run beneath the user's own, which has none beneath it."""
+        [mine] = self.roots
+        [run] = mine.child_runs
+        assert run.child_runs == []
+        return run
+
     def ours(self) -> list[Run]:
         return [run for run in self.runs if run.name.startswith("memory.")]
 
@@ -53,18 +75,22 @@ def walk(run: Run) -> Iterator[Run]:
 
 
 def remember(tracing: Any, **options: Any) -> Any:
-    """An operation, for those who wait."""
+    """An operation."""
     with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}, **options) as step:
         step.finish(lambda: {"ids": ["m1", "m2"]})
     return step
 
 
 async def aremember(tracing: Any, **options: Any) -> Any:
-    """The same, for those who await."""
-    async with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}, **options) as step:
-        await asyncio.sleep(0)
-        step.finish(lambda: {"ids": ["m1", "m2"]})
-    return step
+    """The same, in an async call."""
+    return await in_worker(partial(remember, tracing, **options))
+
+
+async def traced(call: Callable[[], Awaitable[Any]]) -> Collector:
+    """What a tracer sees of a coroutine function."""
+    collector = Collector()
+    await collector.aunder(call)
+    return collector
 
 
 def never() -> Any:

@@ -4,8 +4,6 @@ None is an empty text; bytes are read as UTF-8; text is kept to the letter. Anyt
 written.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Whoever adds at once: no entry is lost, and the chain holds."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -39,7 +37,7 @@ def test_those_who_write_and_those_who_read_judge_archive_and_erase(memory):
         trail.archive(memory.database.clock())
         assert trail.verify().ok
         ann.add("Where is Ann?", "At home.")
-        memory.database.write("care.erase", lambda: integrity.erase(namespace=("ann",)))
+        memory.database.write("care.erase", lambda tx: integrity.erase(tx, namespace=("ann",)))
 
     with ThreadPoolExecutor(4) as pool:
         work = [pool.submit(add, trail, f"t{number}", 60) for number in range(3)]

@@ -1,7 +1,5 @@
 """What is done with the audit trail can be seen where it happens, and what is recorded beside a model's call too."""
 
-from __future__ import annotations
-
 import pytest
 from langchain_core.runnables import RunnableLambda
 
@@ -14,57 +12,26 @@ from tests.tracing.trees import Collector
 
 SECRET = "Xanadu"
 ADD = "memory.audit.add"
-
-
-@pytest.fixture
-def seen():
-    return Collector()
-
-
-@pytest.fixture
-def memory(new_id, clock):
-    with AgentMemory(":memory:", new_id=new_id, clock=clock) as memory:
-        yield memory
-
-
-def under(seen, call):
-    """What a call gives that is made by a step of the user's own."""
-    return RunnableLambda(lambda _: call()).with_config(run_name="mine").invoke(None, {"callbacks": [seen]})
-
-
-async def aunder(seen, call):
-    async def own(_):
-        return await call()
-
-    return await RunnableLambda(own).with_config(run_name="mine").ainvoke(None, {"callbacks": [seen]})
-
-
-def only(seen):
-    """The one run beneath the user's own, which has none beneath it."""
-    [mine] = seen.roots
-    [run] = mine.child_runs
-    assert run.child_runs == []
-    return run
+pytestmark = pytest.mark.sqlite_suffices
 
 
 class TestTheHandler:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_what_it_writes_stands_beside_the_models_call(self, memory, seen, asynchronous):
+    async def test_what_it_writes_stands_beside_the_models_call(self, memory, collector, do):
         graph, given = asking(ScriptedModel("It is by the river.")), {"messages": ["Where is it?"]}
-        config = {"callbacks": [seen, memory.audit.handler()], **at(namespace=("ada",))}
-        await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
+        config = {"callbacks": [collector, memory.audit.handler()], **at(namespace=("ada",))}
+        await do(graph, "invoke", given, config)
         # One run of ours, though it is told to the very tracers that heard of the model.
         node = ("node0", [("call", [("ScriptedModel", []), (ADD, [])])])
-        assert seen.shapes == [("LangGraph", [node])]
-        run = seen.run(ADD)
+        assert collector.shapes == [("LangGraph", [node])]
+        run = collector.run(ADD)
         told = {name: run.inputs[name] for name in ("kind", "prompt", "reply")}
         assert told == {"kind": "call", "prompt": "Where is it?", "reply": "It is by the river."}
-        assert run.inputs["of_run_id"] == str(seen.run("ScriptedModel").id)
+        assert run.inputs["of_run_id"] == str(collector.run("ScriptedModel").id)
         assert run.outputs["junk"] == []
         metadata = run.extra["metadata"]
         assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
 
-    def test_one_that_cannot_be_written_is_an_error_there_and_not_in_the_run(self, memory, seen):
+    def test_one_that_cannot_be_written_is_an_error_there_and_not_in_the_run(self, memory, collector):
         model = ScriptedModel("Hello.")
         handler = memory.audit.handler()
 
@@ -73,28 +40,28 @@ class TestTheHandler:
 
         memory.database.engine.write = failing
         chain = RunnableLambda(lambda _: model.invoke("Hi.").text).with_config(run_name="mine")
-        assert chain.invoke(None, {"callbacks": [seen, handler]}) == "Hello."
+        assert chain.invoke(None, {"callbacks": [collector, handler]}) == "Hello."
         del memory.database.engine.write
-        assert "the disk is full" in seen.run(ADD).error
-        assert seen.roots[0].error is None
+        assert "the disk is full" in collector.run(ADD).error
+        assert collector.roots[0].error is None
 
 
 class TestContent:
-    async def test_it_is_left_out_if_that_is_wanted(self, seen, tmp_path):
+    async def test_it_is_left_out_if_that_is_wanted(self, collector, tmp_path):
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
             trail = quiet.audit
-            under(seen, lambda: trail.add(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
-            await aunder(seen, lambda: trail.asearch(SECRET))
-            under(seen, lambda: trail.add_todo_from_chat(f"We need to buy a map of {SECRET}."))
-            under(seen, lambda: trail.add_reference(f"All of {SECRET}", title=SECRET))
-            under(seen, trail.todos)
-            under(seen, lambda: trail.last(3))
-            under(seen, lambda: trail.export_document(tmp_path / "agent_memory.json"))
-        assert len(seen.ours()) >= 7
-        assert SECRET not in str([run.model_dump() for run in seen.ours()])
+            collector.under(lambda: trail.add(f"Where is {SECRET}?", f"{SECRET} is far.", "c"))
+            await collector.aunder(lambda: trail.asearch(SECRET))
+            collector.under(lambda: trail.add_todo_from_chat(f"We need to buy a map of {SECRET}."))
+            collector.under(lambda: trail.add_reference(f"All of {SECRET}", title=SECRET))
+            collector.under(trail.todos)
+            collector.under(lambda: trail.last(3))
+            collector.under(lambda: trail.export_document(tmp_path / "agent_memory.json"))
+        assert len(collector.ours()) >= 7
+        assert SECRET not in str([run.model_dump() for run in collector.ours()])
         assert SECRET not in str([step for step in steps if isinstance(step, StepFinished)])
-        assert seen.run(ADD).inputs["conversation_id"] == "c"
+        assert collector.run(ADD).inputs["conversation_id"] == "c"
 
 
 HELLO = {"id": "id-1", "kind": "exchange", "prompt": "Where do we meet?", "reply": "In the office, at nine."}
@@ -129,20 +96,20 @@ def kept(trail):
 class TestEachCall:
     def test_is_one_step_that_says_what_came_of_it(self, kept):
         for call, verb, outputs in CALLS:
-            seen = Collector()
-            under(seen, lambda call=call: call(kept))
-            run = only(seen)
+            collector = Collector()
+            collector.under(lambda call=call: call(kept))
+            run = collector.only()
             assert (run.name, run.outputs, run.error) == (f"memory.audit.{verb}", outputs, None), verb
             assert run.inputs, verb
 
-    def test_one_that_is_refused_is_an_error(self, trail, seen):
+    def test_one_that_is_refused_is_an_error(self, trail, collector):
         with pytest.raises(Exception, match="no todo"):
-            under(seen, lambda: trail.complete("no"))
-        assert "InvalidInput" in only(seen).error
+            collector.under(lambda: trail.complete("no"))
+        assert "InvalidInput" in collector.only().error
 
-    async def test_a_search_is_a_retriever_with_entries_as_documents(self, kept, seen):
-        [found] = await aunder(seen, lambda: kept.asearch("office meet", 3, "c"))
-        run = only(seen)
+    async def test_a_search_is_a_retriever_with_entries_as_documents(self, kept, collector):
+        [found] = await collector.aunder(lambda: kept.asearch("office meet", 3, "c"))
+        run = collector.only()
         assert (run.name, run.run_type, run.inputs) == ("memory.audit.search", "retriever", {"query": "office meet"})
         [document] = run.outputs["documents"]
         assert (document.id, document.page_content) == (found.id, found.text)

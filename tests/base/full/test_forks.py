@@ -141,11 +141,9 @@ class TestWhileAnotherThread:
             sqlite.PATIENCE = 0.1
             inside, over = threading.Event(), threading.Event()
 
-            def within():
+            def within(tx):
                 inside.set()
                 over.wait()
-                return
-                yield
 
             def attempt(function):
                 try:

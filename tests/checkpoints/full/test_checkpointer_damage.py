@@ -1,7 +1,5 @@
 """Damage, foreign data and bad input are told by our own errors; a wrong value is never handed out for a right one."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import pickle

@@ -1,7 +1,5 @@
 """A thread that is deleted while it runs stays deleted, and meets nobody else's memory."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A message that was changed in place, however slightly, is never taken for the one that was stored."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle

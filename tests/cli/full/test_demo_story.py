@@ -1,7 +1,5 @@
 """The demo as a process: its two processes, its pages, and what it leaves behind."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

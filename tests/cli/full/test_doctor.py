@@ -1,7 +1,5 @@
 """`agentmem doctor` on servers."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import psycopg

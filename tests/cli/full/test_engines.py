@@ -1,7 +1,5 @@
 """Commands on both engines."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

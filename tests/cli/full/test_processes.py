@@ -42,8 +42,7 @@ def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def database(tmp_path) -> str:
-    path = str(tmp_path / "memory.db")
+def database(path) -> str:
     with AgentMemory(path) as memory:
         memory.conversation("one", ("ada",)).add_message(HumanMessage("heron \N{BIRD} ä", id="ada-1"))
     return path

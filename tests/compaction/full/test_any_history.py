@@ -4,21 +4,13 @@ Ten thousand random histories, in chunks that can run side by side. Every messag
 end, so that it is known again wherever its text went: into the context, or to the model that summarizes.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.compaction.compaction_config import (
-    Situation,
-    Size,
-)
-from langchain_agentmem.compaction.processors import (
-    compacting,
-)
-from langchain_agentmem.language_models.model_calls import perform
+from langchain_agentmem.compaction.compaction_config import Situation, Size
+from langchain_agentmem.compaction.processors import compacting
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.history_shape import role_of
 from langchain_agentmem.messages.message_marks import sections, summary_in
@@ -144,7 +136,7 @@ def check_compacted(given, valid, seed):
     kind = dice.choice(KINDS) if dice.random() < 0.9 else None
     model = None if kind is None else model_of(kind, seed)
     situation = random_situation(dice, given, model)
-    outcome = perform(compacting(given, situation))
+    outcome = compacting(given, situation)
     made, config = outcome.messages, situation.config
     assert provider_problems(made) == [], f"seed {seed}"
     check_order(given, made, seed)
@@ -156,7 +148,7 @@ def check_compacted(given, valid, seed):
         check_kept(given, valid, made, seed, grace=grace, keep_first=keep_first)
         if "summarization" in config.processor_order:
             check_summary(given, outcome, model, kind, seed)
-    again = perform(compacting(made, situation))
+    again = compacting(made, situation)
     assert again.messages == made, f"seed {seed}: compacted twice is not compacted once"
     assert again.calls == 0, f"seed {seed}: a second call for the same history"
 

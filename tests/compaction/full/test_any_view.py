@@ -6,8 +6,6 @@ that was said is shown, stands behind a summary that is shown, or was told of wh
 `pytest -m deep` tries twenty thousand, and asks the providers' own clients about each.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 
@@ -17,9 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort
 from langchain_agentmem.compaction import CompactionMiddleware, messages_behind
-from langchain_agentmem.compaction.compaction_config import (
-    ManagedMemoryConfig,
-)
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_node import CompactionNode
 from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.langchain_messages import to_langchain

@@ -1,7 +1,5 @@
 """The loopback server is to LangChain's real clients what the providers' APIs are: answers, streams and refusals."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem.language_models.overflow import refusal

@@ -32,7 +32,6 @@ from tests.compaction.test_middleware import (
     LARGE,
     SMALL,
     Refused,
-    aask,
     agent_of,
     ask,
     asked_of,
@@ -119,18 +118,15 @@ class TestARefusal:
         assert not provider_problems(third)
         assert "One line of the report." in third[-1].text
 
-    @pytest.mark.parametrize("awaited", [False, True])
     @pytest.mark.parametrize(("window", "calls"), [(1_700, 2), (17_000, 1), (None, 1)])
-    async def test_in_unknown_words_is_answered_once_where_the_window_was_nearly_full(
-        self, memory, awaited, window, calls
-    ):
+    async def test_in_unknown_words_is_answered_once_where_the_window_was_nearly_full(self, memory, do, window, calls):
         model = AgentModel()
         agent = agent_of(memory, model, LARGE, window=window)
         history = [each for turn in range(11) for each in (question(turn), AIMessage(f"answer {TALK}", id=f"a-{turn}"))]
         agent.update_state(at(), {"messages": history})
         model.refuse = lambda call: Refused(400, "E17")
         with pytest.raises(Refused):
-            await aask(agent, 11) if awaited else ask(agent, 11)
+            await do(agent, "invoke", {"messages": [question(11)]}, at())
         assert len(model.asked) == calls, "never twice"
         model.refuse = None
         long_talk(agent, 24, 12)
@@ -143,13 +139,12 @@ class TestARefusal:
 
 
 class TestAsAContextEdit:
-    @pytest.mark.parametrize("awaited", [False, True])
-    async def test_it_puts_the_view_in_the_place_of_the_messages(self, memory, awaited):
+    async def test_it_puts_the_view_in_the_place_of_the_messages(self, memory, do):
         model = AgentModel()
         edits = [ContextEditingMiddleware(edits=[CompactionMiddleware(memory, Summarizer(), SMALL)])]
         agent = create_agent(model, [], middleware=edits, checkpointer=memory.checkpointer)
         for turn in range(12):
-            await aask(agent, turn) if awaited else ask(agent, turn)
+            await do(agent, "invoke", {"messages": [question(turn)]}, at())
             assert COUNTER.count(model.asked[-1]) <= 1_000
         assert questions(agent.get_state(at()).values["messages"]) == asked_of(12)
         assert len(questions(memory.conversation("t").messages)) == 12, "the thread is that of the run"

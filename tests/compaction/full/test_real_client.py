@@ -15,7 +15,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from langchain_agentmem import AgentMemory, Experience
+from langchain_agentmem import Experience
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware
 from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware
@@ -23,6 +23,7 @@ from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from tests.compaction.loopback import calls, loopback
 from tests.compaction.provider_clients import CLIENTS, anthropic_client, chat_client, responses_client
 
+pytestmark = pytest.mark.sqlite_suffices
 FIRST = "Turn 0. My ship is called Persephone; whatever I ask, never sell it."
 SYSTEM = "You look after a harbour."
 SUMMARIZER = "You keep the record of a conversation"
@@ -148,12 +149,6 @@ def check_state(agent, turns):
     assert [answer.text.split(".")[0] for answer in answers] == [f"Answer {turn}" for turn in range(turns)]
     assert all(message.text.startswith("[BL") for message in messages if message.name == "berths")
     return messages
-
-
-@pytest.fixture
-def memory(tmp_path):
-    with AgentMemory(tmp_path / "agent.db") as memory:
-        yield memory
 
 
 @pytest.mark.slow

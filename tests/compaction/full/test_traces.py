@@ -1,8 +1,5 @@
 """Compactions can be seen where they happen: each is one run, with the model's calls and what was written."""
 
-from __future__ import annotations
-
-import asyncio
 import json
 from contextvars import ContextVar
 
@@ -16,7 +13,7 @@ from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryCon
 from langchain_agentmem.compaction.role_compactor import CompactorConfig, ContextCompactor
 from tests.compaction.summarizers import COUNTER, AgentModel, Summarizer, budget, build, only_summary, question, talk
 from tests.support.models import ScriptedModel
-from tests.tracing.trees import Collector, shape
+from tests.tracing.trees import shape
 
 CONFIG = budget(600)
 HERE = {"conversation_id": "t", "namespace": ["ada"]}
@@ -33,21 +30,10 @@ SUMMARIZED = (SUMMARIZE, [("Summarizer", [])])
 
 
 @pytest.fixture
-def collector():
-    return Collector()
-
-
-@pytest.fixture(params=["waiting", "awaiting"])
-def call(request, collector):
-    """Invokes a Runnable on a thread, with the collector listening; once for each way to wait."""
-
-    def invoke(runnable, given):
-        config = {"configurable": THREAD, "callbacks": [collector]}
-        if request.param == "waiting":
-            return runnable.invoke(given, config)
-        return asyncio.run(runnable.ainvoke(given, config))
-
-    return invoke
+def call(do, collector):
+    """Invokes a Runnable on a thread, with the collector listening."""
+    config = {"configurable": THREAD, "callbacks": [collector]}
+    return lambda runnable, given: do(runnable, "invoke", given, config)
 
 
 @pytest.fixture
@@ -56,10 +42,10 @@ def memory():
         yield memory
 
 
-def test_a_turn_in_a_graph_is_one_run_with_what_was_recorded_and_what_the_model_was_asked(memory, collector, call):
+async def test_a_turn_in_a_graph_is_one_run_with_what_was_recorded_and_asked(memory, collector, call):
     graph, shown = build(memory, memory.compaction(Summarizer(), CONFIG))
     before = [*talk(15), question(15)]
-    call(graph, {"messages": before})
+    await call(graph, {"messages": before})
     compact = collector.roots[0].child_runs[0]
     assert shape(compact) == ("node0", [("CompactionNode", [(COMPACT, [RECORD, SUMMARIZED])])])
     step = collector.run(COMPACT)
@@ -84,11 +70,11 @@ def test_a_turn_in_a_graph_is_one_run_with_what_was_recorded_and_what_the_model_
     assert json.loads(summarize.outputs["answer"])["summary"] == SUMMARY
 
 
-def test_an_agent_shows_a_recovery_between_the_call_that_was_refused_and_the_next(memory, collector, call):
+async def test_an_agent_shows_a_recovery_between_the_call_that_was_refused_and_the_next(memory, collector, call):
     model = AgentModel(limit=1_500)
     large = ManagedMemoryConfig(token_counter="estimate")
     agent = create_agent(model, middleware=[CompactionMiddleware(memory, Summarizer(), large, tools=False)])
-    call(agent, {"messages": [*talk(40), question(40)]})
+    await call(agent, {"messages": [*talk(40), question(40)]})
     turn, asked = collector.run("model"), ("AgentModel", [])
     assert shape(turn) == ("model", [(COMPACT, [RECORD]), asked, (RECOVER, [SUMMARIZED]), asked])
     compact, refused, recover, answered = turn.child_runs
@@ -117,11 +103,11 @@ def test_a_summary_in_the_background_is_a_run_of_its_own(memory, collector, monk
 
 
 @pytest.mark.parametrize("content", [False, lambda text: "…"], ids=["all of it", "by a function"])
-def test_no_run_shows_what_is_withheld(collector, call, content):
+async def test_no_run_shows_what_is_withheld(collector, call, content):
     said = [HumanMessage(f"The password is sesame {number}.") for number in range(80)]
     with AgentMemory(":memory:", trace_content=content) as memory:
         model = Summarizer(things="sesame things").reply
-        shown = call(memory.compaction(model, CONFIG), said)
+        shown = await call(memory.compaction(model, CONFIG), said)
         chat = memory.managed_conversation("c", namespace=("ada",), config=CONFIG, model=model)
         with tracers.collect_runs() as heard:
             chat.add_messages(said)
@@ -129,8 +115,8 @@ def test_no_run_shows_what_is_withheld(collector, call, content):
             chat.compact_for_payload_error()
             messages_behind(memory, chat.get_context()[1], conversation_id="c", namespace=("ada",))
         recall, expand = memory.tools(include=["recall_dropped", "expand"])
-        call(recall, {"query": "sesame"})
-        call(expand, {"id": "sum-x"})
+        await call(recall, {"query": "sesame"})
+        await call(expand, {"id": "sum-x"})
     assert any("sesame" in str(summary_in(each)) for each in shown)
     assert [shape(run) for run in collector.roots] == [
         (COMPACT, [RECORD, (SUMMARIZE, [])]),

@@ -1,7 +1,5 @@
 """Compactions go along when a memory is exported, and when it is erased."""
 
-from __future__ import annotations
-
 from langchain_agentmem import AgentMemory
 from tests.compaction.summarizers import Summarizer, budget, talk
 

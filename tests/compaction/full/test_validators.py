@@ -1,7 +1,5 @@
 """Each judge of a provider refuses what its provider does, and lets pass what all accept."""
 
-from __future__ import annotations
-
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from tests.compaction.validators import JUDGES, refusals

@@ -1,7 +1,5 @@
 """Any sequence of operations leaves what a plain list would hold."""
 
-from __future__ import annotations
-
 import random
 from contextlib import nullcontext
 

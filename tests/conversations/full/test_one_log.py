@@ -1,7 +1,5 @@
 """Conversations that several write at a time, on PostgreSQL, or that come from damaged files."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -35,9 +33,9 @@ def test_a_reader_with_a_description_does_not_wait_for_a_writer(url):
         memory.conversation("c", description="Be kind.").add_user_message("hello")
         began, end = threading.Event(), threading.Event()
 
-        def slow():
-            yield query.lock_branch(path="", kind="conversation", name="c")
-            yield query.create_namespace(path="held\x1f")
+        def slow(tx):
+            query.lock_branch(tx, path="", kind="conversation", name="c")
+            query.create_namespace(tx, path="held\x1f")
             began.set()
             end.wait(120)
 

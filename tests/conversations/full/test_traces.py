@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory, Message, MessageError, TokenCounter
-from tests.tracing.trees import Collector
+from tests.tracing.trees import Collector, traced
 
 AT = {"conversation_id": "chat", "namespace": ["ada"]}
 TALK = "add add update update replace retrieve retrieve retrieve history count_tokens remove reset clear"
@@ -28,17 +27,6 @@ def open_memory(tmp_path, clock, new_id):
     yield make
     for memory in opened:
         memory.close()
-
-
-async def traced(act: Any) -> Collector:
-    """What a tracer sees of a coroutine function."""
-    tracer = Collector()
-
-    async def awaited(given: str) -> None:
-        await act(given)
-
-    await RunnableLambda(awaited).ainvoke("x", {"callbacks": [tracer]})
-    return tracer
 
 
 def told(tracer: Collector) -> list[tuple[str, Any, Any]]:
@@ -68,7 +56,7 @@ async def talk(memory: AgentMemory, do: Any) -> None:
 class TestConversations:
     async def test_every_operation_is_one_step_that_says_what_happened(self, open_memory, do):
         memory = open_memory()
-        steps = told(await traced(lambda _: talk(memory, do)))
+        steps = told(await traced(lambda: talk(memory, do)))
         assert [name for name, _, _ in steps] == [f"conversation.{name}" for name in TALK.split()]
         assert all(given.items() >= AT.items() for _, given, _ in steps)
         first, second = {"id": "1", "role": "user", "text": MARK}, {"id": "2", "role": "assistant"}
@@ -85,22 +73,18 @@ class TestConversations:
         assert steps[9][2]["messages"] == 2 < steps[9][2]["tokens"]
         assert steps[10][1:] == ({**AT, "message_id": "1"}, {"removed": 1, "removed_ids": ["1"]})
 
-    async def test_an_error_is_recorded_and_passes(self, open_memory, do):
-        memory, tracer = open_memory(), Collector()
-
-        async def act(_: str) -> None:
-            await do(memory.conversation("chat"), "update", "unknown", content="x")
-
+    async def test_an_error_is_recorded_and_passes(self, open_memory, do, collector):
+        chat = open_memory().conversation("chat")
         with pytest.raises(MessageError):
-            await RunnableLambda(act).ainvoke("x", {"callbacks": [tracer]})
-        assert "MessageError" in tracer.run("memory.conversation.update").error
+            await collector.aunder(lambda: do(chat, "update", "unknown", content="x"))
+        assert "MessageError" in collector.run("memory.conversation.update").error
 
 
 class TestSessions:
     async def test_every_operation_is_one_step_that_says_what_happened(self, open_memory, do):
         session, ids = open_memory().session("chat", ("ada",)), {}
 
-        async def act(_: str) -> None:
+        async def act() -> None:
             ids["round"] = (await do(session, "create_round", "Plot it.")).id
             post = await do(session, "add_post", ids["round"], send_from="User", send_to="Planner", message="Go")
             ids["post"] = post.id
@@ -125,7 +109,7 @@ async def test_content_can_be_left_out(open_memory, do, tmp_path, content):
     memory = open_memory(trace_content=content)
     chat, session = memory.conversation("other"), memory.session("third")
 
-    async def act(_: str) -> None:
+    async def act() -> None:
         await talk(memory, do)
         chat.add(role="user", content=MARK)
         await do(chat, "retrieve_recent", 1)

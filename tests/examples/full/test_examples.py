@@ -1,7 +1,5 @@
 """Every example runs as a reader would run it, and prints what it promises."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """How well words choose, and what takes many experiences, bad files, processes or threads."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -14,30 +14,20 @@ from langchain_agentmem import ExperienceMiddleware
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import section
-from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
+from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import Summarizer
 from tests.experiences.conftest import CHARTS, FILES, PLOT, Picky
 from tests.support.graphs import at
-from tests.support.models import ScriptedModel, calling
+from tests.support.models import ScriptedModel, calling, kinds_shown, look
 
 pytestmark = pytest.mark.sqlite_suffices
-
-
-@tool
-def look(place: str) -> str:
-    """Look somewhere."""
-    return f"nothing in {place}"
 
 
 @tool
 def load(name: str) -> str:
     """Load a file."""
     raise FileNotFoundError(name)
-
-
-def shown(messages):
-    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
 
 
 class TestTheRequest:
@@ -48,11 +38,11 @@ class TestTheRequest:
             model, [look], system_prompt="Be kind.", middleware=[middleware], checkpointer=memory.checkpointer
         )
         state = agent.invoke({"messages": [HumanMessage(PLOT)]}, at())
-        assert shown(model.asked[0]) == ["system", "experiences", "human"]
+        assert kinds_shown(model.asked[0]) == ["system", "experiences", "human"]
         assert [each.content for each in model.asked[0][:2]] == ["Be kind.", section([CHARTS])]
-        assert shown(model.asked[1]) == ["system", "experiences", "human", "ai", "tool"]
+        assert kinds_shown(model.asked[1]) == ["system", "experiences", "human", "ai", "tool"]
         assert model.asked[1][:3] == model.asked[0]
-        assert shown(state["messages"]) == ["human", "ai", "tool", "ai"]
+        assert kinds_shown(state["messages"]) == ["human", "ai", "tool", "ai"]
         assert not any(is_injected(each) for each in agent.get_state(at()).values["messages"])
         for messages in model.asked:
             assert_valid_for_providers(messages)
@@ -75,7 +65,7 @@ class TestTheRequest:
         coder = library.selector(role="CodeInterpreter")
         said = [HumanMessage(PLOT, id="q1")]
         first = planner.invoke(said, at())
-        assert shown(first) == ["experiences", "human"]
+        assert kinds_shown(first) == ["experiences", "human"]
         assert coder.invoke(said, at()) == said
         said += [AIMessage("done", id="a1"), HumanMessage(f"{PLOT} Again.", id="q2")]
         assert planner.invoke(said, at()) == [*first, *said[1:]]

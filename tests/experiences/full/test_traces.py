@@ -6,7 +6,6 @@ import json
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.base.events import StepFinished
@@ -14,33 +13,21 @@ from langchain_agentmem.compaction import CompactionState
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector
 from tests.experiences.conftest import FILES, PLOT, Picky
 from tests.support.graphs import at, line
-from tests.tracing.trees import Collector
 
 SECRET = "Xanadu"
 SELECT, CHOOSE = "memory.experience.select", "memory.experience.choose"
 ANSWER = json.dumps({"charts": {"relevant": True, "reason": "it is a chart"}, "files": False})
 
 
-@pytest.fixture
-def seen():
-    return Collector()
-
-
-def adding(library, experience, seen):
-    """The file of an experience that a step of the user's own adds."""
-    return RunnableLambda(library.add).with_config(run_name="mine").invoke(experience, {"callbacks": [seen]})
-
-
 class TestSelecting:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_in_a_graph_it_is_one_step_with_the_models_call_beneath(self, library, seen, asynchronous):
+    async def test_in_a_graph_it_is_one_step_with_the_models_call_beneath(self, library, collector, do):
         selector = library.selector(role="Planner", model=Picky(lambda _: ANSWER))
         graph, given = line(None, selector, state=CompactionState), {"messages": [HumanMessage(PLOT)]}
-        config = {"callbacks": [seen], **at(namespace=("ada",))}
-        await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
+        config = {"callbacks": [collector], **at(namespace=("ada",))}
+        await do(graph, "invoke", given, config)
         node = ("node0", [("ExperienceSelector", [(SELECT, [(CHOOSE, [("Picky", [])])])])])
-        assert seen.shapes == [("LangGraph", [node])]
-        selected, chosen = seen.ours()
+        assert collector.shapes == [("LangGraph", [node])]
+        selected, chosen = collector.ours()
         assert selected.inputs == {"query": PLOT, "role": "Planner", "strategy": "model", "namespace": ["ada"]}
         [told] = selected.outputs["chosen"]
         assert (told["exp_id"], told["reason"]) == ("charts", "it is a chart")
@@ -48,47 +35,45 @@ class TestSelecting:
         assert selected.outputs["asked_ids"] == chosen.inputs["exp_ids"] == ["charts", "refunds"]
         assert chosen.outputs == {"answer": ANSWER}
         where = {"thread_id": "t", "agentmem_namespace": "ada", "agentmem_database": "sqlite"}
-        assert all(run.extra["metadata"].items() >= where.items() for run in seen.ours())
+        assert all(run.extra["metadata"].items() >= where.items() for run in collector.ours())
 
-    def test_a_fallback_is_told(self, library, seen):
-        library.selector(model=Picky(ValueError("no"))).invoke(PLOT, {"callbacks": [seen]})
-        assert seen.run(SELECT).outputs["fell_back"] == "The model failed: ValueError."
-        assert "ValueError" in seen.run(CHOOSE).error
+    def test_a_fallback_is_told(self, library, collector):
+        library.selector(model=Picky(ValueError("no"))).invoke(PLOT, {"callbacks": [collector]})
+        assert collector.run(SELECT).outputs["fell_back"] == "The model failed: ValueError."
+        assert "ValueError" in collector.run(CHOOSE).error
 
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_what_is_content_is_left_out_if_that_is_wanted(self, filled, seen, asynchronous):
+    async def test_what_is_content_is_left_out_if_that_is_wanted(self, filled, collector, do):
         secret = Experience("chart-secrets", [], f"Use when a chart of {SECRET} is wanted.", f"Say {SECRET}.")
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
             library = quiet.experiences(filled.path)
-            adding(library, secret, seen)
+            collector.under(lambda: library.add(secret))
             said = json.dumps({"chart-secrets": {"relevant": True, "reason": SECRET}})
             selector = library.selector(model=Picky(lambda _: said))
-            asked, config = f"Draw a chart of {SECRET}.", {"callbacks": [seen]}
-            got = await selector.ainvoke(asked, config) if asynchronous else selector.invoke(asked, config)
+            asked, config = f"Draw a chart of {SECRET}.", {"callbacks": [collector]}
+            got = await do(selector, "invoke", asked, config)
         assert got.count(SECRET) == 2
-        assert seen.shapes == [("mine", [("memory.experience.add", [])]), (SELECT, [(CHOOSE, [])])]
-        ours = seen.ours()
+        assert collector.shapes == [("mine", [("memory.experience.add", [])]), (SELECT, [(CHOOSE, [])])]
+        ours = collector.ours()
         assert SECRET not in str([run.model_dump() for run in ours])
         assert SECRET not in str([step for step in steps if isinstance(step, StepFinished)])
         assert ours[1].outputs["chosen"][0]["exp_id"] == "chart-secrets"
 
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_whoever_only_takes_notes_of_calls_still_hears_of_the_model(self, filled, asynchronous):
+    async def test_whoever_only_takes_notes_of_calls_still_hears_of_the_model(self, filled, do):
         with AgentMemory(":memory:", trace_content=False) as quiet:
             selector: ExperienceSelector = quiet.experiences(filled.path).selector(model=Picky(["charts"]))
             config = {"callbacks": [quiet.audit.handler()]}
-            await selector.ainvoke(PLOT, config) if asynchronous else selector.invoke(PLOT, config)
+            await do(selector, "invoke", PLOT, config)
             assert [entry.kind for entry in quiet.audit.last()] == ["call"]
 
 
-def test_one_that_is_added_and_one_that_is_there_already_are_told(library, seen):
+def test_one_that_is_added_and_one_that_is_there_already_are_told(library, collector):
     tea = Experience("tea", ["Planner"], "Use when somebody wants tea.", "Offer milk.")
-    path = adding(library, tea, seen)
+    path = collector.under(lambda: library.add(tea))
     with pytest.raises(Exception, match="already"):
-        adding(library, FILES, seen)
-    assert seen.shapes == [("mine", [("memory.experience.add", [])])] * 2
-    added, refused = seen.ours()
+        collector.under(lambda: library.add(FILES))
+    assert collector.shapes == [("mine", [("memory.experience.add", [])])] * 2
+    added, refused = collector.ours()
     assert added.inputs == {"exp_id": "tea", "roles": ["Planner"], "when": tea.when, "what": tea.what}
     assert added.outputs == {"file": path.name}
     assert "already" in refused.error

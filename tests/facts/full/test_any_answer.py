@@ -1,7 +1,5 @@
 """Any answer of a model, and any message that it is shown, is read without harm."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Facts are counted, verified, backed up, exported and imported with everything else, and go on as they were."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -12,7 +12,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact_store import BEHIND_ALL
 from langchain_agentmem.rewinding.memory_access import changing
-from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.storage.sqlite import _SqliteTransaction
 from tests.support.graphs import at
 from tests.support.plans import plan_of
 
@@ -53,41 +53,35 @@ def view(memory):
     memory.facts("user 2").add_fact("user", "Friend 1", "likes", "tea 1", source="m-1")
     fork = memory.facts("user 2").fork("fork")
     fork.add_fact("user", "Friend 1", "likes", "coffee")
-    return memory.database.engine.read(lambda: fork._ground.point.view(memory.database.now()))
+    return memory.database.engine.read(lambda tx: fork._ground.point.view(tx, memory.database.now()))
 
 
 def batch(memory: AgentMemory, name: str, count: int, subject: str = "friend {}", obj: str = "tea {}") -> None:
     """Many facts at once: one branch knows so many friends, each of whom likes something."""
-    facts = memory.facts(name)
-    facts._do(_told(facts._ground, count, subject, obj))
+    ground = memory.facts(name)._ground
 
-
-def _told(ground, count, subject, obj):
-    def make(change):
-        book = yield from ground.book(change)
+    def make(tx, change):
+        book = ground.book(tx, change)
         for number in range(count):
             change.now += 1  # learned one after the other
             book.written.clear()  # no two of them are about the same
             said = fact_store.FactStatement("user", subject.format(number), "likes", obj.format(number))
-            yield from book.tell(said)
+            book.tell(tx, said)
 
-    yield from changing(ground, "facts.add", make)
+    changing(ground, "facts.add", make)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
     """How many steps SQLite takes for something, in tens."""
     ticks: list[int] = []
-    run = SqliteEngine._transaction
+    enter = _SqliteTransaction.__enter__
 
-    def watched(self, connection, make, begin):
-        connection.set_progress_handler(lambda: ticks.append(1), 10)
-        try:
-            return run(self, connection, make, begin)
-        finally:
-            connection.set_progress_handler(None, 0)
+    def watched(tx):
+        tx._connection.set_progress_handler(lambda: ticks.append(1), 10)
+        return enter(tx)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqliteEngine, "_transaction", watched)
+        patch.setattr(_SqliteTransaction, "__enter__", watched)
         act()
     return len(ticks)
 

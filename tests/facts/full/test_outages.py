@@ -111,16 +111,15 @@ def test_nonsense_is_asked_about_again_after_a_day(memory, clock):
 
 @pytest.mark.usefixtures("alone")
 class TestSettling:
-    @pytest.mark.parametrize("awaited", [False, True])
-    async def test_waits_for_facts_and_leaves_what_the_model_fails_at(self, memory, awaited):
+    async def test_waits_for_facts_and_leaves_what_the_model_fails_at(self, memory, do):
         facts, others = (memory.facts("b", space, model=Provider(up=True)) for space in (None, ("them",)))
         for each in (facts, others):
             said(each, *moves("Oslo", "Rome"))
-        await memory.asettle() if awaited else memory.settle()
+        await do(memory, "settle")
         assert lived(facts) == lived(others) == ["Oslo", "Rome"]
         failing = memory.facts("c", model=Provider())
         said(failing, *moves("Oslo"))
-        await memory.asettle() if awaited else memory.settle()
+        await do(memory, "settle")
         assert (failing.waiting(), len(failing.failures())) == (1, 2)
 
 

@@ -1,7 +1,5 @@
 """What is done with facts can be seen where it happens: a run for each call, with what was asked and what it did."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from datetime import UTC, datetime
@@ -10,7 +8,6 @@ from functools import partial
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import StepFinished
@@ -22,17 +19,7 @@ from tests.tracing.trees import Collector
 HERE = {"namespace": "ada", "branch": "b"}
 THREAD = at(namespace=("ada",))
 SECRET = "Xanadu"
-
-
-@pytest.fixture
-def seen():
-    return Collector()
-
-
-@pytest.fixture
-def memory(new_id):
-    with AgentMemory(":memory:", new_id=new_id) as memory:
-        yield memory
+pytestmark = pytest.mark.sqlite_suffices
 
 
 @pytest.fixture
@@ -40,40 +27,21 @@ def facts(memory):
     return memory.facts("b", namespace=("ada",))
 
 
-def under(seen, call):
-    """What a call gives that is made by a step of the user's own."""
-    return RunnableLambda(lambda _: call()).with_config(run_name="mine").invoke(None, {"callbacks": [seen]})
-
-
-async def aunder(seen, call):
-    async def own(_):
-        return await call()
-
-    return await RunnableLambda(own).with_config(run_name="mine").ainvoke(None, {"callbacks": [seen]})
-
-
-def only(seen):
-    """The one run beneath the user's own, which has none beneath it."""
-    [mine] = seen.roots
-    [run] = mine.child_runs
-    assert run.child_runs == []
-    return run
-
-
 class TestTheNode:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_it_is_one_step_with_the_models_call_and_what_was_written_beneath(self, memory, seen, asynchronous):
+    async def test_it_is_one_step_with_the_models_call_and_what_was_written_beneath(self, memory, collector, do):
         told = {"message": 1, "subject": "Maya", "predicate": "lives in", "object": "Lisbon"}
         model = FakeListChatModel(responses=[json.dumps({"facts": [told]})])
         graph = line(memory.checkpointer, memory.remember_facts(model))
         given = {"messages": [HumanMessage("Maya | lives in | Lisbon", id="m1")]}
-        config = {**THREAD, "callbacks": [seen]}
-        await graph.ainvoke(given, config) if asynchronous else graph.invoke(given, config)
-        [(_, [(_, [(_, [shape])])])] = seen.shapes  # of the graph, its node, the runnable in that, and what is ours
+        config = {**THREAD, "callbacks": [collector]}
+        await do(graph, "invoke", given, config)
+        [(_, [(_, [(_, [shape])])])] = (
+            collector.shapes
+        )  # of the graph, its node, the runnable in that, and what is ours
         beneath = [("memory.facts.extract", [("FakeListChatModel", [])]), ("memory.facts.learn", [])]
         assert shape == ("memory.facts.remember", beneath)
         whose = {"namespace": "ada", "thread_id": "t"}
-        remembered, extracted, learned = seen.ours()
+        remembered, extracted, learned = collector.ours()
         assert remembered.inputs == {**whose, "message_ids": ["m1"]}
         [fact] = memory.facts(THREAD).as_of()
         assert remembered.outputs == {"new_ids": ["m1"], "read": 1, "failed": False, "fact_ids": [fact.id]}
@@ -82,59 +50,58 @@ class TestTheNode:
         assert learned.inputs == {**whose, "message_ids": ["m1"]}
         added = [{"id": fact.id, "text": "Maya lives in Lisbon"}]
         assert learned.outputs == {"read": 1, "added": added, "changed": [], "refused": []}
-        for run in seen.ours():
+        for run in collector.ours():
             metadata = run.extra["metadata"]
             assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
             assert metadata["agentmem_database"] == "sqlite"
             assert metadata["checkpoint_id"]
 
-    def test_what_fails_is_an_error_where_it_failed_and_told_where_it_was_noted(self, memory, seen):
+    def test_what_fails_is_an_error_where_it_failed_and_told_where_it_was_noted(self, memory, collector):
         given = {"messages": [HumanMessage("Maya | likes | tea", id="m1")]}
         failing = ScriptedModel(ValueError("no tea today")).reply
-        line(memory.checkpointer, memory.remember_facts(failing)).invoke(given, {**THREAD, "callbacks": [seen]})
-        remembered, extracted, learned = seen.ours()
+        line(memory.checkpointer, memory.remember_facts(failing)).invoke(given, {**THREAD, "callbacks": [collector]})
+        remembered, extracted, learned = collector.ours()
         assert "ValueError" in extracted.error
         assert learned.outputs["failure"] == "The model gave no answer: ValueError: no tea today"
         assert (learned.outputs["read"], remembered.outputs["failed"]) == (0, True)
         assert remembered.error is learned.error is None
 
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_what_is_content_is_left_out_if_that_is_wanted(self, seen, asynchronous):
+    async def test_what_is_content_is_left_out_if_that_is_wanted(self, collector, do):
         steps = []
         with AgentMemory(":memory:", hooks=[steps.append], trace_content=False) as quiet:
             given = [HumanMessage(f"Maya | lives in | {SECRET}", id="m1")]
-            config = {**THREAD, "callbacks": [seen]}
+            config = {**THREAD, "callbacks": [collector]}
             branch = quiet.remember_facts(ScriptedModel(Scripted()), branch="b")
-            await branch.ainvoke(given, config) if asynchronous else branch.invoke(given, config)
+            await do(branch, "invoke", given, config)
             quiet.facts("b", namespace=("ada",)).search(SECRET)
         beneath = [("memory.facts.extract", []), ("memory.facts.learn", [])]
-        assert seen.shapes == [("memory.facts.remember", beneath)]
-        assert SECRET not in str([run.model_dump() for run in seen.runs])
+        assert collector.shapes == [("memory.facts.remember", beneath)]
+        assert SECRET not in str([run.model_dump() for run in collector.runs])
         told = [step for step in steps if isinstance(step, StepFinished)]
         assert SECRET not in str(told)
         assert [step.name for step in told][-1] == "memory.facts.search"
-        assert seen.ours()[0].inputs["message_ids"] == ["m1"]
+        assert collector.ours()[0].inputs["message_ids"] == ["m1"]
 
 
-def test_a_fact_a_section_and_files_say_what_was_done(facts, seen, tmp_path):
+def test_a_fact_a_section_and_files_say_what_was_done(facts, collector, tmp_path):
     def work():
         facts.add_fact("user", "Maya", "lives in", "Porto", source="m2")
         facts.format_for_prompt("Where does Maya live?", 500)
         facts.save_to_file(tmp_path / "facts.json")
         facts.load_from_file(tmp_path / "facts.json")
 
-    under(seen, work)
-    assert seen.run("memory.facts.add_fact").outputs["added"][0]["text"] == "Maya lives in Porto"
-    assert seen.run("memory.facts.format_for_prompt").outputs["facts"] == 1
-    assert seen.run("memory.facts.save").outputs == {"records": 1, "facts": 1, "messages": 0}
-    assert seen.run("memory.facts.load").outputs == {"facts": 1, "messages": 0}
+    collector.under(work)
+    assert collector.run("memory.facts.add_fact").outputs["added"][0]["text"] == "Maya lives in Porto"
+    assert collector.run("memory.facts.format_for_prompt").outputs["facts"] == 1
+    assert collector.run("memory.facts.save").outputs == {"records": 1, "facts": 1, "messages": 0}
+    assert collector.run("memory.facts.load").outputs == {"facts": 1, "messages": 0}
 
 
-def test_a_search_is_one_retriever_with_facts_as_documents(facts, seen):
+def test_a_search_is_one_retriever_with_facts_as_documents(facts, collector):
     tea = facts.add_fact("user", "Maya", "likes", "tea", source="m1")
     facts.add(role="user", content="Tea is nice.")
-    [found, said] = under(seen, lambda: facts.search("Maya tea", 5))
-    run = only(seen)
+    [found, said] = collector.under(lambda: facts.search("Maya tea", 5))
+    run = collector.only()
     assert (run.name, run.run_type, run.inputs) == ("memory.facts.search", "retriever", {"query": "Maya tea"})
     first, second = run.outputs["documents"]
     assert (first.id, first.page_content) == (tea, "Maya likes tea")
@@ -151,18 +118,14 @@ CALLS = CASES["traced"]
 """Methods with their arguments, the step that a trace shows of each, and what came of it."""
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_each_call_is_one_step_that_says_what_came_of_it(asynchronous):
+async def test_each_call_is_one_step_that_says_what_came_of_it(do):
     for name, (method, given, named, verb, outputs) in CALLS.items():
-        seen, numbers = Collector(), itertools.count(1)
+        collector, numbers = Collector(), itertools.count(1)
         with AgentMemory(":memory:", new_id=lambda numbers=numbers: f"id-{next(numbers)}") as memory:
             facts = memory.facts("b", namespace=("ada",))
             start = datetime(2024, 1, 1, tzinfo=UTC)
             facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
-            if asynchronous:
-                await aunder(seen, partial(getattr(facts, f"a{method}"), *given, **named))
-            else:
-                under(seen, partial(getattr(facts, method), *given, **named))
-        run = only(seen)
+            await collector.aunder(partial(do, facts, method, *given, **named))
+        run = collector.only()
         assert (run.name, run.outputs, run.error) == (f"memory.facts.{verb}", outputs, None), name
         assert run.inputs.items() >= HERE.items(), name

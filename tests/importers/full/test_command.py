@@ -74,11 +74,7 @@ class TestTheCommand:
             connection.execute("create table other (x)")
         good, names = mem0(tmp_path), {each.name for each in tmp_path.iterdir()}
         wrong = [("mem0", tmp_path / name) for name in ("missing.json", "other.db", "text.txt")]
-        wrong += [
-            ("mem1", good),
-            ("mem0", good, "--namespace", "a//b"),
-            ("mem0", good, "--owners", "no.json"),
-        ]
+        wrong += [("mem1", good), ("mem0", good, "--namespace", "a//b"), ("mem0", good, "--owners", "no.json")]
         for arguments in wrong:
             run = agentmem("import-from", tmp_path / "new.db", *arguments)
             assert (run.returncode, run.stdout) == (2, ""), arguments

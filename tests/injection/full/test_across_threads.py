@@ -1,9 +1,8 @@
 """What an agent remembers in one thread, in the next: with nothing set but the template of a namespace."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
+from functools import partial
 
 import pytest
 from langchain.agents import create_agent
@@ -43,10 +42,7 @@ class Users:
         """What the model was shown when a user said something in a thread."""
         configurable = {"thread_id": thread, **more} | ({} if user is None else {"user_id": user})
         given, config = {"messages": [("user", text)]}, {"configurable": configurable}
-        if asynchronous:
-            asyncio.run(self.agent.ainvoke(given, config))
-        else:
-            self.agent.invoke(given, config)
+        asyncio.run(self.agent.ainvoke(given, config)) if asynchronous else self.agent.invoke(given, config)
         return self.model.shown
 
     def first(self, thread, user):
@@ -65,9 +61,7 @@ def memory(url):
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_two_users_three_threads_each_a_rewind_and_a_deleted_thread(memory, asynchronous):
     users = Users(memory)
-
-    def says(text, thread, user, **more):
-        return users.says(text, thread, user, asynchronous=asynchronous, **more)
+    says = partial(users.says, asynchronous=asynchronous)
 
     says("note city Lisbon", "monday", "ada")
     says("note city Porto", "monday", "bob")

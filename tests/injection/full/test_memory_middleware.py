@@ -9,7 +9,6 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_agentmem.compaction import CompactionMiddleware, ManagedMemoryConfig
@@ -18,26 +17,16 @@ from langchain_agentmem.injection.memory_middleware import MemoryMiddleware
 from langchain_agentmem.layers.layer_tools import SMALL_SET
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import OWN_TOOLS
-from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
+from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.support.graphs import at
-from tests.support.models import ScriptedModel, calling
+from tests.support.models import ScriptedModel, calling, kinds_shown, look
 
 pytestmark = pytest.mark.sqlite_suffices
 
 FACTS = ["fact_add", "fact_search", "fact_history"]
 QUESTION = "Which fruit tree did I plant?"
 SMALL = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate")
-
-
-@tool
-def look(place: str) -> str:
-    """Look somewhere."""
-    return f"nothing in {place}"
-
-
-def shown(messages):
-    return [message.additional_kwargs.get(MEMORY_MARK, message.type) for message in messages]
 
 
 @pytest.fixture
@@ -54,10 +43,10 @@ class TestTheRequest:
         middleware = [MemoryMiddleware(memory, "user-42")]
         agent = create_agent(model, [look], middleware=middleware, checkpointer=memory.checkpointer)
         state = agent.invoke({"messages": [HumanMessage(QUESTION, id="q")]}, at())
-        assert shown(model.asked[0]) == ["core", "recalled", "human"]
-        assert shown(model.asked[1]) == ["core", "recalled", "human", "ai", "tool"]
+        assert kinds_shown(model.asked[0]) == ["core", "recalled", "human"]
+        assert kinds_shown(model.asked[1]) == ["core", "recalled", "human", "ai", "tool"]
         assert model.asked[1][:3] == model.asked[0]
-        assert shown(state["messages"]) == ["human", "ai", "tool", "ai"]
+        assert kinds_shown(state["messages"]) == ["human", "ai", "tool", "ai"]
         for messages in model.asked:
             assert_valid_for_providers(messages)
         await agent.ainvoke({"messages": [HumanMessage(QUESTION, id="q")]}, at("awaited"))
@@ -77,10 +66,10 @@ class TestTheRequest:
                 if role == "system":
                     assert (first.type, "Be kind." in first.text) == ("system", prompt is not None)
                     assert "**name**: Ada" in first.text
-                    assert shown(rest) == ["recalled", "human"]
+                    assert kinds_shown(rest) == ["recalled", "human"]
                 elif prompt is not None:
                     assert first.text == "Be kind."
-                    assert shown(rest) == ["core", "recalled", "human"]
+                    assert kinds_shown(rest) == ["core", "recalled", "human"]
 
     def test_anthropic_is_told_where_a_prompt_can_be_kept_if_asked(self, memory, layers):
         model = ScriptedModel(calling("look", place="here"), AIMessage("a quince"))
@@ -91,7 +80,7 @@ class TestTheRequest:
             [isinstance(each.content, list) and "cache_control" in each.content[-1] for each in m] for m in model.asked
         ]
         assert ends == [[True, True, True, False], [True, True, False, True, False, False]]
-        assert shown(model.asked[1]) == ["system", "core", "recalled", "human", "ai", "tool"]
+        assert kinds_shown(model.asked[1]) == ["system", "core", "recalled", "human", "ai", "tool"]
         assert all(is_injected(each) for each in model.asked[1][1:3])
         assert_valid_for_providers(model.asked[1])
 
@@ -170,7 +159,7 @@ class TestTheThread:
         agent = create_agent(model, middleware=[MemoryMiddleware(memory)], checkpointer=InMemorySaver())
         for _ in range(2):
             agent.invoke({"messages": [HumanMessage(QUESTION)]}, at(namespace=("ada",)))
-        assert shown(model.asked[0]) == ["recalled", "human"]
+        assert kinds_shown(model.asked[0]) == ["recalled", "human"]
         assert [record.levelname for record in caplog.records if "injection" in record.name] == ["WARNING"]
 
 

@@ -1,7 +1,5 @@
 """Counting tokens in a new process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -14,20 +14,12 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding import memory_rows
+from tests.layers.made import contents
 
 pytestmark = pytest.mark.sqlite_suffices
 
 
 SETTINGS = LayersConfig(recall_max_events=100)
-
-
-@pytest.fixture
-def main(memory):
-    return LayeredMemory(memory, "main", settings=SETTINGS)
-
-
-def contents(things):
-    return [each.content for each in things]
 
 
 def test_a_hundred_levels_are_read(main):

@@ -1,7 +1,5 @@
 """Corrections are exported, imported, erased and verified with everything else."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem import AgentMemory

@@ -1,7 +1,5 @@
 """Whatever is remembered stays data: it leaves no line, no block and no item that it was put into."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -11,7 +9,6 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem.base.fencing import harmless, unfenced
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.memory_injection import MemoryInjection
-from langchain_agentmem.language_models.model_calls import perform
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import FoundPassage, Material, composed, final_markdown, final_memory
 from langchain_agentmem.layers.resource_memory import RESOURCE_USED
@@ -48,7 +45,7 @@ def assert_is_ours(text, hostile):
 
 
 def shown(text):
-    return perform(composed(material(text))).text
+    return composed(material(text)).text
 
 
 def assert_stays_in_its_block(told, hostile):
@@ -127,7 +124,7 @@ class TestThroughTheDatabase:
         assert [is_injected(message) for message in found] == [True, True, False]
         for message, tag in zip(found, BLOCKS, strict=False):
             assert marks(message.content, tag) == [f"<{tag}", f"</{tag}"]
-        sections = perform(composed(Material(layers.core.entries(), layers.recall.recent(None)))).sections
+        sections = composed(Material(layers.core.entries(), layers.recall.recent(None))).sections
         assert headings("\n\n".join(sections.values())) == HEADINGS[:2]
 
 

@@ -1,8 +1,7 @@
 """What is done with a layered memory can be seen where it is done: each operation is one run that says what it did."""
 
-from __future__ import annotations
-
 import json
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -13,41 +12,20 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from tests.support.models import ScriptedModel
-from tests.tracing.trees import Collector
 
 WORD = "quetzalcoatl"
 """What no trace may show where content is withheld."""
 MAIN = {"namespace": "ada", "branch": "main"}
 FOUND = {"agentmem_database": "sqlite", "agentmem_namespace": "ada", "agentmem_branch": "main"}
 
+pytestmark = pytest.mark.sqlite_suffices
 CALLS = json.loads(Path(__file__).parent.with_name("cases.json").read_text("utf-8"))["traced"]
 """What is called, with what, and the run that it is: its name, its inputs, its outputs."""
 
 
 @pytest.fixture
-def collector():
-    return Collector()
-
-
-@pytest.fixture
-def memory(clock, new_id):
-    with AgentMemory(":memory:", clock=clock, new_id=new_id) as memory:
-        yield memory
-
-
-@pytest.fixture
 def layers(memory):
     return memory.layers("main", namespace=("ada",))
-
-
-def call(layers, method, arguments, prefix=""):
-    *parts, name = method.split(".")
-    return getattr(getattr(layers, parts[0]) if parts else layers, prefix + name)(*arguments)
-
-
-def within(collector, work):
-    """Do something within a run."""
-    return RunnableLambda(lambda _: work(), name="turn").invoke(None, {"callbacks": [collector]})
 
 
 def where(run):
@@ -57,16 +35,13 @@ def where(run):
 
 
 class TestAnOperation:
-    @pytest.mark.parametrize("asynchronous", [False, True])
-    async def test_is_one_run_that_says_what_was_done_and_where(self, collector, layers, asynchronous):
-        async def work(_):
-            for method, arguments, *_rest in CALLS:
-                await call(layers, method, arguments, "a")
+    async def test_is_one_run_that_says_what_was_done_and_where(self, collector, layers, do):
+        async def work():
+            for method, arguments, *_ in CALLS:
+                *parts, name = method.split(".")
+                await do(getattr(layers, *parts) if parts else layers, name, *arguments)
 
-        if asynchronous:
-            await RunnableLambda(work, name="turn").ainvoke(None, {"callbacks": [collector]})
-        else:
-            within(collector, lambda: [call(layers, method, arguments) for method, arguments, *_ in CALLS])
+        await collector.aunder(work)
         [turn] = collector.roots
         seen = [(run.name, run.run_type, run.inputs, run.outputs, where(run)) for run in turn.child_runs]
         assert seen == [
@@ -80,10 +55,10 @@ def test_a_consolidation_shows_the_model_s_work_and_what_was_written(collector, 
     layers = memory.layers("main", namespace=("ada",), settings=settings, model=ScriptedModel("much was said"))
     layers.write(recall=["one " * 20, "two", "three"])
     layers.core.set("k", "1234567", importance=1)
-    within(collector, layers.consolidate)
+    collector.under(layers.consolidate)
     compressed = ("memory.layers.compress", [("ScriptedModel", [])])
     beneath = [("memory.recall.consolidate", [compressed]), ("memory.core.relieve", [])]
-    assert collector.shapes == [("turn", [("memory.layers.consolidate", beneath)])]
+    assert collector.shapes == [("mine", [("memory.layers.consolidate", beneath)])]
     whole = collector.run("memory.layers.consolidate").outputs
     assert (whole["level"], whole["events"], whole["evicted"]) == ("critical", 1, ["k"])
     assert collector.run("memory.recall.consolidate").outputs["record_ids"] == whole["record_ids"]
@@ -126,12 +101,12 @@ async def test_content_is_shown_withheld_or_masked_as_one_likes(collector, new_i
                 ("archival.search", WORD), ("fork", "try"), ("recall.summarize", WORD, 0), ("diff", "try"),
                 ("format_for_prompt", WORD), ("context", WORD), ("resources.track_usage", WORD, "read", WORD),
             ):  # fmt: skip
-                call(layers, method, arguments)
+                attrgetter(method)(layers)(*arguments)
             with pytest.raises(InvalidInput, match="'try'"):
                 layers.fork("try")
             memory.inject("main", namespace=("ada",)).invoke([HumanMessage(WORD)])
 
-        within(collector, work)
+        collector.under(work)
         await memory.inject("main", namespace=("ada",)).ainvoke([HumanMessage(WORD)], {"callbacks": [collector]})
     ours = collector.ours()
     told = [json.dumps([each.inputs, each.outputs, each.error, each.extra, each.events], default=str) for each in ours]

@@ -3,8 +3,6 @@
 `AGENTMEM_EXAMPLES=5000 pytest -o timeout=0 --full -m deep` follows so many of each oracle per engine.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

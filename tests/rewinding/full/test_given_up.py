@@ -1,7 +1,5 @@
 """What is given up, by a timeout or a cancellation, may go on for a while: it adds nothing to what counts."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 

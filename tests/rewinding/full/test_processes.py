@@ -1,7 +1,5 @@
 """Other processes on the same database: killed between any two statements, one after the other, and at once."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Embeddings may be slow, broken or only awaitable, and many may work on one database: nobody is kept from anything."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import queue
@@ -15,6 +13,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.concurrency import reading
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
 from langchain_agentmem.search import embedding, vectors
@@ -22,7 +21,6 @@ from langchain_agentmem.search.embedding import INDEXING, embedder_of
 from langchain_agentmem.search.memory_search import Walls, inquiry
 from langchain_agentmem.search.memory_search import nearest as search_nearest
 from langchain_agentmem.storage import jobs, query
-from langchain_agentmem.storage.engine import READER_THREADS
 from tests.conftest import run_raw
 from tests.search.conftest import DIMS, WORDS, found, held_up, in_thread, said, waiting
 from tests.word_embeddings import WordEmbeddings
@@ -91,7 +89,7 @@ def nearest(memory, path, number):
     """The ten documents of a namespace that lie nearest to a question, with their cosines."""
     walls = Walls(path_of(path), path_of(path) + "\x1f")
     near = embedder_of(memory.database).near(inquiry(f"question {number}", 0), walls)
-    hits = memory.database.engine.read(lambda: search_nearest(near, walls, limit=10))
+    hits = memory.database.engine.read(lambda tx: search_nearest(tx, near, walls, limit=10))
     return {hit.document: hit.score for hit in hits}
 
 
@@ -99,8 +97,8 @@ def slowly(operation):
     """An operation that waits before its end; with the events that say so and let it go on."""
     going, go_on = threading.Event(), threading.Event()
 
-    def run():
-        value = yield from operation()
+    def run(tx):
+        value = operation(tx)
         going.set()
         assert go_on.wait(120)
         return value
@@ -136,18 +134,31 @@ class TestRefusing:
 
 @pytest.mark.sqlite_suffices
 class TestWaiting:
-    async def test_searches_that_wait_for_the_model_keep_nobody_from_reading(self, opened):
-        embeddings = Choosy()
-        memory = opened(embeddings)
+    @pytest.fixture
+    def hanging(self, opened):
+        """A memory with an item, whose embeddings hang until an event is set."""
+        memory = opened(embeddings := Choosy())
         memory.store.put(("a",), "1", {"text": "cat"})
         memory.settle()
         embeddings.go_on.clear()
-        searches = [asyncio.create_task(memory.asearch("feline", everything=True)) for _ in range(READER_THREADS)]
-        searches += [asyncio.create_task(memory.store.asearch(("a",), query="feline")) for _ in range(READER_THREADS)]
+        return memory, embeddings
+
+    async def test_searches_that_wait_for_the_model_keep_nobody_from_reading(self, hanging):
+        memory, embeddings = hanging
+        searches = [asyncio.create_task(memory.asearch("feline", everything=True)) for _ in range(reading.size)]
+        searches += [asyncio.create_task(memory.store.asearch(("a",), query="feline")) for _ in range(reading.size)]
         await asyncio.to_thread(embeddings.began.wait, 120)
         assert (await asyncio.wait_for(memory.store.aget(("a",), "1"), 120)).value == {"text": "cat"}
         embeddings.go_on.set()
         assert all(await asyncio.gather(*searches))
+
+    async def test_a_search_whose_model_hangs_can_be_cancelled(self, hanging):
+        memory, embeddings = hanging
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await memory.asearch("feline", everything=True)
+        embeddings.go_on.set()
+        assert await memory.asearch("feline", everything=True)
 
     def test_a_search_for_no_results_asks_nobody(self, opened):
         embeddings = Choosy()
@@ -214,12 +225,12 @@ class TestTogether:
             embedder_of(each.database).close()
         said(memory, "My cat sleeps.", conversation="a")
         said(memory, "A dog barks.", conversation="b")
-        first, second = memory.database.engine.read(lambda: vectors.waiting(2))
+        first, second = memory.database.engine.read(lambda tx: vectors.waiting(tx, 2))
         vector = vectors.packed(WORDS.embed_query("cat"), DIMS)
-        late, going, go_on = slowly(lambda: vectors.keep({first: [vector]}))
+        late, going, go_on = slowly(lambda tx: vectors.keep(tx, {first: [vector]}))
         threads = [in_thread(lambda: memory.database.engine.write(late))]
         assert going.wait(120)
-        threads.append(in_thread(lambda: other.database.engine.write(lambda: vectors.keep({second: [vector]}))))
+        threads.append(in_thread(lambda: other.database.engine.write(lambda tx: vectors.keep(tx, {second: [vector]}))))
         blocked_or_done(memory, threads[1])
         found(memory, "feline")
         go_on.set()
@@ -341,6 +352,16 @@ class TestShelf:
 
 @pytest.mark.sqlite_suffices
 class TestPgvector:
+    @pytest.fixture
+    def indexed(self, with_pgvector, opened, monkeypatch):
+        """A memory with so many messages that it has an index."""
+        monkeypatch.setattr(vectors, "MANY", 10)
+        memory = opened(where=with_pgvector)
+        memory.conversation("c", namespace=("a",)).add_messages([HumanMessage(f"cat {n}") for n in range(30)])
+        memory.settle()
+        memory.database.worker.settle([INDEXING])
+        return memory
+
     @pytest.mark.slow
     def test_it_compares_where_it_is_installed_and_finds_the_same(self, with_pgvector, opened, raw, tmp_path):
         memory, other = opened(where=with_pgvector), opened(where=str(tmp_path / "other.db"))
@@ -376,9 +397,9 @@ class TestPgvector:
             memory.conversation("c", namespace=(name,)).add_messages(texts)
         memory.settle()
         memory.database.worker.settle([INDEXING])
-        assert memory.database.engine.read(lambda: vectors._serves([(0, 2**62)], 1_390))
+        assert memory.database.engine.read(lambda tx: vectors._serves(tx, [(0, 2**62)], 1_390))
         asked, real = [], query.nearest_indexed
-        monkeypatch.setattr(query, "nearest_indexed", lambda **given: asked.append(given) or real(**given))
+        monkeypatch.setattr(query, "nearest_indexed", lambda tx, **given: asked.append(given) or real(tx, **given))
         for path, least in ((("large",), 0.95), (("middle",), 0.95), (("small",), 1.0)):
             found = [nearest(memory, path, number) for number in range(20)]
             monkeypatch.setattr(vectors, "MANY", 2**60)
@@ -390,24 +411,15 @@ class TestPgvector:
         assert memory.admin.verify().problems == ()
 
     @pytest.mark.slow
-    def test_where_its_index_finds_too_little_it_looks_everywhere(self, with_pgvector, opened, raw, monkeypatch):
-        monkeypatch.setattr(vectors, "MANY", 10)
-        memory = opened(where=with_pgvector)
-        memory.conversation("c", namespace=("a",)).add_messages([HumanMessage(f"cat {n}") for n in range(30)])
-        memory.settle()
-        memory.database.worker.settle([INDEXING])
+    def test_where_its_index_finds_too_little_it_looks_everywhere(self, indexed, monkeypatch):
         monkeypatch.setattr(vectors, "SHARE", 0)
         real = query.nearest_indexed
-        monkeypatch.setattr(query, "nearest_indexed", lambda **given: real(**given | {"limit": 2}))
-        assert len(nearest(memory, ("a",), 0)) == 10
+        monkeypatch.setattr(query, "nearest_indexed", lambda tx, **given: real(tx, **given | {"limit": 2}))
+        assert len(nearest(indexed, ("a",), 0)) == 10
 
     @pytest.mark.slow
-    def test_an_index_that_was_not_finished_is_made_anew(self, with_pgvector, opened, raw, monkeypatch):
-        monkeypatch.setattr(vectors, "MANY", 10)
-        memory = opened(where=with_pgvector)
-        memory.conversation("c").add_messages([HumanMessage(f"cat {n}") for n in range(30)])
-        memory.settle()
-        memory.database.worker.settle([INDEXING])
+    def test_an_index_that_was_not_finished_is_made_anew(self, indexed, raw):
+        memory = indexed
         raw(memory, "update pg_index set indisvalid = false where indexrelid = 'search_pgvector_near'::regclass")
         assert memory.database.engine.read(vectors.lacks_index)
         memory.database.worker.settle([INDEXING])
@@ -416,5 +428,5 @@ class TestPgvector:
     @pytest.mark.slow
     def test_vectors_that_are_too_long_for_it_are_compared_without_it(self, with_pgvector, raw):
         with AgentMemory(with_pgvector) as memory:
-            memory.database.engine.write(lambda: vectors.want(16_001))
+            memory.database.engine.write(lambda tx: vectors.want(tx, 16_001))
             assert raw(memory, "select pgvector from search_state")[0]["pgvector"] == 0

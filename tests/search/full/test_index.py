@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -30,7 +29,7 @@ def indexed(memory, raw):
 
 def rebuild(memory, raw):
     raw(memory, "update search_state set analysis = 0 where id = 1")
-    memory.database.engine.write(lambda: search_index.refresh(all_parts().texts))
+    memory.database.engine.write(lambda tx: search_index.refresh(tx, all_parts().texts))
 
 
 class TestFollowing:
@@ -115,7 +114,7 @@ class TestCatchingUp:
         real, said = search_index._catch_up, []
 
         def with_somebody_who_writes(engine, worker, job):
-            if not said and engine.write(partial(search_index._caught_up, job)):
+            if not said and engine.write(lambda tx: search_index._caught_up(tx, job)):
                 with AgentMemory(url) as other:
                     chat = other.conversation("c")
                     changed = [chat.messages[at].id for at in (3, 40)]  # of the first page, and of one to come

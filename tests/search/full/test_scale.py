@@ -1,7 +1,5 @@
 """Where there is very much, what is wanted is still found: limits on the work are no limits on the answer."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Series of documents: their places, what happens when they are full, and who writes at the same time."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -14,8 +14,8 @@ def test_what_was_acknowledged_is_there_and_what_a_killed_writer_left_open_is_no
         from langchain_agentmem import AgentMemory
         from tests.storage.sessions import appending, entry, say
 
-        def half():
-            yield from appending(entry("half"))()
+        def half(tx):
+            appending(entry("half"))(tx)
             os.kill(os.getpid(), signal.SIGKILL)
 
         memory = AgentMemory(sys.argv[1])

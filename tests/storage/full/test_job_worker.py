@@ -66,7 +66,7 @@ class TestClosing:
             process.start()
             process.join(60)
             assert process.exitcode == 0
-            went_on.append(database.engine.read(lambda: jobs.is_of(job)))
+            went_on.append(database.engine.read(lambda tx: jobs.is_of(tx, job)))
 
         database.worker.register("work", doing)
         put(database, "a")

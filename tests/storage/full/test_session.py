@@ -18,7 +18,6 @@ from langchain_agentmem.storage import postgres, postgres_session, query
 from langchain_agentmem.storage.postgres import _GIVE_RECEIPT, PostgresEngine, prepared
 from langchain_agentmem.storage.postgres_session import Connection, Session
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows
-from langchain_agentmem.storage.steps import Statement
 from tests.emptying import direct
 from tests.storage.sessions import adding, echo, kill_all, numbers
 from tests.support.locks import ANYBODY, await_waiter
@@ -51,8 +50,8 @@ class TestDurability:
                     assert run(shown) == [{"a": said}]
 
 
-def shown():
-    return list((yield Statement("show", {})))
+def shown(tx):
+    return list(tx.run("show", {}))
 
 
 class TestPlans:
@@ -75,9 +74,9 @@ class TestLargeOperations:
     def test_more_than_the_pipe_holds(self, engine):
         bodies = {bytes([n % 256, n // 256]) * 10: bytes([n % 256]) * 3_000 for n in range(3_000)}
 
-        def steps():
-            yield query.store_content.many([{"hash": key, "body": body} for key, body in bodies.items()])
-            yield from adding(1)()
+        def steps(tx):
+            query.store_content.many(tx, [{"hash": key, "body": body} for key, body in bodies.items()])
+            adding(1)(tx)
 
         engine.write(steps)
         with psycopg.connect(engine._url) as connection:
@@ -161,7 +160,7 @@ class TestWaiting:
         os.kill(stopped, signal.SIGSTOP)
         try:
             with pytest.raises(DatabaseTimeout):
-                engine._run(lambda: echo(dict.fromkeys("abcde")), write=write)
+                engine._run(lambda tx: echo(tx, dict.fromkeys("abcde")), write=write)
         finally:
             os.kill(stopped, signal.SIGCONT)
         assert numbers(engine) == [1]
@@ -234,11 +233,11 @@ class TestPoolers:
         def one(number):
             attempts = []
 
-            def steps():
+            def steps(tx):
                 attempts.append(1)
                 if len(attempts) == 1:
                     meet.wait(10)  # each is on a session of its own
-                yield from adding(number)()
+                adding(number)(tx)
 
             engine.write(steps)
 

@@ -1,7 +1,5 @@
 """Byte stores with any keys, much at once, many writers, and in exports."""
 
-from __future__ import annotations
-
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ Those are: what namespaces are left when the last item of one is gone, the order
 store in memory fails at matches nothing, and `created_at`. They are stated here, in `same_*`.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -94,20 +92,23 @@ def same_namespaces(ours, op, oracle):
     assert ours == oracle.batch([op])[0]
 
 
+def compare(ops, results, oracle, times):
+    for op, result in zip(ops, results, strict=True):
+        if isinstance(op, GetOp):
+            same_item(result, oracle.get(op.namespace, op.key), times)
+        elif isinstance(op, SearchOp):
+            same_search(result, op, oracle, times)
+        elif isinstance(op, ListNamespacesOp):
+            same_namespaces(result, op, oracle)
+        else:
+            assert result is None
+
+
 def run(memory, batches, clock):
     oracle, store, times = InMemoryStore(), memory.store, Ours()
     empty(store)  # of what an example that failed has left
     for ops in batches:
-        results = store.batch(ops)
-        for op, result in zip(ops, results, strict=True):
-            if isinstance(op, GetOp):
-                same_item(result, oracle.get(op.namespace, op.key), times)
-            elif isinstance(op, SearchOp):
-                same_search(result, op, oracle, times)
-            elif isinstance(op, ListNamespacesOp):
-                same_namespaces(result, op, oracle)
-            else:
-                assert result is None
+        compare(ops, store.batch(ops), oracle, times)
         oracle.batch([op for op in ops if isinstance(op, PutOp)])
         times.follow(ops, clock.now)
     empty(store)

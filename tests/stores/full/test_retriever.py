@@ -1,7 +1,5 @@
 """Who does not ask for a retriever loads none."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

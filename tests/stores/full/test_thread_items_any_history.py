@@ -1,28 +1,16 @@
 """Any history of a thread, forks included: each run finds what a store in memory would hold at that point, and in the
 end each checkpoint shows what it showed then."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
+from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
 from langchain_agentmem import AgentMemory
 from tests.conftest import SteppingClock
 from tests.living import one_node, thread
-from tests.stores.full.test_items_like_in_memory import (
-    Ours,
-    gets,
-    lists,
-    puts,
-    same_item,
-    same_namespaces,
-    same_search,
-    searches,
-    told,
-)
+from tests.stores.full.test_items_like_in_memory import Ours, compare, gets, lists, puts, searches, told
 
 batches = st.lists(gets | puts | puts | puts | searches | lists, max_size=12)
 histories = st.lists(st.tuples(st.integers(0, 5), batches), max_size=8)
@@ -42,18 +30,6 @@ class Point:
         return Point(self.config, oracle, times)
 
 
-def compare(ops, results, point):
-    for op, result in zip(ops, results, strict=True):
-        if isinstance(op, GetOp):
-            same_item(result, point.oracle.get(op.namespace, op.key), point.times)
-        elif isinstance(op, SearchOp):
-            same_search(result, op, point.oracle, point.times)
-        elif isinstance(op, ListNamespacesOp):
-            same_namespaces(result, op, point.oracle)
-        else:
-            assert result is None
-
-
 def run(memory, history, clock):
     given, told_at = {}, {}
 
@@ -70,7 +46,7 @@ def run(memory, history, clock):
         # The beginning is no checkpoint that one could go back to, but another thread that never ran.
         config = point.config if "checkpoint_id" in point.config["configurable"] else thread(f"t{len(points)}")
         graph.invoke({"n": 0}, config, durability="sync")
-        compare(ops, told_at["results"], point)
+        compare(ops, told_at["results"], point.oracle, point.times)
         writes = [op for op in ops if isinstance(op, PutOp)]
         point.oracle.batch(writes)
         point.times.follow(writes, told_at["now"])

@@ -3,8 +3,6 @@
 Each test has a thread of its own, whose store is empty whatever others hold that lie in the same database.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

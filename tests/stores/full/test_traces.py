@@ -11,43 +11,16 @@ from langgraph.store.base import GetOp, PutOp, SearchOp
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from tests.support.graphs import line
-from tests.tracing.trees import Collector
+from tests.tracing.trees import Collector, traced
 
 NS = ("users", "ana")
 AT = {"namespace": ["users", "ana"]}
 MARK = "xyzzy-content"
-
-
-@pytest.fixture(params=("sync", "async"))
-def do(request):
-    """Calls a method by its name: as it is, or through its twin."""
-
-    async def call(target: Any, name: str, /, *arguments: Any, **options: Any) -> Any:
-        if request.param == "async":
-            return await getattr(target, f"a{name}")(*arguments, **options)
-        return getattr(target, name)(*arguments, **options)
-
-    return call
-
-
-@pytest.fixture
-def memory(tmp_path):
-    with AgentMemory(tmp_path / "m.db") as memory:
-        yield memory
-
-
-async def traced(act: Any) -> Collector:
-    tracer = Collector()
-
-    async def awaited(given: str) -> None:
-        await act(given)
-
-    await RunnableLambda(awaited).ainvoke("x", {"callbacks": [tracer]})
-    assert all(not run.child_runs for run in tracer.ours())
-    return tracer
+pytestmark = pytest.mark.sqlite_suffices
 
 
 def told(tracer: Collector) -> list[tuple[str, str, Any, Any]]:
+    assert all(not run.child_runs for run in tracer.ours())
     return [(run.name.removeprefix("memory."), run.run_type, run.inputs, run.outputs) for run in tracer.ours()]
 
 
@@ -65,7 +38,7 @@ async def use(memory: AgentMemory, do: Any) -> None:
 
 class TestStores:
     async def test_a_call_is_one_step_named_by_what_it_holds(self, memory, do):
-        tracer = await traced(lambda _: use(memory, do))
+        tracer = await traced(lambda: use(memory, do))
         put, got, none, search, listed, batch, searches, deleted = told(tracer)
         value = json.dumps({"text": f"Lisbon {MARK}"})
         assert put == ("store.put", "chain", {**AT, "key": "home", "value": value, "ttl": 5.0}, {"stored": True})
@@ -92,7 +65,7 @@ class TestStores:
     async def test_bytes_are_counted_and_not_shown(self, memory, do):
         store = memory.byte_store(("ada",))
 
-        async def act(_: str) -> None:
+        async def act() -> None:
             await do(store, "mset", [("k", b"secret")])
             await do(store, "mget", ["k", "none"])
             list(store.yield_keys(prefix="k"))
@@ -107,7 +80,7 @@ class TestStores:
         ]
 
     async def test_content_can_be_left_out(self, do, tmp_path):
-        async def act(_: str) -> None:
+        async def act() -> None:
             await use(memory, do)
             await do(memory.byte_store(), "mset", [(MARK, b"x")])
             memory.conversation("c", ("ada",)).add(role="user", content=MARK)
@@ -127,7 +100,7 @@ class TestSearchAndCare:
     async def test_a_search_says_what_it_was_asked_and_what_it_found(self, memory, do):
         memory.conversation("c", ("ada",)).add(role="user", content="Ana lives in Lisbon.")
 
-        async def act(_: str) -> None:
+        async def act() -> None:
             await do(memory, "search", "Lisbon", namespace=("ada",), limit=3, roles=["user"])
             with pytest.raises(InvalidInput):
                 await do(memory, "search", "Lisbon", limit=-1)
@@ -143,7 +116,7 @@ class TestSearchAndCare:
     async def test_care_is_one_step_each(self, memory, do, tmp_path):
         memory.conversation("c", ("ada",)).add(role="user", content="a")
 
-        async def act(_: str) -> None:
+        async def act() -> None:
             await do(memory, "export", tmp_path / "export.jsonl")
             await do(memory.admin, "backup", tmp_path / "copy.db")
             await do(memory.admin, "verify")

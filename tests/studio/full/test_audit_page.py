@@ -1,7 +1,5 @@
 """The page of the audit trail: entries, junk with its reasons, todos, and the chain."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

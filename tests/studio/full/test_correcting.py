@@ -1,7 +1,5 @@
 """The pages where a person corrects what is remembered, and takes that back."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """Erasing from Studio: a rehearsal first, then the name, then it goes."""
 
-from __future__ import annotations
-
 import html
 import re
 

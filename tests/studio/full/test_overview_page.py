@@ -1,7 +1,5 @@
 """The first page: what is stored, how it grows, and what is wrong with it."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

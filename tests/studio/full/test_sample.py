@@ -1,7 +1,5 @@
 """The life that the demo shows has something for every page to show."""
 
-from __future__ import annotations
-
 import pytest
 
 from langchain_agentmem import AgentMemory

@@ -1,7 +1,5 @@
 """The page of threads: what they are called, how large they are, and how they are found."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -1,7 +1,5 @@
 """Whatever an address names, Studio on a part of a memory shows nothing of the rest; whatever is named, it is text."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest

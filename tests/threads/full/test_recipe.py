@@ -1,7 +1,5 @@
 """Recipes come back as they were written, damage is noticed, and ranges say just which parts are meant."""
 
-from __future__ import annotations
-
 import itertools
 
 import ormsgpack

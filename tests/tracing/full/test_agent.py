@@ -19,6 +19,7 @@ from tests.tracing.agent import ANSWERS, GIFTS, TURNS, aconverse, agent, convers
 from tests.tracing.loopback import arrive
 from tests.tracing.trees import walk
 
+pytestmark = pytest.mark.sqlite_suffices
 INJECT = (
     "inject(MemoryInjection(injection.inject(core.read recall.recent archival.search facts.search retrieval.search)))"
 )
@@ -43,12 +44,6 @@ def openai():
     """Gives OpenAI's real client for each model, in front of a server on this machine."""
     with loopback(script=said) as server:
         yield lambda name: ChatOpenAI(model=name, base_url=server.url, api_key="not-a-key")
-
-
-@pytest.fixture
-def memory(tmp_path):
-    with AgentMemory(tmp_path / "a.db") as memory:
-        yield memory
 
 
 @pytest.fixture

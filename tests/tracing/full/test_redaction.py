@@ -1,6 +1,7 @@
 """No tracer hears what memory says, however it was attached."""
 
 from contextvars import ContextVar
+from functools import partial
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler, get_usage_metadata_callback
@@ -11,7 +12,8 @@ from langchain_core.tracers.context import collect_runs, register_configure_hook
 from langsmith import traceable, tracing_context
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.language_models.model_calls import Ask, aperform, perform
+from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.language_models.model_calls import ask
 from tests.tracing.agent import agent, converse, scripted
 from tests.tracing.loopback import arrive
 from tests.tracing.test_redaction import dumped, quoted
@@ -34,11 +36,10 @@ class Watchful(BaseCallbackHandler):
 class TestModels:
     """The calls of memory's models, which LangChain would show with every word."""
 
-    ASK = Ask(scripted("summarizer"), [SystemMessage("Ana")], "compaction.summarize")
-
-    def asked(self):
-        yield self.ASK
-        yield self.ASK._replace(timeout=60)  # asked in a thread
+    @staticmethod
+    def asked(database, model=None):
+        for timeout in (None, 60):  # with a limit it is asked in a thread
+            ask(database, model or scripted("summarizer"), [SystemMessage("Ana")], "compaction.summarize", timeout)
 
     @pytest.fixture
     def database(self, withheld):
@@ -50,8 +51,8 @@ class TestModels:
         watchful, collector = Watchful(), Collector()
 
         async def both(_):
-            perform(self.asked(), database)
-            await aperform(self.asked(), database)
+            self.asked(database)
+            await in_worker(partial(self.asked, database))
 
         if way == "callbacks":
             await RunnableLambda(both).ainvoke(None, {"callbacks": [collector, watchful]})
@@ -81,17 +82,14 @@ class TestModels:
         def fail(messages):
             raise RuntimeError("Ana")
 
-        def work():
-            yield self.ASK._replace(model=fail)
-
         def node(_):
             with pytest.raises(RuntimeError):
-                perform(work(), database)
+                self.asked(database, fail)
             scripted("summarizer").invoke("What tea?")
 
         with collect_runs() as collected:
             RunnableLambda(node).invoke(None, {"callbacks": [collector]})
-            perform(self.asked(), database)
+            self.asked(database)
             scripted("summarizer").invoke("What tea?")
 
         assert [run.name for run in collected.traced_runs][-1] == "Scripted"

@@ -1,7 +1,5 @@
 """Tracing that nobody listens to loads none of the libraries that it would tell."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -5,25 +5,18 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseBusy, InvalidInput
+from tests.support.plans import sampled_columns
 from tests.upkeep.test_integrity import fill, put_secrets, stored_bytes, tell_secrets, traces
 
 
 class TestErasing:
     def test_the_servers_statistics_sample_nothing_that_was_said(self, new_database, raw):
-        """They outlive the rows, and may hold them compressed."""
         with AgentMemory(new_database("postgres")) as memory:
             tell_secrets(memory)
             put_secrets(memory)
-            raw(memory, "analyze")
-            samples = raw(
-                memory,
-                "select s.tablename || '.' || s.attname as sampled from pg_stats s "
-                "join information_schema.columns c on c.table_schema = s.schemaname "
-                "and c.table_name = s.tablename and c.column_name = s.attname "
-                "where s.schemaname = 'agentmem' and c.data_type not in ('bigint', 'double precision')",
-            )
+            sampled = sampled_columns(memory, raw)
         harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "entry.follows", "token_count.counter"}
-        assert {row["sampled"] for row in samples} <= harmless
+        assert sampled <= harmless
 
 
 class TestOldTransactions:

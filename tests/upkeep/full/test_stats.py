@@ -23,8 +23,8 @@ def test_a_diagnosis_through_a_pool_finds_the_same_server(new_database):
 
 
 def test_a_session_that_was_in_a_hurry_has_time_again(new_database):
-    def operation():
-        yield query.create_namespace(path="a")
+    def operation(tx):
+        query.create_namespace(tx, path="a")
 
     with AgentMemory(new_database("postgres")) as memory:
         engine = memory.database.engine

@@ -1,0 +1,367 @@
+"""Async twins: the method runs in a worker, what it awaits on the loop of the caller, and cancelling is precise."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import inspect
+import os
+import random
+import threading
+from contextvars import ContextVar
+from functools import partial
+from unittest import mock
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.base import concurrency
+from langchain_agentmem.base.concurrency import (
+    Workers,
+    abandonable,
+    awaited,
+    check_cancelled,
+    in_worker,
+    is_in_worker,
+    iterate_in_worker,
+    on_callers_loop,
+    place_given_up,
+)
+from tests.support.waiting import cancelled
+
+WHO = ContextVar("who", default=None)
+
+
+class Part:
+    def get(self, key: str, *, count: int = 1) -> str:
+        """Read a value."""
+        return f"{key} {count} {threading.current_thread().name}"
+
+    aget = awaited(get)
+
+
+class TestTheTwin:
+    async def test_it_is_a_coroutine_function_with_the_signature_and_docstring_of_the_method(self):
+        assert inspect.iscoroutinefunction(Part.aget)
+        assert (Part.aget.__name__, Part.aget.__qualname__, Part.aget.__doc__) == ("aget", "Part.aget", "Read a value.")
+        assert inspect.signature(Part.aget) == inspect.signature(Part.get)
+        assert await Part().aget("a", count=2) == f"a 2 {concurrency.THREAD_NAME}"
+
+    async def test_a_subclass_that_overrides_the_method_is_called(self):
+        class Other(Part):
+            def get(self, key, *, count=1):
+                return super().get(key, count=count + 1)
+
+        assert (await Other().aget("a")).startswith("a 2 ")
+
+    async def test_of_a_function_it_is_a_function(self):
+        assert await awaited(len)([1, 2]) == 2
+        assert await awaited(lambda number: 2 * number)(2) == 4
+
+    async def test_it_sees_the_context_of_the_caller_and_changes_nothing_in_it(self):
+        def look():
+            seen = WHO.get()
+            WHO.set("changed")
+            return seen, is_in_worker()
+
+        WHO.set("caller")
+        assert await in_worker(look) == ("caller", True)
+        assert (WHO.get(), is_in_worker()) == ("caller", False)
+
+    async def test_what_is_raised_comes_through_and_a_stop_iteration_as_an_error(self):
+        for error, expected in ((KeyError("k"), KeyError), (StopIteration(), RuntimeError)):
+
+            def fail(error=error):
+                raise error
+
+            with pytest.raises(expected):
+                await in_worker(fail)
+
+    async def test_an_iterator_is_walked_in_a_worker(self):
+        names = (threading.current_thread().name for _ in range(3))
+        assert [each async for each in iterate_in_worker(names)] == [concurrency.THREAD_NAME] * 3
+
+
+class TestOnTheLoopOfTheCaller:
+    async def test_a_coroutine_runs_there_in_the_context_of_the_worker_and_may_call_plain_methods(self):
+        async def answer():
+            return asyncio.get_running_loop(), WHO.get(), is_in_worker()
+
+        def work():
+            WHO.set("worker")
+            return on_callers_loop(answer)
+
+        assert await in_worker(work) == (asyncio.get_running_loop(), "worker", False)
+
+    async def test_whoever_waits_for_it_leaves_the_place_to_others(self, monkeypatch):
+        monkeypatch.setattr(concurrency, "reading", Workers(1))
+        begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+        async def answer():
+            begun.release()
+            return await go_on.wait()
+
+        waiting = [asyncio.create_task(in_worker(partial(on_callers_loop, answer))) for _ in range(3)]
+        assert await in_worker(lambda: "served") == "served"
+        for _ in waiting:
+            await begun.acquire()
+        go_on.set()
+        assert await asyncio.gather(*waiting) == [True] * 3
+
+    async def test_a_hook_is_told_on_the_loop_of_the_caller(self):
+        heard = []
+
+        async def hook(event):
+            heard.append(asyncio.get_running_loop())
+
+        with AgentMemory(":memory:", hooks=[hook]) as memory:
+            await memory.conversation("c").aadd_messages([HumanMessage("Hello")])
+            await memory.database.hooks.settle()
+        assert set(heard) == {asyncio.get_running_loop()}
+
+    async def test_what_user_code_schedules_on_the_loop_is_not_in_a_worker(self):
+        loop = asyncio.get_running_loop()
+
+        async def look():
+            return is_in_worker()
+
+        def work():
+            return asyncio.run_coroutine_threadsafe(look(), loop)  # copies the context of the worker
+
+        assert await asyncio.wrap_future(await in_worker(work)) is False
+
+    @pytest.mark.parametrize("error", [ZeroDivisionError, TimeoutError, KeyError])
+    async def test_what_is_raised_before_there_is_a_coroutine_is_raised_in_the_worker(self, error):
+        def make():
+            raise error
+
+        with pytest.raises(error):
+            await asyncio.wait_for(in_worker(partial(on_callers_loop, make)), 60)
+
+    async def test_an_event_loop_that_user_code_runs_in_a_worker_waits_for_no_other_worker(self, monkeypatch):
+        monkeypatch.setattr(concurrency, "reading", Workers(1))
+
+        async def answer():
+            return asyncio.get_running_loop()
+
+        def nested():
+            WHO.set("nested")
+            return on_callers_loop(answer), threading.current_thread()
+
+        def work():
+            return asyncio.run(in_worker(nested)), threading.current_thread(), WHO.get()
+
+        (loop, inner), outer, who = await asyncio.wait_for(in_worker(work), 60)
+        assert (loop, inner, who) == (asyncio.get_running_loop(), outer, None)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+    @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+    async def test_a_child_that_a_worker_forks_is_no_worker(self):
+        def work():
+            child = os.fork()
+            if not child:
+                os._exit(is_in_worker())
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        assert await in_worker(work) == 0
+
+
+class TestALoopThatIsClosedMidway:
+    @pytest.mark.parametrize("begun", [True, False])
+    def test_whoever_waits_for_it_in_a_worker_is_cancelled(self, begun, monkeypatch):
+        monkeypatch.setattr(concurrency, "LOOP_CHECK", 0.01)
+        loop, closed, ended, outcomes = asyncio.new_event_loop(), threading.Event(), threading.Event(), []
+        stop = partial(loop.call_soon_threadsafe, loop.stop)
+
+        async def answer():
+            asyncio.current_task()._log_destroy_pending = False
+            stop()
+            await asyncio.Event().wait()
+
+        def work():
+            try:
+                if not begun:
+                    stop()
+                    closed.wait(60)
+                on_callers_loop(answer)
+            except BaseException as error:
+                outcomes.append(type(error))
+                for always in (False, True):
+                    with contextlib.suppress(asyncio.CancelledError, RuntimeError):
+                        outcomes.append(on_callers_loop(answer, always=always))
+                raise
+            finally:
+                ended.set()
+
+        task = loop.create_task(in_worker(work))
+        loop.run_forever()
+        loop.close()
+        closed.set()
+        assert ended.wait(60)
+        assert outcomes == [asyncio.CancelledError]
+        task._log_destroy_pending = False
+
+    def test_the_end_of_asyncio_run_waits_for_what_has_begun(self):
+        async def main():
+            call, task = await Begun.in_a_worker()
+            threading.Timer(0.05, call.go_on.set).start()
+            return call, task
+
+        call, task = asyncio.run(main())
+        assert (call.ended, task.cancelled()) == (True, True)
+
+
+class Begun:
+    """A function that says that it has begun, and waits until it may go on."""
+
+    def __init__(self):
+        self.begun, self.go_on, self.ended = asyncio.Event(), threading.Event(), False
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self):
+        self._loop.call_soon_threadsafe(self.begun.set)
+        assert self.go_on.wait(60)
+        self.ended = True
+        check_cancelled()
+
+    @classmethod
+    async def in_a_worker(cls):
+        """One that has begun there, and its task."""
+        call = cls()
+        task = asyncio.create_task(in_worker(call))
+        await call.begun.wait()
+        return call, task
+
+
+class TestCancelling:
+    async def test_a_coroutine_on_the_loop_is_cancelled_and_no_handler_of_exceptions_sees_it(self):
+        heard, begun = [], asyncio.Event()
+
+        async def answer():
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard.append(True)
+                raise
+
+        def work():
+            try:
+                return on_callers_loop(answer)
+            except Exception as error:  # noqa: BLE001 - none is to be caught
+                pytest.fail(f"{error!r} was handled")
+
+        task = asyncio.create_task(in_worker(work))
+        await begun.wait()
+        await cancelled(task)
+        assert heard == [True]
+
+    @pytest.mark.parametrize("error", [None, KeyError("k"), concurrent.futures.CancelledError(), StopIteration()])
+    async def test_what_may_hang_is_left_to_a_thread_of_its_own(self, error, caplog):
+        go_on, names, ended = threading.Event(), [], threading.Event()
+
+        def hang():
+            names.append((threading.current_thread().name, WHO.get(), is_in_worker()))
+            assert go_on.wait(60)
+            ended.set()
+            if error is not None:
+                raise error
+            return "answer"
+
+        def work():
+            try:
+                return abandonable(hang)
+            except Exception as failure:  # noqa: BLE001 - a cancellation is none
+                return failure
+
+        WHO.set("caller")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await in_worker(work)
+        go_on.set()
+        assert ended.wait(60)
+        found = await in_worker(work)
+        assert isinstance(found, RuntimeError) if isinstance(error, StopIteration) else found == (error or "answer")
+        assert names == [(f"{concurrency.THREAD_NAME}-call", "caller", False)] * 2
+        assert caplog.text == ""
+
+
+class TestThePool:
+    async def test_readers_do_not_wait_behind_writers(self):
+        calls = [Begun() for _ in range(concurrency.writing.size + 2)]
+        writing = [asyncio.create_task(in_worker(call, writes=True)) for call in calls]
+        await calls[0].begun.wait()
+        assert await in_worker(lambda: "read") == "read"
+        for call in calls:
+            call.go_on.set()
+        await asyncio.gather(*writing)
+
+    async def test_no_more_threads_work_than_may(self, monkeypatch):
+        monkeypatch.setattr(concurrency, "reading", Workers(3))
+        lock, now, most = threading.Lock(), [], []
+
+        def work(number):
+            with lock:
+                now.append(number)
+                most.append(len(now))
+            threading.Event().wait(0.001)
+            with lock:
+                now.remove(number)
+
+        await asyncio.gather(*(in_worker(partial(work, number)) for number in range(40)))
+        assert max(most) == 3
+
+    async def test_idle_threads_end(self, monkeypatch):
+        monkeypatch.setattr(concurrency, "IDLE", 0.01)
+        monkeypatch.setattr(concurrency, "reading", Workers(2))
+        thread = await in_worker(threading.current_thread)
+        thread.join(60)
+        assert not thread.is_alive()
+        assert await in_worker(lambda: "again") == "again"
+
+    async def test_no_call_waits_while_there_is_a_place(self, monkeypatch):
+        monkeypatch.setattr(concurrency, "IDLE", 0.0005)
+        workers, random_ = Workers(3), random.Random(1)
+        monkeypatch.setattr(concurrency, "reading", workers)
+        state, wrong = workers._state, []
+
+        def stuck():
+            with state.lock:
+                return bool(state.waiting) and (bool(state.idle) or state.threads < workers.size)
+
+        def look():
+            for _ in range(1000):  # between two steps of `submit` it may be so
+                if not stuck():
+                    return
+                threading.Event().wait(0.001)
+            wrong.append(True)
+
+        def work(seconds, *, elsewhere):
+            with place_given_up() if elsewhere else contextlib.nullcontext():
+                threading.Event().wait(seconds)
+            look()
+
+        for _ in range(30):
+            calls = [partial(work, random_.random() / 500, elsewhere=random_.random() < 0.5) for _ in range(50)]
+            await asyncio.gather(*map(in_worker, calls))
+            await asyncio.sleep(random_.random() / 500)
+        assert not wrong
+        async with asyncio.timeout(60):
+            while state.threads:  # noqa: ASYNC110 - the end of a thread has no event
+                await asyncio.sleep(0.01)
+        assert (state.idle, list(state.waiting)) == ([], [])
+
+    async def test_where_no_thread_can_be_started_a_call_fails_and_no_place_is_lost(self, monkeypatch):
+        workers = Workers(2)
+        monkeypatch.setattr(concurrency, "reading", workers)
+
+        refused = mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread"))
+        with refused, pytest.raises(RuntimeError, match="new thread"):
+            await in_worker(dict)
+        call, first = await Begun.in_a_worker()
+        with refused:
+            second = asyncio.create_task(in_worker(lambda: "later"))
+            await asyncio.sleep(0)
+        call.go_on.set()
+        await first
+        assert (await second, workers._state.threads) == ("later", 1)

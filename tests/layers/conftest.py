@@ -1,0 +1,17 @@
+"""Layered memories that most tests of layers begin with."""
+
+import pytest
+
+from langchain_agentmem.layers.layer import LayersConfig
+from langchain_agentmem.layers.layered_memory import LayeredMemory
+
+
+@pytest.fixture
+def layers(memory):
+    return LayeredMemory(memory, "main")
+
+
+@pytest.fixture
+def main(memory):
+    """The same, with room for more events."""
+    return LayeredMemory(memory, "main", settings=LayersConfig(recall_max_events=100))
