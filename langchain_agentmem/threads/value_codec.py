@@ -46,7 +46,6 @@ from langchain_agentmem.threads.value_recipe import (
     PART,
     SEND,
     SNAPSHOT,
-    TUPLE,
     WRITTEN,
     Damaged,
     Range,
@@ -312,7 +311,8 @@ class ValueDraft:
         Raises:
             TypeError: The serializer cannot write it.
         """
-        self._loose = not (self._listing and (type(value) is list or (type(value) is dict and len(value) > FEW)))
+        kind = type(value)
+        self._loose = not (self._listing and (kind in (list, tuple) or (kind is dict and len(value) > FEW)))
         return self._any(value, 0)
 
     def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
@@ -339,7 +339,7 @@ class ValueDraft:
                 return [ITEMS, [settled(inner) for inner in recipe[1]]]
             if kind == SEND:
                 return [SEND, recipe[1], settled(recipe[2]), recipe[3] and settled(recipe[3])]
-            return [kind, settled(recipe[1])] if kind in (SNAPSHOT, TUPLE) else recipe
+            return [SNAPSHOT, settled(recipe[1])] if kind == SNAPSHOT else recipe
 
         return settled(recipe, top=True)
 
@@ -397,7 +397,7 @@ class ValueDraft:
         elif kind is _DeltaSnapshot:
             recipe = [SNAPSHOT, self._any(value.value, depth + 1)]
         elif kind is tuple and _holds_messages(value):
-            recipe = [TUPLE, self._messages(list(value))]
+            recipe = self._messages(list(value))  # as the serializer reads it
         return recipe if recipe is not None and has_parts(recipe) else self._whole(value)
 
     def _list(self, value: list[Any], depth: int) -> Recipe:
@@ -551,8 +551,6 @@ class ValueReading:
             return Send(recipe[1], self.value(recipe[2]), **timeout)
         if kind == SNAPSHOT:
             return _DeltaSnapshot(self.value(recipe[1]))
-        if kind == TUPLE:
-            return tuple(self.value(recipe[1]))
         raise Damaged(f"recipes of kind {safe_repr(kind)} are not known")
 
     def _list(self, recipe: Recipe) -> list[Any]:

@@ -10,7 +10,6 @@ A recipe is a small tree of lists. It is stored as MessagePack behind a CRC-32, 
     [ITEMS, [recipe, …]]                a small list whose elements have recipes of their own
     [SEND, node, recipe, recipe | None] LangGraph's `Send`: where to, with what, and its timeout
     [SNAPSHOT, recipe]                  LangGraph's snapshot of a DeltaChannel
-    [TUPLE, recipe]                     a tuple with messages, as a list
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any, TypeAlias
 
 import ormsgpack
 
-WRITTEN, PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT, TUPLE = range(9)
+WRITTEN, PART, LIST, DICT, FIELDS, ITEMS, SEND, SNAPSHOT = range(8)
 
 Recipe: TypeAlias = list[Any]
 Range: TypeAlias = tuple[int, int]
@@ -167,7 +166,7 @@ def _rebuilt(recipe: Recipe, one: Callable[[int], Any], many: Callable[[Iterator
         return [ITEMS, list(map(again, recipe[1]))]
     if kind == SEND:
         return [SEND, recipe[1], again(recipe[2]), recipe[3] and again(recipe[3])]
-    return [kind, again(recipe[1])] if kind in (SNAPSHOT, TUPLE) else recipe
+    return [SNAPSHOT, again(recipe[1])] if kind == SNAPSHOT else recipe
 
 
 def runs(numbers: list[int]) -> list[Range]:
@@ -232,4 +231,4 @@ def _inner(recipe: Recipe) -> list[Recipe]:
         return list(recipe[1])
     if kind == SEND:
         return [inner for inner in recipe[2:4] if inner is not None]
-    return [recipe[1]] if kind in (SNAPSHOT, TUPLE) else []
+    return [recipe[1]] if kind == SNAPSHOT else []

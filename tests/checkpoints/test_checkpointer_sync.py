@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import get_checkpoint_metadata, writes_sort_key
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
@@ -113,7 +114,7 @@ VALUES = {
     "uuid": UUID(int=7),
     "path": Path("/a/b"),
     "document": Document("text", metadata={"n": 1}, id="d"),
-    "send": Send("node", {"x": (1, 2)}),
+    "send": Send("node", {"x": (1, 2), "say": [("x", HumanMessage("x"))]}),
     "interrupt": (Interrupt(value="Why?", id="i"),),
 }
 

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
-from langgraph.types import Send
+from langgraph.types import Interrupt, Send
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import query
@@ -109,8 +109,8 @@ def told(value: Any) -> Any:
         held = fields, told(value.__pydantic_extra__)
     elif kind is Send:
         held = value.node, told(value.arg), told(getattr(value, "timeout", None))
-    elif kind is _DeltaSnapshot:
-        held = told(value.value)
+    elif kind in (_DeltaSnapshot, Interrupt):
+        held = told(value.value), getattr(value, "id", None)
     elif kind is dict:
         held = [(told(key), told(item)) for key, item in value.items()]
     elif kind in (list, tuple):

@@ -28,7 +28,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base.id import UUID
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, StateGraph, message
 from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.pregel import _checkpoint, _executor, _loop
 from langgraph.types import Command, Overwrite, Send, StateSnapshot, interrupt
@@ -112,6 +112,7 @@ def _one_clock(monkeypatch):
 
     monkeypatch.setattr(_executor.BackgroundExecutor, "submit", saving)
     monkeypatch.setattr(_checkpoint, "uuid6", next_id)
+    monkeypatch.setattr(message, "uuid", type("Ids", (), {"uuid4": partial(next_id, 0)}))
     for module in (_checkpoint, _loop):
         monkeypatch.setattr(module, "datetime", type("Clock", (), {"now": staticmethod(now)}))
 
@@ -425,4 +426,4 @@ class PutsAfterTheNewest(Memory):
 @pytest.mark.parametrize("kind", Memory.__subclasses__())
 def test_a_saver_that_is_wrong_is_found_out(kind):
     with pytest.raises(AssertionError):
-        follow_scripts(300, lambda: partial(contextlib.nullcontext, kind()), [Phase.generate])
+        follow_scripts(1000, lambda: partial(contextlib.nullcontext, kind()), [Phase.generate])

@@ -34,7 +34,7 @@ PLAIN = st.none() | NUMBER | TEXT | st.binary(max_size=9)
 ODD = (
     st.datetimes(timezones=st.sampled_from([None, UTC]))
     | st.uuids()
-    | st.frozensets(st.integers(), max_size=3)
+    | st.frozensets(st.integers(-5, 5), max_size=3)
     | st.tuples(st.integers(-5, 5), TEXT)
     | st.dictionaries(st.integers(-5, 5), TEXT, max_size=3)
     | st.just(timedelta(days=1))
@@ -101,7 +101,7 @@ LONG = st.lists(PLAIN | MESSAGES, max_size=3).flatmap(
 )
 LARGE = st.dictionaries(st.text(max_size=6), nested(PLAIN), min_size=FEW - 2, max_size=FEW + 20)
 VALUES = (
-    nested(PLAIN | MESSAGES | ODD | SENDS)
+    nested(PLAIN | MESSAGES | ODD | SENDS | st.tuples(TEXT, MESSAGES))
     | st.lists(MESSAGES, max_size=5)
     | LONG
     | LARGE
