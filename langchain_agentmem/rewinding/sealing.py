@@ -309,9 +309,10 @@ def carry(tx: Transaction, runs: Runs, run: GraphRun, loop: Loop, task: GraphTas
     prepare(tx, runs, run)
     live = runs.around(run, loop, task)
     if live.groups or live.spots:
-        groups = _all_groups(tx, live)
-        last = query.last_rows(tx, ids=json.dumps([group for group in groups if group in live.groups]))
-        loop.carried = groups | {row["group_id"]: row["row"] for row in last}
+        below = {group: up_to for group, up_to in _all_groups(tx, live).items() if group not in live.groups}
+        last = query.last_rows(tx, ids=json.dumps([*live.groups]))
+        # A group without rows has no last one: what is written there later is no part of it.
+        loop.carried = below | {row["group_id"]: row["row"] for row in last}
     if (spot := loop.spots.get(loop.base or "")) is None:
         return
     around = _around(tx, runs, run, run.at, loop.ns, loop.parents)

@@ -18,6 +18,7 @@ from tests.support.graphs import at, line
 
 from .graphs import attempt_of
 from .minds import AT, EMPTY, PATIENCE, RETRY, Mind, State, failing, resumed
+from .oracle import state_of
 
 NAMED = at(namespace=("ada",))
 
@@ -140,6 +141,22 @@ def test_what_tasks_of_a_retried_caller_remember_stays_where_langgraph_gives_it_
             mind.reopen()
         run(mind, kind, body, resumed())
     assert sorted(mind.held()) == sorted(expected)
+
+
+@pytest.mark.parametrize("saves", [None, True], ids=["begins anew", "keeps its state"])
+def test_a_called_graph_shows_nothing_that_its_caller_remembers_afterwards(mind, saves):
+    """Not even where its caller had written before, and no word of it is left: it deleted what was not there."""
+    inner = mind.graph(mind.noting("inside"), inner=True, saves=saves)
+
+    def calls(state):
+        mind.adapter.memory.layers(get_config()).core.delete("nothing")
+        return {"log": [*inner.invoke(EMPTY)["log"], mind.note("afterwards")]}
+
+    mind.run(mind.graph(calls), EMPTY)
+    for each in mind.adapter.saver.list(AT):
+        assert mind.adapter.remembered(each.config) == state_of(each), each
+    assert mind.held() == ["inside 1", "afterwards 1"]
+    assert mind.adapter.memory.admin.verify().ok
 
 
 @pytest.mark.sqlite_suffices
