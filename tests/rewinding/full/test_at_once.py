@@ -71,6 +71,41 @@ class TestTwoRunsOfOneStep:
             names = [name.split()[0] for name in end if name[:6] not in ("around", "answer")]
             assert names == ["one", "n0", "n1", "n2", "last", "after"]
 
+    @pytest.mark.parametrize("durability", ["sync"])  # what the graph has done must be stored when the other calls it
+    def test_a_graph_that_goes_on_from_the_other_s_checkpoint_shows_its_own_caller(self, mind, durability):
+        """LangGraph gives it the newest checkpoint of its task, whoever put that: its state is the other's."""
+        waits, over, turns, looks = threading.Event(), threading.Event(), itertools.count(), []
+
+        def around(state):
+            turn = next(turns)
+            assert turn == 0 or waits.wait(PATIENCE)
+            log = [mind.note("around")]
+            found = inner.invoke({"log": log})["log"]
+            assert turn or over.wait(PATIENCE)
+            return {"log": [*log, *(name for name in found if "around" not in name)]}
+
+        def inside(state):
+            config = get_config()
+            checkpoint = config["configurable"]["__pregel_runtime"].execution_info.checkpoint_id
+            looks.append([checkpoint, state["log"], sorted(mind.adapter.remembered(config))])
+            if len(looks) == 1:
+                waits.set()
+                assert over.wait(PATIENCE)
+            else:
+                over.set()
+            return {"log": [mind.note("inside")]}
+
+        inner = mind.graph(mind.noting("before"), inside, inner=True)
+        graph = mind.graph(around, mind.noting("after"))
+        graph.update_state(AT, EMPTY, as_node="__start__")
+        assert mind.at_once((graph, None), (graph, None)) == [None, None]
+        (checkpoint, *first), second = looks
+        assert first == [["around 1", "before 1"], ["around 1", "before 1"]]
+        assert second == [checkpoint, ["around 1", "before 1"], ["around 2", "before 1"]]
+        mind.held()
+        ends = sorted(sorted(name for name in end if "after" not in name) for end in mind.ends())
+        assert ends == [["around 1", "before 1", "inside 2"], ["around 2", "before 1", "inside 1"]]
+
     @pytest.mark.parametrize("called", [False, True], ids=["it remembers", "its task remembers"])
     @pytest.mark.parametrize("retried", [False, True], ids=["fails", "is retried"])
     @pytest.mark.parametrize("threads", [("t", "t"), ("t", "copy")], ids=["one thread", "a copy"])
