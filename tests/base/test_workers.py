@@ -361,7 +361,7 @@ class TestThePool:
         call, first = await Begun.in_a_worker()
         with refused:
             second = asyncio.create_task(in_worker(lambda: "later"))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)  # it begins in the next turn of the loop and asks for a thread in another
         call.go_on.set()
         await first
         assert (await second, workers._state.threads) == ("later", 1)
