@@ -144,7 +144,7 @@ def model_of(kind, number=0):
         "prose": ["The user wanted things, and the assistant did them one by one."],
         "fails": [error],
         "late": [answer, error],
-        "nonsense": [(*NONSENSE, lambda messages: messages[-1].text * 20)[number % 8]],
+        "nonsense": [(*NONSENSE, lambda messages: messages[-1].text * 200)[number % 8]],
     }.get(kind, [lambda messages: answer(messages, images=kind == "images")])
     return Summarizer(*replies, limit=1_500 if kind == "small" else None)
 

@@ -286,18 +286,18 @@ select l.id from checkpoint_line l join thread t on t.id = l.thread_id where t.s
 select versions from checkpoint where line_id = :line;
 
 -- name: line_values
-select channel, version, recipe from channel_value where line_id = :line;
+select channel, version, recipe from channel_value where line_id = :line order by channel, version;
 
 -- name: line_writes
-select checkpoint, task, place, path, channel, run_id, recipe from pending_write where line_id = :line;
+select checkpoint, task, place, path, channel, run_id, recipe from pending_write
+where line_id = :line order by checkpoint, task, place;
 
 -- name: delete_value
 delete from channel_value where line_id = :line and channel = :channel and version = :version;
 
 -- name: part_hashes
 -- The contents of neighbouring parts.
-select c.hash from part p
-join content c on c.id = p.content_id
+select c.hash from part p join content c on c.id = p.content_id
 where p.shelf_id = :shelf and p.number >= :low and p.number < :high;
 
 -- name: delete_parts

@@ -1,6 +1,6 @@
 """How well words choose, and what takes many experiences, bad files, processes or threads."""
 
-import importlib.util
+import importlib
 import json
 import subprocess
 import sys
@@ -23,11 +23,9 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "experiences.py"
 
 @pytest.fixture(scope="module")
 def measures():
-    spec = importlib.util.spec_from_file_location("benchmark_of_experiences", BENCHMARK)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARK.parent)
+        yield importlib.import_module("experiences")
 
 
 def test_a_needle_is_found_among_a_thousand():
