@@ -30,6 +30,7 @@ def test_nothing_but_errors_of_ours_comes_out_of_any_calls(url):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_nothing_but_errors_of_ours_comes_of_any_argument_and_refused_calls_write_nothing():
     """`tests/test_wrong_arguments.py` gives a few of these values in the quick ring."""
     done = ran("-m", "tests.fuzz", "--seed", "7", "--sweep")
