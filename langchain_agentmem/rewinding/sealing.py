@@ -646,8 +646,7 @@ def _around(
             spot = known[0]
         else:
             thread = find(tx, at, ns)
-            line = None if thread is None else thread.line
-            spot = None if line is None else place_of(tx, line, parents[ns])
+            spot = None if thread is None or thread.line is None else place_of(tx, thread.line, parents[ns])
         if spot is not None:
             return around._replace(spot=spot)
         if run is not None and ns in run.loops:
@@ -722,9 +721,10 @@ def _advance(
         what = {"group": each["group_id"], "branch": branch, "position": position}
         writer = own if each["writer"] in (None, put.thread) else author_of(tx, each["writer"])
         heads = {"author": own.id, "stamp": stamp, "heads": int(head.moves)}
-        query.seal_group(
-            tx, **what, scope=own.scope, author=writer.id, stamp=stamp, heads=int(head.moves and writer == own)
-        )
+        counts = int(head.moves and writer == own)
+        query.seal_group(tx, **what, scope=own.scope, author=writer.id, stamp=stamp, heads=counts)
+        if stamp is not None and each["writer"] is None:
+            query.stamp_group(tx, group=each["group_id"], stamp=stamp)
         query.copy_group(tx, **what, **heads)
         query.supersede_sealed(tx, **what, **heads)
         query.insert_seal(tx, **what, thread=None if each["series"] == thread else each["series"])

@@ -930,6 +930,10 @@ set branch_id = :branch, position = :position, scope_id = :scope, author_id = :a
     ) then 4611686018427387904 else 0 end
 where group_id = :group and branch_id is null;
 
+-- name: stamp_group
+-- What a group wrote is committed now. It lies on branches of subgraphs already, and is no newer there.
+update memory set stamp = :stamp where group_id = :group and stamp is null;
+
 -- name: copy_group
 -- A group that lies on another branch already, once more; also one that another run sealed there just now.
 insert into memory (
@@ -938,10 +942,7 @@ insert into memory (
 )
 select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(origin, id), kind, key, label, subject,
     object, content_id, deleted, importance, expires_at, extra, created_at, written_at, scope_id, author_id, source, actor,
-    coalesce((
-        select min(o.stamp) from memory o
-        where o.id = coalesce(memory.origin, memory.id) or o.origin = coalesce(memory.origin, memory.id)
-    ), cast(:stamp as bigint)),
+    coalesce((select min(o.stamp) from memory o where o.group_id = :group), cast(:stamp as bigint)),
 -- include: counting
 from memory
 where id in (select min(m.id) from memory m where m.group_id = :group group by coalesce(m.origin, m.id))
