@@ -105,7 +105,7 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
     world, own, attempt = Now.world, config["configurable"]["__pregel_task_id"], attempt_of(config)
     calls = any(op[0] in CALLS for op in ops)
     if look == "always" or (look == "first" and attempt == 1):
-        world.looked(config, "at the start", log, (yield "remembered", config))
+        world.looked(config, "at the start", world.looks(config, log), (yield "remembered", config))
     for number, op in enumerate(ops):
         match op:
             case "remember", count, when:
@@ -121,7 +121,8 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
                     world.ended(name)
                     mine.append(name)
             case ("look",):
-                world.looked(config, f"at operation {number}", [*log, *mine], (yield "remembered", config))
+                known = world.looks(config, [*log, *mine])
+                world.looked(config, f"at operation {number}", known, (yield "remembered", config))
             case "linger", milliseconds:
                 yield "linger", milliseconds / 1000
             case ("ask",):
@@ -142,11 +143,12 @@ def operate(log: list[str], ops: list[Any], config: Any, look: str, mine: list[s
             case (("call" | "kept" | "off"), plan) if op[0] != "off" or world.durability != "sync":
                 # LangGraph has no checkpoint to wait for in a graph without a checkpointer, and fails in "sync".
                 known = [*log, *mine]  # "kept" has in its state, too, what it remembered in former calls
+                world.passed.update((own, number, each) for each in known)
                 given = {"log": known if op[0] == "kept" else {"fresh": known}, "mine": {"fresh": []}}
                 found = yield "invoke", inner_graph(op[0]), given | {"plan": plan, "at": {"fresh": 0}}, None
                 world.dead.difference_update(found["mine"])
                 given = found["log"] if op[0] == "kept" else found["mine"]
-                mine += world.living([each for each in given if each not in known], own)
+                mine += world.new_of(given, known, own, number)
             case (("apart" | "apart again"), plan):
                 thread, graph = world.apart(config["configurable"]["thread_id"]), world.graph("graph apart")
                 given, at = {"plan": plan, "at": {"fresh": 0}}, {"configurable": {"thread_id": thread}}

@@ -8,8 +8,9 @@ a graph then gives its state to another caller, memory may show there what has r
 Nothing more is left out where two run a thread at once, in threads or in processes, or where a zombie goes on: each
 run puts checkpoints of its own, and of what both finished, whoever goes on is given what was handed in first, by
 LangGraph as by memory. Where two go on with the same step, a graph called in one may go on from what the other has
-stored of it: it keeps the state of the other's caller, and memory is that of its own (`crowded`). What a zombie sees
-does not matter; which of two processes was first to remember, nobody knows.
+stored of it: it keeps the state of the other's caller, and memory is that of its own (`crowded`). Where it gives that
+state to its caller, what the other caller had passed in is left out (`passed`). What a zombie sees does not matter;
+which of two processes was first to remember, nobody knows.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class World:
         """Ids that went with these: graphs that they called may keep them in their state, and memory does not."""
         self.replaced: set[str] = set()
         """Ids without versions that a graph has of a caller that ran again since, and gave to another caller."""
+        self.passed: set[tuple[str, int, str]] = set()
+        """What each execution of a task, by its id, had when it called a graph, by the number of its operation."""
         self.shared, self.control = RunControl(), None
         """A control that several runs share, and what the present action gives to its runs."""
         self.where = "at the beginning"
@@ -132,6 +135,11 @@ class World:
         self.replaced.update(each.partition("#")[0] for each in others)
         return [each for each in names if each not in gone]
 
+    def new_of(self, names: Sequence[str], known: Sequence[str], caller: str, number: int) -> list[str]:
+        """Those of the ids that a called graph gives its caller which no execution of the caller had passed in."""
+        new = self.living([each for each in names if each not in known], caller)
+        return [each for each in new if (caller, number, each) not in self.passed]
+
     def moment(self) -> int:
         """Return the next moment."""
         with self.lock:
@@ -143,6 +151,13 @@ class World:
 
     def ended(self, name: str) -> None:
         self.times[name][1] = self.moment()
+
+    def noted(self, config: Any, checkpoint: Any, begun: int) -> None:
+        """A checkpoint was put, since a moment."""
+
+    def looks(self, config: Any, known: list[str]) -> list[str]:
+        """A task is about to look into its memory; gives what state says."""
+        return known
 
     def looked(self, config: Any, moment: str, expected: list[str], got: list[str]) -> None:
         """A task looked into its memory.
@@ -223,7 +238,7 @@ class World:
     # -- going on in another process ---------------------------------------------------------------------------
 
     KNOWN = ("label", "failed", "differences", "checks", "excused", "outcomes", "failed_calls", "threads", "stopped")
-    KNOWN += ("names", "moments", "times", "spaces", "dead", "replaced", "crowded")
+    KNOWN += ("names", "moments", "times", "spaces", "dead", "replaced", "passed", "crowded")
 
     def known(self) -> dict[str, Any]:
         """What another process needs to go on with this world, as plain data."""
@@ -242,6 +257,7 @@ class World:
             self.failed |= each["failed"]
             self.dead |= each["dead"]
             self.replaced |= each["replaced"]
+            self.passed |= each["passed"]
             self.threads += [name for name in each["threads"] if name not in self.threads]
             self.failed_calls |= each["failed_calls"]
             self.outcomes += each["outcomes"]
@@ -353,16 +369,15 @@ class World:
         if isinstance(found, dict) and "__interrupt__" in found:
             self.outcomes["interrupted"] += 1
 
-    def invoke(self, thread: str, action: dict[str, Any]) -> None:
-        self.run(thread, self.given(thread, action), self.at(thread, action))
-
-    def go(self, thread: str, action: dict[str, Any]) -> None:
-        self.run(thread, None, self.at(thread, action))
-
-    def resume(self, thread: str, action: dict[str, Any]) -> str | None:
-        given, at = self.answers(thread, action)
+    def invoke(self, thread: str, action: dict[str, Any]) -> str | None:
+        """Run a thread, go on with it, or answer an interrupt; "again": once more, however much has happened since."""
+        given, at = self.wanted(thread, action)
+        if given is None and action["do"] == "again":
+            return "nothing was asked"
         self.run(thread, given, at)
-        return None if given else "nothing to answer"
+        return "nothing to answer" if given is None and action["do"] == "resume" else None
+
+    go = resume = again = invoke
 
     def answers(self, thread: str, action: dict[str, Any]) -> tuple[Command[Any] | None, Any]:
         """What answers interrupts: all, or some of them; None where none waits."""
@@ -373,14 +388,6 @@ class World:
         answers = {each.id: f"answer {action['number']}" for each in waiting}
         some = dict(list(answers.items())[: action["number"]]) if action["number"] < 3 else answers
         return Command(resume=some), at
-
-    def again(self, thread: str, action: dict[str, Any]) -> str | None:
-        """Answer an interrupt once more, however much has happened since."""
-        given, at = self.answers_again(thread, action)
-        if given is None:
-            return "nothing was asked"
-        self.run(thread, given, at)
-        return None
 
     def answers_again(self, thread: str, action: dict[str, Any]) -> tuple[Command[Any] | None, Any]:
         """What answers an interrupt once more; None where nothing was asked."""
@@ -623,11 +630,17 @@ def slow(saver: Any, world: World) -> None:
     def waiting(method: Callable[..., Any], part: float) -> Callable[..., Any]:
         def wait(*arguments: Any, **options: Any) -> Any:
             time.sleep(world.delay * part)
-            return method(*arguments, **options)
+            begun, found = world.moment(), method(*arguments, **options)
+            if method.__name__ == "put":
+                world.noted(*arguments[:2], begun)
+            return found
 
         async def await_(*arguments: Any, **options: Any) -> Any:
             await asyncio.sleep(world.delay * part)
-            return await method(*arguments, **options)
+            begun, found = world.moment(), await method(*arguments, **options)
+            if method.__name__ == "aput":
+                world.noted(*arguments[:2], begun)
+            return found
 
         return await_ if method.__name__.startswith("a") else wait
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -54,6 +55,8 @@ class Scope(World):
         self.author: dict[str, tuple[str, int]] = {}
         self.lives: dict[str, int] = {}
         self.main: set[str] = set()
+        self.began: dict[str, tuple[int, set[str]]] = {}
+        """By the `checkpoint_ns` of a task: when it began to look, and what counted of others then."""
         super().__init__(adapter, label)
 
     def me(self, thread: str) -> tuple[str, int]:
@@ -74,17 +77,27 @@ class Scope(World):
         """What counts of all but one."""
         return self.main.union(*(self.taught(each) for each in self.threads if each != thread))
 
+    def looks(self, config: Any, known: list[str]) -> list[str]:
+        thread = config["configurable"]["thread_id"]
+        others = self.others(thread) if thread.endswith("apart") else set()
+        self.began[config["configurable"]["checkpoint_ns"]] = self.moment(), others
+        return known
+
     def looked(self, config: Any, moment: str, expected: list[str], got: list[str]) -> None:
         if "(together)" in self.where or "(copies)" in self.where:  # what another commits meanwhile is seen, or not yet
             return
         thread = config["configurable"]["thread_id"]
-        super().looked(config, moment, [*expected, *sorted(self.others(thread))], got)
+        others = self.others(thread)
+        if thread.endswith("apart") and others != self.began[config["configurable"]["checkpoint_ns"]][1]:
+            return  # the checkpoint before the step that runs it was put while it looked: it saw that, or not yet
+        super().looked(config, moment, [*expected, *sorted(others)], got)
 
     def out_of_order(self, got: list[str]) -> str | None:
         """What others committed stands where it was committed."""
         return None
 
     def check(self, threads: Iterable[str], most: int | None = None) -> None:
+        self.began.clear()
         for thread in self.threads:
             at: Any = {"configurable": {"thread_id": thread}}
             found = self.here(thread, 1)
@@ -188,38 +201,20 @@ class CoreScope(Scope):
         """By id: the moments at which its put began and ended."""
         super().__init__(adapter, label)
 
-    def open(self) -> None:
-        saver = self.adapter.saver
-        put, aput = saver.put, saver.aput
-
-        def putting(config: Any, checkpoint: Any, *rest: Any) -> Any:
-            begun = self.moment()
-            stored = put(config, checkpoint, *rest)
-            self.noted(config, checkpoint, begun)
-            return stored
-
-        async def aputting(config: Any, checkpoint: Any, *rest: Any) -> Any:
-            begun = self.moment()
-            stored = await aput(config, checkpoint, *rest)
-            self.noted(config, checkpoint, begun)
-            return stored
-
-        saver.put, saver.aput = putting, aputting
-        super().open()
-
     def noted(self, config: Any, checkpoint: Any, begun: int) -> None:
         """A checkpoint was put."""
         if not config["configurable"].get("checkpoint_ns"):
             ended = self.moment()
-            for name in state_of(_Holding(checkpoint)):
+            for name in state_of(SimpleNamespace(checkpoint=checkpoint)):
                 self.stamps.setdefault(name, (begun, ended))
 
-    def winners(self, names: Iterable[str]) -> dict[str, set[str]]:
-        """By key the newest writes: several, where their puts overlapped or are yet to come."""
+    def winners(self, names: Iterable[str], look: int = NEVER) -> dict[str, set[str]]:
+        """By key the newest writes: several, where their puts overlapped, or had not ended when a look began."""
         of_keys: dict[str, set[str]] = {}
         for name in {*names} - self.adapter.void:
             of_keys.setdefault(self.adapter.wish(name)[0], set()).add(name)
         stamps = {name: self.stamps.get(name, self.AT_LAST) for each in of_keys.values() for name in each}
+        stamps = {name: (begun, NEVER if ended > look else ended) for name, (begun, ended) in stamps.items()}
         return {
             key: {name for name in found if stamps[name][1] >= max(stamps[each][0] for each in found)}
             for key, found in of_keys.items()
@@ -237,7 +232,7 @@ class CoreScope(Scope):
             if space and self.failed_calls:  # a called graph keeps the state that its caller passed in, see `World`
                 self.excused += 1
                 return
-            won = self.winners(expected)
+            won = self.winners(expected, self.began.get(space, (NEVER, set()))[0])
             shown = {self.adapter.wish(name)[0]: name for name in got}
             for key, several in won.items():
                 gone = [self.adapter.wish(name)[1] for name in several]
@@ -317,10 +312,3 @@ class PastScope(CoreScope):
 
     def deletes(self, name: str) -> bool:
         return self.adapter.wish(name)[1]
-
-
-class _Holding:
-    """A checkpoint as the saver finds one."""
-
-    def __init__(self, checkpoint: Any) -> None:
-        self.checkpoint = checkpoint
