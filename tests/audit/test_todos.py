@@ -23,11 +23,7 @@ def test_a_sentence_is_given_whole():
         assert todos_in(f"Good morning. {text}") == [text]
 
 
-BUGS, ON, BUILD = (
-    "I want to add and fix bugs.",
-    "Please test it, e.g. on https://example.org/?c.",
-    "Build it!",
-)
+BUGS, ON, BUILD = ("I want to add and fix bugs.", "Please test it, e.g. on https://example.org/?c.", "Build it!")
 GIVEN = {
     "each sentence gives one": (f"{BUGS} It rains. {ON} {BUILD}", [BUGS, ON, BUILD]),
     "the items of a list give one each": (

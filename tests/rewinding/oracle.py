@@ -320,7 +320,7 @@ class World:
 
     def act(self, action: dict[str, Any]) -> list[str]:
         thread = self.thread_of(action)
-        if thread is None:
+        if thread is None or (action["do"] in ("update", "bulk") and is_function(thread)):
             self.outcomes["nothing there"] += 1
             return []
         try:
@@ -508,19 +508,13 @@ class World:
     def edit(self, action: dict[str, Any]) -> dict[str, Any]:
         return {"plan": action["plan"], "at": {"fresh": 0}} if action.get("plan") else {}
 
-    def update(self, thread: str, action: dict[str, Any]) -> str | None:
-        if is_function(thread):
-            return "no update of a function"
+    def update(self, thread: str, action: dict[str, Any]) -> None:
         at, values = self.at(thread, action), self.edit(action)
         self.call(self.graph(thread), "update_state", at, values, as_node=action["node"])
-        return None
 
-    def bulk(self, thread: str, action: dict[str, Any]) -> str | None:
-        if is_function(thread):
-            return "no update of a function"
+    def bulk(self, thread: str, action: dict[str, Any]) -> None:
         steps = [[StateUpdate(self.edit(action), "work")], [StateUpdate({}, "left"), StateUpdate({}, "right")]]
         self.call(self.graph(thread), "bulk_update_state", self.at(thread, action), steps)
-        return None
 
     def copy(self, thread: str, action: dict[str, Any]) -> None:
         self.call(self.graph(thread), "update_state", self.at(thread, action), None, as_node="__copy__")

@@ -18,13 +18,11 @@ from tests.experiences.test_files import BAD, GOOD, written
 from tests.experiences.test_lexical import ALL, CHART, ERROR, chosen
 from tests.forking import ENVIRONMENT
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "experiences.py"
-
 
 @pytest.fixture(scope="module")
 def measures():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARK.parent)
+        patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
         yield importlib.import_module("experiences")
 
 
