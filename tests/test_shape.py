@@ -28,7 +28,7 @@ LIMITS = {
 SAME_NAME: dict[str, str] = {}
 """Names that two modules may share, with the reason."""
 OPTION_CLASSES = ("Config", "Options", "Weights", "Limits", "Rule", "Retention", "Policy")
-"""The last words of the dataclasses whose fields are options."""
+"""The last words of the classes whose fields are options."""
 
 EXPORTED = {*langchain_agentmem.__all__, *langchain_agentmem._HOMES}
 """With the middleware, whose extra may not be installed."""
@@ -72,11 +72,12 @@ def options() -> Iterator[tuple[str, str]]:
         for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.ClassDef) or node.name not in EXPORTED:
                 continue
-            is_dataclass = any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+            declared = [ast.unparse(each) for each in (*node.decorator_list, *node.bases)]
+            has_fields = any("dataclass" in each or each == "Options" for each in declared)
             for member in node.body:
                 if isinstance(member, ast.FunctionDef) and member.name == "__init__":
                     yield from ((node.name, each.arg) for each in member.args.kwonlyargs)
-                elif is_dataclass and node.name.endswith(OPTION_CLASSES) and isinstance(member, ast.AnnAssign):
+                elif has_fields and node.name.endswith(OPTION_CLASSES) and isinstance(member, ast.AnnAssign):
                     yield node.name, ast.unparse(member.target)
 
 

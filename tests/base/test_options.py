@@ -1,0 +1,84 @@
+"""Options and arguments are checked by pydantic, and wrong ones are one sentence of ours."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypedDict
+
+import pytest
+from annotated_types import Ge
+from pydantic import Field, field_validator
+
+from langchain_agentmem.base.options import Options, check_options, check_value
+from langchain_agentmem.errors import InvalidInput
+
+
+class Config(Options):
+    count: int = Field(default=1, ge=1)
+    size: int | str | None = None
+    names: Sequence[str] = ()
+    weights: Mapping[str, float] = {}
+    kind: Literal["a", "b"] = "a"
+    make: Callable[[], Any] | None = None
+    on: bool = True
+
+    @field_validator("kind")
+    @classmethod
+    def _allowed(cls, kind: str) -> str:
+        if kind == "b":
+            raise ValueError("kind 'b' is for tests.")
+        return kind
+
+
+class Given(TypedDict, total=False):
+    limit: int
+    make: Callable[[], Any]
+
+
+WRONG = [
+    ({"count": 0}, "count must be greater than or equal to 1, got 0."),
+    ({"count": True}, "count must be a valid integer, got True."),
+    ({"count": "postgresql://a:secret@b/c"}, "count must be a valid integer, got 'postgresql://a:***@b/c'."),
+    ({"size": 1.5}, "size must be a valid integer or be a valid string, got 1.5."),
+    ({"names": "abc"}, "names must be a list, got 'abc'."),
+    ({"names": ["a", 3]}, "names[1] must be a valid string, got 3."),
+    ({"weights": {"a": math.nan}}, "weights must be a finite number, got nan."),
+    ({"kind": "c"}, "kind must be 'a' or 'b', got 'c'."),
+    ({"kind": "b"}, "kind 'b' is for tests."),
+    ({"make": 3}, "make must be callable, got 3."),
+    ({"on": 1}, "on must be a valid boolean, got 1."),
+    (
+        {"counts": 1},
+        "There is no option 'counts'. Options: count, size, names, weights, kind, make, on.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "fault"), WRONG)
+def test_a_wrong_option_is_one_sentence(given, fault):
+    with pytest.raises(InvalidInput) as caught:
+        Config(**given)
+    assert str(caught.value) == fault
+
+
+def test_options_are_frozen_equal_by_value_and_replaced_with_checks():
+    config = Config(count=3)
+    with pytest.raises(Exception, match="frozen"):
+        config.count = 4
+    assert config.replace(count=4) == Config(count=4) != config
+    with pytest.raises(InvalidInput):
+        config.replace(count=0)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_keyword_options_and_single_values_are_checked_the_same_way():
+    assert check_options(Given, {"limit": 3}) == {"limit": 3}
+    with pytest.raises(InvalidInput, match=r"limit must be a valid integer, got '3'\."):
+        check_options(Given, {"limit": "3"})
+    with pytest.raises(InvalidInput, match=r"There is no option 'limits'\. Options: limit, make\."):
+        check_options(Given, {"limits": 3})
+    assert check_value(Annotated[int, Ge(1)] | None, None, "n") is None
+    with pytest.raises(InvalidInput, match=r"n must be greater than or equal to 1, got 0\."):
+        check_value(Annotated[int, Ge(1)] | None, 0, "n")
