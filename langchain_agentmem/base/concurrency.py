@@ -223,28 +223,14 @@ def place_given_up() -> Iterator[None]:
         yield
 
 
-def call_on_callers_loop(function: Callable[[], object], timeout: float) -> bool:
-    """From a worker, call a function on the event loop of the caller and wait for it.
-
-    Args:
-        function: The function.
-        timeout: Seconds to wait at most.
-
-    Returns:
-        False where no awaited call runs in this thread, or its loop is closed.
-    """
-    if (call := _running.call) is None:
-        return False
-    done: Future[object] = Future()
+def callers_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the caller: of the awaited call that runs here, or the running one."""
+    if _running.call is not None:
+        return _running.call.loop
     try:
-        call.loop.call_soon_threadsafe(_settle, done, function)
-    except RuntimeError:  # the loop is closed
-        return False
-    with call.workers.place_given_up():
-        ended = _is_done(done, timeout)
-    if ended:
-        done.result()
-    return True
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _settle(future: Future[T], function: Callable[[], T]) -> None:

@@ -7,285 +7,32 @@ An event is a value; a hook is any callable that takes one:
 
     memory = AgentMemory("agent.db", hooks=[announce])
 
-Events are told after the fact: what they speak of is already stored. What a listener raises is logged the
-first time and never reaches the agent; only what is not an `Exception`, such as a `KeyboardInterrupt`, goes
-through. What it returns to be awaited is awaited. Each is called in a thread of its own, and one that
-hangs is waited for a second, once.
+Hooks are called after the commit, in the thread of the operation. An awaitable that a hook returns is awaited on the
+caller's event loop as a task of its own, or is run to its end where the caller has no loop. Exceptions raised by hooks
+are logged once for each hook and suppressed. A hook is not told of what it causes itself.
 
-Events hold ids and numbers. Steps show content as `AgentMemory(trace_content=...)` says. Those that tell of a failure
-hold the error as it is, and one the query, which may quote what was said: they are for code of the same process.
-
-The event bus of `set_event_context` is one more listener, with the same protection.
-
-A listener is called in a thread of its own, so that one that hangs holds nobody up. Whoever has something to tell waits
-until the listener has heard it, but only `PATIENCE` long. So a prompt listener has heard of everything before the
-operation goes on, in order, whichever thread it happened in. One that overran once is never waited for again: what it
-has not heard yet stands in line, and beyond `MOST` it is told no more. What a listener causes is told, but not waited
-for.
-
-A listener is called in a copy of the caller's context. What it returns to be awaited is awaited on the caller's loop,
-or, where there is none, in its thread.
-
-Whoever tells may be interrupted at any time, and the handler of a signal or a finalizer may have something to tell in
-the middle of it. So nothing here is guarded by a lock that somebody waits for: whatever changes changes in one step of
-the interpreter, and each state between two steps is one that everybody else can go on from.
+Events hold ids and numbers. Steps show content as `AgentMemory(trace_content=...)` says. Events of a failure hold the
+error, and one the query, which may quote messages: they are for code of the same process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
-import queue
-import sys
-import threading
-import time
-import weakref
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from langchain_agentmem.base.concurrency import PerProcess, call_on_callers_loop
+from langchain_agentmem.base.concurrency import callers_loop
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
-PATIENCE = 1.0
-"""Seconds that a listener is waited for."""
-MOST = 1_000
-"""Events that stand in line for a listener that nobody waits for, and tasks of one that it has begun and not ended."""
-IDLE = 5.0
-"""Seconds without an event after which the thread ends."""
-_WAKE = 0.1
-"""Seconds after which a wait looks whether the process was interrupted: a signal that comes just before it begins does
-not end it."""
-
-_within: ContextVar[_Call | None] = ContextVar("agentmem_listener", default=None)
-"""The call that this is a part of, if it is what a listener does."""
-
-
-class Report(Protocol):
-    """Logs what goes wrong, the first time for each source."""
-
-    def __call__(self, source: str, message: str, /, *details: object, error: BaseException | None = None) -> None:
-        """Log `message % details`."""
-        ...
-
-
-class _Call:
-    """One event on its way to a listener. Whoever waits for it holds `ended`, which its end releases."""
-
-    __slots__ = ("answer", "call", "context", "decided", "ended", "error", "event", "loop")
-
-    def __init__(self, call: Callable[[Any], object], event: object, *, awaited: bool) -> None:
-        self.call = call
-        self.event = event
-        self.context: Context = copy_context()
-        around = _within.get()
-        self.loop: asyncio.AbstractEventLoop | None = running_loop() or (around.loop if around else None)
-        self.answer: Awaitable[object] | None = None
-        self.error: BaseException | None = None
-        self.ended = threading.Lock()
-        self.ended.acquire()
-        # Taken once: by the listener's thread when the call has ended, or before by the caller, who waits no more.
-        self.decided = threading.Lock()
-        if not awaited:
-            self.decided.acquire()
-
-    def decide(self) -> bool:
-        """Whether nobody else has decided yet what becomes of its answer; from now on it is decided."""
-        return self.decided.acquire(blocking=False)
-
-    def make(self) -> None:
-        """Call the listener. What it gives to be awaited is awaited here where the caller has no loop."""
-        _within.set(self)
-        answer = self.call(self.event)
-        if answer is None or not inspect.isawaitable(answer):
-            return
-        if self.loop is None:
-            # The factory keeps this loop from becoming the thread's own.
-            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-                runner.run(_wait_for(answer))
-        else:
-            self.answer = answer
-
-
-class Delivery:
-    """Tells one listener what happens. What goes wrong in it stays with it.
-
-    Args:
-        listener: What the log calls it.
-        report: Logs what goes wrong.
-    """
-
-    _line: PerProcess[queue.SimpleQueue[tuple[Delivery, _Call]]] = PerProcess(queue.SimpleQueue)
-    _served = PerProcess(threading.Lock)  # by its thread
-
-    def __init__(self, listener: object, report: Report) -> None:
-        self.listener = listener
-        self._report = report
-        self._prompt = True
-        # A loop holds its tasks weakly: without this, a listener could be collected halfway through its work.
-        self._tasks: set[asyncio.Future[object]] = set()
-
-    def tell(self, call: Callable[[Any], object], event: object) -> None:
-        """Have `call`, which belongs to the listener, called with the event. Never raises an `Exception`.
-
-        What else it raises, such as a `KeyboardInterrupt`, goes through, unless nobody waits for it.
-        """
-        if running_loop() is None and call_on_callers_loop(partial(self.tell, call, event), 10 * PATIENCE):
-            return
-        awaited = self._prompt and not _within.get()  # listeners that cause events must not wait for each other
-        if not awaited and self._line.qsize() >= MOST:
-            self._lose()
-            return
-        this = _Call(call, event, awaited=awaited)
-        try:
-            self._line.put((self, this))
-            if not _is_served(self._line, self._served):
-                _make_calls(self._line)  # there can be no thread when the process is about to end
-            if awaited:
-                self._wait_for(this)
-        except BaseException:  # of the listener, or an interruption at any time since it stands in line
-            this.decide()
-            raise
-
-    async def settle(self, until: float) -> None:
-        """Wait for what the listener still has under way on the running loop.
-
-        Args:
-            until: For how long, as the time of that loop.
-        """
-        loop = asyncio.get_running_loop()
-        here = asyncio.current_task()
-        while self._prompt and (
-            mine := [task for task in list(self._tasks) if task.get_loop() is loop and task is not here]
-        ):
-            left = until - loop.time()
-            if left <= 0:
-                self._wait_no_more()
-                return
-            await asyncio.wait(mine, timeout=left)
-
-    def serve(self, this: _Call) -> None:
-        """Make the call, in the listener's thread."""
-        try:
-            this.context.run(this.make)
-        except Exception as error:  # noqa: BLE001 - whatever a listener raises must not reach the agent
-            self._failed(error)
-        except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
-            this.error = error
-        if this.decide():
-            this.ended.release()
-            return
-        if this.error is not None:
-            self._failed(this.error)
-        if this.answer is not None and this.loop is not None:
-            try:
-                this.loop.call_soon_threadsafe(self._schedule, this.answer)
-            except RuntimeError:  # it is closed
-                _discard(this.answer)
-
-    def _wait_for(self, this: _Call) -> None:
-        begun = time.monotonic()
-        while not this.ended.acquire(timeout=min(PATIENCE, _WAKE)):
-            if time.monotonic() - begun >= PATIENCE and this.decide():
-                self._wait_no_more()
-                return
-        if this.error is not None:
-            raise this.error
-        if this.answer is not None:
-            self._schedule(this.answer)
-
-    def _schedule(self, answer: Awaitable[object]) -> None:
-        """Have it awaited on the running loop."""
-        if not self._prompt and len(self._tasks) >= MOST:
-            self._lose()
-            _discard(answer)
-            return
-
-        def finished(task: asyncio.Future[object]) -> None:
-            self._tasks.discard(task)
-            error = None if task.cancelled() else task.exception()
-            if isinstance(error, Exception):
-                self._failed(error)
-
-        task: asyncio.Future[object] = asyncio.ensure_future(answer)
-        self._tasks.add(task)
-        task.add_done_callback(finished)
-
-    def _failed(self, error: BaseException) -> None:
-        self._report(
-            "failed", "The listener %s failed; memory goes on without it.", safe_repr(self.listener), error=error
-        )
-
-    def _wait_no_more(self) -> None:
-        self._prompt = False
-        listener = safe_repr(self.listener)
-        self._report("slow", "The listener %s does not answer; memory goes on without waiting for it.", listener)
-
-    def _lose(self) -> None:
-        message = "The listener %s is %d events behind; it will not hear of others until it has caught up."
-        self._report("lost", message, safe_repr(self.listener), MOST)
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if there is one."""
-    return asyncio._get_running_loop()
-
-
-_Line: TypeAlias = "queue.SimpleQueue[tuple[Delivery, _Call]]"
-
-
-def _is_served(line: _Line, served: threading.Lock) -> bool:
-    """Whether there is a thread, made now if need be. There can be none when the process is about to end."""
-    if sys.is_finalizing():
-        return False
-    if served.locked():
-        return True
-    try:
-        threading.Thread(target=_serve, args=(line, served), name="agentmem-listener", daemon=True).start()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _serve(line: _Line, served: threading.Lock) -> None:
-    """Make the calls that stand in line, unless another thread does. Between them, it keeps no listener in being."""
-    # Somebody may have put a call in line while this still seemed to serve it.
-    while served.acquire(blocking=False):
-        try:
-            _make_calls(line, IDLE)
-        finally:
-            served.release()
-        if line.empty():
-            return
-
-
-def _make_calls(line: _Line, patience: float = 0) -> None:
-    """Make the calls that stand in line, and those that come, until for so many seconds none comes."""
-    while True:
-        try:
-            delivery, this = line.get(timeout=patience)
-        except queue.Empty:
-            return
-        delivery.serve(this)
-        del delivery, this
-
-
-async def _wait_for(answer: Awaitable[object]) -> None:
-    await answer
-
-
-def _discard(answer: Awaitable[object]) -> None:
-    close = getattr(answer, "close", None)  # of a coroutine, which would complain that nobody awaited it
-    if callable(close):
-        with contextlib.suppress(Exception):
-            close()
-
+SETTLE_SECONDS = 1.0
+"""Seconds that closing waits for the asynchronous hooks that have not ended."""
 
 logger = logging.getLogger(__name__)
 
@@ -565,10 +312,14 @@ def listener_given(listener: L, name: str) -> L:
     return listener
 
 
-class Hooks:
-    """The hooks of one memory, told of every event in the order in which they were given.
+_inside: ContextVar[tuple[object, ...]] = ContextVar("agentmem_hooks", default=())
+"""The hooks that are being called here."""
 
-    True when anybody listens. Without hooks, `emit` costs next to nothing.
+
+class Hooks:
+    """The hooks of one memory, called with every event in the order in which they were given.
+
+    True if there is any. Without hooks, `emit` costs next to nothing.
 
     Args:
         hooks: Callables that take an event.
@@ -577,28 +328,38 @@ class Hooks:
         InvalidInput: One of them cannot be called.
     """
 
-    __slots__ = ("_deliveries", "_hooks")
+    __slots__ = ("_failures", "_hooks", "_tasks")
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
         for hook in self._hooks:
             if not callable(hook):
                 raise InvalidInput(f"{safe_repr(hook)} is not a hook. Give a function that takes one event.")
-        self._deliveries = [(hook, Delivery(hook, FirstFailures(logger).report)) for hook in self._hooks]
+        self._failures = FirstFailures(logger)
+        self._tasks: set[asyncio.Task[object]] = set()  # a loop holds its tasks weakly
 
     def emit(self, event: MemoryEvent) -> None:
-        """Tell every hook. Never raises an `Exception`, and waits a second at most for a hook that does not answer.
-
-        A hook's awaitable is scheduled on the running loop. Where none runs, it is run to its end.
-        """
-        for hook, each in self._deliveries:
-            each.tell(hook, event)
+        """Call every hook with an event. An `Exception` of a hook is logged the first time and suppressed."""
+        inside = _inside.get()
+        for hook in self._hooks:
+            if any(hook is each for each in inside):
+                continue
+            token = _inside.set((*inside, hook))
+            try:
+                answer = hook(event)
+                if inspect.isawaitable(answer):
+                    self._have_awaited(hook, answer)
+            except Exception as error:  # noqa: BLE001 - whatever a hook raises must not reach the agent
+                self._report(hook, error)
+            finally:
+                _inside.reset(token)
 
     async def settle(self) -> None:
-        """Wait until the asynchronous hooks started on the running loop are done, a second at most."""
-        until = asyncio.get_running_loop().time() + PATIENCE
-        for _, each in self._deliveries:
-            await each.settle(until)
+        """Wait until the asynchronous hooks started on the running loop have ended, a second at most."""
+        await asyncio.sleep(0)  # those of this turn begin
+        loop, here = asyncio.get_running_loop(), asyncio.current_task()
+        if tasks := [task for task in list(self._tasks) if task.get_loop() is loop and task is not here]:
+            await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
 
     def __iter__(self) -> Iterator[Hook]:
         return iter(self._hooks)
@@ -606,63 +367,83 @@ class Hooks:
     def __len__(self) -> int:
         return len(self._hooks)
 
+    def _have_awaited(self, hook: object, answer: Awaitable[object]) -> None:
+        waiting = _wait_for(answer)
+        if (loop := callers_loop()) is None:
+            with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # it stays no loop of this thread
+                runner.run(waiting)
+            return
+        try:
+            loop.call_soon_threadsafe(self._begin, hook, waiting, context=copy_context())
+        except RuntimeError:  # the loop is closed
+            waiting.close()
+
+    def _begin(self, hook: object, waiting: Any) -> None:
+        task = asyncio.get_running_loop().create_task(waiting)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._end, hook))
+
+    def _end(self, hook: object, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._report(hook, error)
+
+    def _report(self, hook: object, error: Exception) -> None:
+        self._failures.report(id(hook), "The hook %s failed; memory goes on without it.", safe_repr(hook), error=error)
+
+
+async def _wait_for(answer: Awaitable[object]) -> object:
+    return await answer
+
 
 class EventContext:
-    """Whose memory this is, and the event bus that hears of it (`set_event_context`).
+    """The agent whose memory it is, and its event bus (`set_event_context`).
 
-    The bus may be anything with `emit(event)`, sync or async, with `emit_nowait(event)`, which is called where a loop
-    runs, or a callable.
+    The bus has `emit(event)`, sync or async, or `emit_nowait(event)`, called on an event loop, or is a callable.
 
     Args:
         agent_name: The agent whose memory it is.
-        event_bus: Where events go; None for nowhere.
-        session_id: The run they belong to.
+        event_bus: The bus; None for none.
+        session_id: The run that the events belong to.
 
     Raises:
         InvalidInput: The bus offers no way to give it an event.
     """
 
-    __slots__ = ("_delivery", "agent_name", "event_bus", "session_id")
+    __slots__ = ("_hooks", "agent_name", "event_bus", "session_id")
 
     def __init__(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
-        ways = (getattr(event_bus, "emit", None), getattr(event_bus, "emit_nowait", None), event_bus)
-        if event_bus is not None and not any(map(callable, ways)):
-            raise InvalidInput(
-                f"{safe_repr(event_bus)} is not an event bus. Give one that has emit_nowait(event) or emit(event), "
-                "or a function that takes one event."
-            )
         self.agent_name = agent_name
         self.event_bus = event_bus
         self.session_id = session_id
-        self._delivery = _to_bus(event_bus)
+        self._hooks = Hooks(() if event_bus is None else [_hook_of(event_bus)])
 
     def emit(self, event: MemoryEvent) -> None:
-        """Put the event on the bus. Never raises an `Exception`, and waits a second at most."""
-        if self.event_bus is not None:
-            self._delivery.tell(self._put, event)
+        """Put an event on the bus. An `Exception` is logged the first time and suppressed."""
+        self._hooks.emit(event)
 
     async def settle(self) -> None:
         """Wait until the bus has taken what was put on it from the running loop, a second at most."""
-        await self._delivery.settle(asyncio.get_running_loop().time() + PATIENCE)
-
-    def _put(self, event: MemoryEvent) -> object:
-        bus: Any = self.event_bus
-        if callable(getattr(bus, "emit", None)):
-            return bus.emit(event)
-        return _put_on_a_loop(bus, event) if callable(getattr(bus, "emit_nowait", None)) else bus(event)
+        await self._hooks.settle()
 
     def __bool__(self) -> bool:
         return self.event_bus is not None
 
 
-async def _put_on_a_loop(bus: Any, event: MemoryEvent) -> None:
-    bus.emit_nowait(event)
+def _hook_of(bus: Any) -> Hook:
+    """Return a function that puts an event on a bus."""
+    if callable(emit := getattr(bus, "emit", None)):
+        return emit  # type: ignore[no-any-return]
+    if callable(emit_nowait := getattr(bus, "emit_nowait", None)):
 
+        async def put(event: MemoryEvent) -> object:
+            return emit_nowait(event)
 
-_buses: weakref.WeakValueDictionary[int, Delivery] = weakref.WeakValueDictionary()
-"""By the id of a bus, which its delivery keeps in being: who opens a conversation for every request waits once."""
-
-
-def _to_bus(bus: object) -> Delivery:
-    known = _buses.get(id(bus))
-    return known or _buses.setdefault(id(bus), Delivery(bus, FirstFailures(logger).report))
+        return put
+    if callable(bus):
+        return bus  # type: ignore[no-any-return]
+    raise InvalidInput(
+        f"{safe_repr(bus)} is not an event bus. Give one that has emit_nowait(event) or emit(event), or a function "
+        "that takes one event."
+    )

@@ -49,8 +49,7 @@ step with the telling ones beneath; a detail has no name, and is no step.
   them is content: a text is, unless its key is known to hold a name. So names that users choose never become keys.
 - **Where content is withheld**, whatever LangChain itself would show of our Runnables, and of the models that we ask,
   is no run.
-- **Hooks** are called in threads of their own (`base/events.py`), in the caller's context, and waited for at most a
-  second, once.
+- **Hooks** are called in the thread of the operation, in the caller's context (`base/events.py`).
 """
 
 from langchain_agentmem.tracing.langchain_runs import RunType, within

@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base import events
 from langchain_agentmem.base.clock import utc_now
 from langchain_agentmem.base.events import StepFinished, StepStarted
 from tests.tracing.agent import ANSWERS, CONFIG, aconverse, agent, converse
@@ -103,19 +102,3 @@ class TestAgent:
         assert server.asked.wait(60)
         assert server.runs == {}
         server.let_go()
-
-    def test_hooks_that_hang(self, usual, tmp_path, monkeypatch):
-        """It is let go only when the agent is done, which therefore did not wait for it."""
-        monkeypatch.setattr(events, "PATIENCE", 0.05)
-        free = threading.Event()
-        heard = []
-
-        def hang(event):
-            heard.append(event)
-            free.wait(60)
-
-        try:
-            assert outcome(tmp_path, hang) == usual
-            assert len(heard) == 1
-        finally:
-            free.set()
