@@ -13,6 +13,8 @@ import pytest
 
 import langchain_agentmem
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.storage.engine import migrations
+from langchain_agentmem.storage.queries import DIALECTS
 
 LIMITS = {
     "lines of code": 44_740,
@@ -62,7 +64,7 @@ def lines_of_sql(path: Path) -> int:
 
 def tables() -> int:
     """Count the tables of the dialect that has more of them."""
-    schemas = ["".join(map(Path.read_text, each.glob("*.sql"))) for each in (PACKAGE / "storage/schema").iterdir()]
+    schemas = ["".join(migration.sql for migration in migrations(dialect)) for dialect in DIALECTS]
     return max(len(re.findall(r"^create (?:virtual )?table ", each, re.MULTILINE)) for each in schemas)
 
 

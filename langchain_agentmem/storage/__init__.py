@@ -17,7 +17,7 @@ work for each statement. So statements go through libpq's pipeline (`postgres_se
 the beginning and the commit wait for nothing of their own, and `query.name.ahead(tx, …)` asks for rows that are looked
 at only after the statements that follow. To store a checkpoint on a known thread waits twice.
 
-`storage/schema/<dialect>/` is the truth; `tests/storage/schema.*.txt` shows it whole.
+`storage/schema/` is the truth; `tests/storage/schema.*.txt` shows it whole.
 
 - `namespace`: a tuple of labels as a path, so that a prefix is a range.
 - `search_total`: what a search would else count in a scope: documents and words. On PostgreSQL a scope has several, one

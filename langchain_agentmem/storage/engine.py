@@ -4,9 +4,9 @@
 (`base/concurrency.py`), so that no event loop waits for a disk or a socket.
 
 The schema consists of named files that are applied once, in order: a baseline, which is edited in place until version
-0.2.0, and the migrations after it, which are never edited after a release. Each file in `schema/<dialect>/` is applied
-together with its record in one transaction. A database that records a migration this package does not know was written
-by a newer version, or by a development version before the baseline: both are refused, and not modified.
+0.2.0, and the migrations after it, which are never edited after a release. Each is applied together with its record in
+one transaction. A database that records a migration this package does not know was written by a newer version, or by a
+development version before the baseline: both are refused, and not modified.
 """
 
 from __future__ import annotations
@@ -439,18 +439,50 @@ NAME = re.compile(r"^\d{4}_[a-z][a-z0-9_]*$")
 
 
 class Migration(NamedTuple):
-    """One step of the schema: its name and the SQL that takes it."""
+    """One step of the schema: its name and its SQL."""
 
     name: str
     sql: str
 
 
+TYPES: dict[str, dict[str, str]] = {
+    "sqlite": {
+        "id": "integer primary key",
+        "serial": "integer primary key autoincrement",
+        "int": "integer",
+        "real": "real",
+        "text": "text",
+        "blob": "blob",
+        "id_too": "",
+        "without_rowid": " without rowid",
+    },
+    "postgres": {
+        "id": "bigint generated always as identity primary key",
+        "serial": "bigint generated always as identity primary key",
+        "int": "bigint",
+        "real": "double precision",
+        "text": 'text collate "C"',
+        "blob": "bytea",
+        "id_too": ", id",
+        "without_rowid": "",
+    },
+}
+"""The names in braces of a migration, in each dialect. A `serial` is an id that is not assigned again. `text` is in the order
+of code points on every server. `id_too` is the id at the end of an index, which is in every index of SQLite."""
+
+
 @cache
 def migrations(dialect: str) -> tuple[Migration, ...]:
-    """All migrations of a dialect, in order."""
-    folder = resources.files(__package__).joinpath("schema", dialect)
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return tuple(Migration(f.name.removesuffix(".sql"), f.read_text(encoding="utf-8")) for f in files)
+    """Return all migrations of a dialect in order: `<name>.sql`, then `<name>.<dialect>.sql`."""
+    folder = resources.files(__package__).joinpath("schema")
+    names = sorted({file.name.partition(".")[0] for file in folder.iterdir()})
+
+    def text_of(name: str) -> str:
+        files = [folder.joinpath(f"{name}{ending}.sql") for ending in ("", f".{dialect}")]
+        text = "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
+        return re.sub(r"\{(\w+)\}", lambda match: TYPES[dialect][match[1]], text)
+
+    return tuple(Migration(name, text_of(name)) for name in names)
 
 
 def newest_migration(dialect: str) -> str:

@@ -46,7 +46,6 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "other": (
         "namespace",
         "job",
-        "spent_branch",
         "receipt",
         "agentmem_migration",
         "sqlite_schema",

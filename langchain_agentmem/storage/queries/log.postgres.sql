@@ -53,9 +53,3 @@ select id from content
 where hash in (select decode(value, 'hex') from json_array_elements_text(cast(:hashes as json)))
 order by hash
 for no key update;
-
--- fragment: numbered
--- The server numbers branches, and gives no number twice.
-
--- fragment: number
--- It does.

@@ -21,13 +21,8 @@ insert into namespace (path) values (:path)
 on conflict (path) do nothing;
 
 -- name: create_branch
-insert into branch (
--- include: numbered
-    namespace_id, kind, name, created_at
-)
-select
--- include: number
-    id, :kind, :name, cast(:now as bigint) from namespace where path = :path
+insert into branch (namespace_id, kind, name, created_at)
+select id, :kind, :name, cast(:now as bigint) from namespace where path = :path
 on conflict (namespace_id, kind, name) do nothing;
 
 -- name: move_head

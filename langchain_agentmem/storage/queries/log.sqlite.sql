@@ -10,10 +10,3 @@ where slot.branch_id = :branch and slot.key in (select value from json_each(:key
 -- name: lock_contents
 -- Nothing to do: SQLite's transaction holds the lock already.
 select null as id where :hashes is null;
-
--- fragment: numbered
--- A branch gets a number that no other ever had: who was told of one that is gone finds nothing there.
-id,
-
--- fragment: number
-(select max(coalesce(max(b.id), 0), (select max(s.id) from spent_branch s)) + 1 from branch b),

@@ -627,13 +627,8 @@ insert into base_group (group_id, branch_id) values (:group, :branch);
 
 -- name: begin_branch
 -- A branch of a thread, which begins at a position of another where it has a parent.
-insert into branch (
--- include: numbered
-    namespace_id, kind, thread, parent_id, parent_position, created_at
-)
-select
--- include: number
-    id, :kind, :thread, cast(:parent as bigint), cast(:position as bigint), cast(:now as bigint)
+insert into branch (namespace_id, kind, thread, parent_id, parent_position, created_at)
+select id, :kind, :thread, cast(:parent as bigint), cast(:position as bigint), cast(:now as bigint)
 from namespace where path = :path
 returning id;
 
@@ -1293,13 +1288,8 @@ where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > c
 
 -- name: create_fork
 -- A branch that begins at a position of another; no row where there is one of this name.
-insert into branch (
--- include: numbered
-    namespace_id, kind, name, parent_id, parent_position, created_at
-)
-select
--- include: number
-    namespace_id, kind, :name, id, cast(:position as bigint), cast(:now as bigint) from branch where id = :branch
+insert into branch (namespace_id, kind, name, parent_id, parent_position, created_at)
+select namespace_id, kind, :name, id, cast(:position as bigint), cast(:now as bigint) from branch where id = :branch
 on conflict (namespace_id, kind, name) do nothing
 returning id;
 

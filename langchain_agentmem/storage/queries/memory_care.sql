@@ -288,13 +288,8 @@ where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: add_branch
 -- A branch as it was elsewhere; no row where there is one of this name.
-insert into branch (
--- include: numbered
-    namespace_id, kind, name, thread, parent_id, parent_position, head, created_at
-)
-select
--- include: number
-    id, :kind, cast(:name as text), cast(:thread as text), cast(:parent as bigint), cast(:parent_position as bigint),
+insert into branch (namespace_id, kind, name, thread, parent_id, parent_position, head, created_at)
+select id, :kind, cast(:name as text), cast(:thread as text), cast(:parent as bigint), cast(:parent_position as bigint),
     cast(:head as bigint), cast(:created_at as bigint)
 from namespace where path = :path
 on conflict (namespace_id, kind, name) do nothing

@@ -1,32 +1,31 @@
 -- The whole schema. It is edited in place until version 0.2.0; from then on, changes are further migrations. All
 -- times are microseconds since 1970-01-01 UTC, set by Python. Large columns come last, so that reading the columns
--- before them reads none of their pages. Text that is compared as a range has the collation "C", so that its order
--- is that of code points on every server. The planner's statistics hold samples of the rows that outlive them: an
--- erased message could be read there. Columns with content or names have none (`set statistics 0`); they are found
--- by unique keys or by indexes.
+-- before them reads none of their pages. `engine.py` says what each type in braces is called in a dialect. Tables that
+-- one dialect alone has, and the full-text index, are in the file of that dialect.
 
 -- Namespaces, branches and contents ---------------------------------------------------------------------------------
 
 -- A tenant, user or topic. `path` is the tuple of labels, each ended by U+001F, so that a prefix is a range.
 create table namespace (
-    id bigint generated always as identity primary key,
-    path text collate "C" not null unique
+    id {id},
+    path {text} not null unique
 );
 
 -- A line of memory: a conversation, a branch of layers or a branch of a thread. `head` is its last position,
 -- `messages` the number of its own messages. A fork is one row: its parent, and the position where it leaves it.
--- `thread` is the thread that started a branch of a thread; searches know the rows there by this name.
+-- `thread` is the thread that started a branch of a thread; searches know the rows there by this name. The id of a
+-- deleted branch is not assigned again, since a run of another process may still refer to it.
 create table branch (
-    id bigint generated always as identity primary key,
-    namespace_id bigint not null references namespace (id),
-    kind text not null,
-    name text collate "C",
-    parent_id bigint references branch (id),
-    parent_position bigint,
-    head bigint not null default 0,
-    messages bigint not null default 0,
-    created_at bigint not null,
-    thread text collate "C",
+    id {serial},
+    namespace_id {int} not null references namespace (id),
+    kind {text} not null,
+    name {text},
+    parent_id {int} references branch (id),
+    parent_position {int},
+    head {int} not null default 0,
+    messages {int} not null default 0,
+    created_at {int} not null,
+    thread {text},
     unique (namespace_id, kind, name)
 );
 create index branch_parent on branch (parent_id) where parent_id is not null;
@@ -35,22 +34,18 @@ create index branch_thread on branch (namespace_id, thread) where thread is not 
 -- Message bodies and other large values, stored once each under their BLAKE2b-160. Ids ascend, so that rows written
 -- together are stored together, in this table and in every index that refers to it.
 create table content (
-    id bigint generated always as identity primary key,
-    hash bytea not null unique,
-    body bytea not null
+    id {id},
+    hash {blob} not null unique,
+    body {blob} not null
 );
 
 -- Token counts by counting method, computed on first use.
 create table token_count (
-    content_id bigint not null references content (id) on delete cascade,
-    counter text not null,
-    tokens bigint not null,
+    content_id {int} not null references content (id) on delete cascade,
+    counter {text} not null,
+    tokens {int} not null,
     primary key (content_id, counter)
-);
-
-alter table namespace alter column path set statistics 0;
-alter table branch alter column name set statistics 0, alter column thread set statistics 0;
-alter table content alter column hash set statistics 0, alter column body set statistics 0;
+){without_rowid};
 
 -- Conversations -----------------------------------------------------------------------------------------------------
 
@@ -60,29 +55,29 @@ alter table content alter column hash set statistics 0, alter column body set st
 -- named like its conversation: it is visible where that thread shows it. `correction` marks an edit by a person: a JSON
 -- object with its id, the person, and the id of the correction that this one reverts.
 create table entry (
-    id bigint generated always as identity primary key,
-    branch_id bigint not null references branch (id) on delete cascade,
-    position bigint not null,
-    replaces bigint references entry (id) on delete cascade,
-    kind text not null,
-    key text collate "C" not null,
-    role text,
-    sender text,
-    recipient text,
-    round_key text,
-    content_id bigint not null references content (id),
-    attachments_id bigint references content (id),
-    document_id bigint,
-    created_at bigint not null,
-    written_at bigint not null,
+    id {id},
+    branch_id {int} not null references branch (id) on delete cascade,
+    position {int} not null,
+    replaces {int} references entry (id) on delete cascade,
+    kind {text} not null,
+    key {text} not null,
+    role {text},
+    sender {text},
+    recipient {text},
+    round_key {text},
+    content_id {int} not null references content (id),
+    attachments_id {int} references content (id),
+    document_id {int},
+    created_at {int} not null,
+    written_at {int} not null,
     follows integer not null default 0,
-    correction text
+    correction {text}
 );
-create index entry_position on entry (branch_id, position, id);
+create index entry_position on entry (branch_id, position{id_too});
 create unique index entry_key on entry (branch_id, key) where replaces is null;
 create index entry_content on entry (content_id);
 create index entry_attachments on entry (attachments_id) where attachments_id is not null;
-create index entry_replaces on entry (replaces, id) where replaces is not null;
+create index entry_replaces on entry (replaces{id_too}) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
 create index entry_correction on entry (branch_id) where correction is not null;
 
@@ -91,15 +86,15 @@ create index entry_correction on entry (branch_id) where correction is not null;
 -- them if the context is a conversation's. The body is JSON: it names
 -- the messages that were kept and contains those that were made.
 create table compaction (
-    id bigint generated always as identity primary key,
-    branch_id bigint not null references branch (id) on delete cascade,
-    lane text collate "C" not null,
-    digest bytea not null,
-    reached bigint not null,
-    slot bigint,
-    created_at bigint not null,
-    checksum bigint not null,
-    body bytea not null
+    id {id},
+    branch_id {int} not null references branch (id) on delete cascade,
+    lane {text} not null,
+    digest {blob} not null,
+    reached {int} not null,
+    slot {int},
+    created_at {int} not null,
+    checksum {int} not null,
+    body {blob} not null
 );
 create index compaction_lane on compaction (branch_id, lane, id);
 
@@ -108,26 +103,18 @@ create index compaction_lane on compaction (branch_id, lane, id);
 -- or the experiences of a role. `tokens` is its size; `stands` is 1 while prompts still show it. The body is JSON:
 -- ids, scores and signals, and the values of core memory, since a prompt shows them as they were.
 create table prompt_note (
-    namespace_id bigint not null references namespace (id) on delete cascade,
-    name text collate "C" not null,
-    key text collate "C" not null,
-    part text collate "C" not null,
-    reader text collate "C" not null,
-    tokens bigint not null,
-    stands bigint not null,
-    created_at bigint not null,
-    body bytea not null,
+    namespace_id {int} not null references namespace (id) on delete cascade,
+    name {text} not null,
+    key {text} not null,
+    part {text} not null,
+    reader {text} not null,
+    tokens {int} not null,
+    stands {int} not null,
+    created_at {int} not null,
+    body {blob} not null,
     primary key (namespace_id, name, key, part, reader)
-);
+){without_rowid};
 create index prompt_note_age on prompt_note (created_at);
-
-alter table entry alter column key set statistics 0, alter column role set statistics 0,
-    alter column sender set statistics 0, alter column recipient set statistics 0,
-    alter column round_key set statistics 0, alter column correction set statistics 0;
-alter table compaction alter column lane set statistics 0, alter column digest set statistics 0,
-    alter column body set statistics 0;
-alter table prompt_note alter column name set statistics 0, alter column key set statistics 0,
-    alter column reader set statistics 0, alter column body set statistics 0;
 
 -- LangGraph threads: checkpoints that cost only what changed --------------------------------------------------------
 
@@ -135,22 +122,22 @@ alter table prompt_note alter column name set statistics 0, alter column key set
 -- other parts; no number is assigned twice. `swept` counts removals of parts, which make older caches of them
 -- invalid. `litter` counts the checkpoints removed since the last one.
 create table shelf (
-    id bigint generated always as identity primary key,
-    listed bigint not null default 0,
-    loose bigint not null,
-    swept bigint not null default 0,
-    litter bigint not null default 0
+    id {serial},
+    listed {int} not null default 0,
+    loose {int} not null,
+    swept {int} not null default 0,
+    litter {int} not null default 0
 );
 
 -- A thread of a namespace. A copy of a thread shares its shelf. `delta` marks a thread with DeltaChannels, whose
 -- checkpoints need their ancestors.
 create table thread (
-    id bigint generated always as identity primary key,
-    namespace_id bigint not null references namespace (id),
-    name text collate "C" not null,
-    shelf_id bigint not null references shelf (id),
-    delta bigint not null default 0,
-    created_at bigint not null,
+    id {id},
+    namespace_id {int} not null references namespace (id),
+    name {text} not null,
+    shelf_id {int} not null references shelf (id),
+    delta {int} not null default 0,
+    created_at {int} not null,
     unique (name, namespace_id)
 );
 create index thread_namespace on thread (namespace_id);
@@ -158,22 +145,22 @@ create index thread_shelf on thread (shelf_id);
 
 -- One series of checkpoints: a thread's own (`ns` is empty), or those of one of its subgraphs.
 create table checkpoint_line (
-    id bigint generated always as identity primary key,
-    thread_id bigint not null references thread (id) on delete cascade,
-    ns text collate "C" not null,
+    id {id},
+    thread_id {int} not null references thread (id) on delete cascade,
+    ns {text} not null,
     unique (thread_id, ns)
 );
 
 -- A part of a value, never changed. `form` is the encoding of the body, `name` the id of a message.
 create table part (
-    shelf_id bigint not null references shelf (id) on delete cascade,
-    number bigint not null,
-    form text not null,
-    name text collate "C",
-    content_id bigint not null references content (id),
-    checksum bigint not null,
+    shelf_id {int} not null references shelf (id) on delete cascade,
+    number {int} not null,
+    form {text} not null,
+    name {text},
+    content_id {int} not null references content (id),
+    checksum {int} not null,
     primary key (shelf_id, number)
-);
+){without_rowid};
 create index part_content on part (content_id, shelf_id);
 
 -- A checkpoint without its values. `versions` is a JSON object of the channels' versions; `head` and `metadata` are
@@ -181,65 +168,54 @@ create index part_content on part (content_id, shelf_id);
 -- of creation. `namespace_id` is set if the namespace had a branch "main" when the checkpoint was put: the versions
 -- that "main" showed then are kept for it.
 create table checkpoint (
-    line_id bigint not null references checkpoint_line (id) on delete cascade,
-    name text collate "C" not null,
-    parent text collate "C",
-    run_id text collate "C",
-    versions text not null,
-    head bytea not null,
-    metadata bytea not null,
-    created_at bigint not null,
-    seen bigint,
-    namespace_id bigint,
+    line_id {int} not null references checkpoint_line (id) on delete cascade,
+    name {text} not null,
+    parent {text},
+    run_id {text},
+    versions {text} not null,
+    head {blob} not null,
+    metadata {blob} not null,
+    created_at {int} not null,
+    seen {int},
+    namespace_id {int},
     primary key (line_id, name)
-);
+){without_rowid};
 create index checkpoint_run on checkpoint (run_id) where run_id is not null;
 create index checkpoint_seen on checkpoint (namespace_id, coalesce(seen, created_at)) where namespace_id is not null;
 
 -- The value of a channel in one version, as a recipe of parts. A channel without a value has no row.
 create table channel_value (
-    line_id bigint not null references checkpoint_line (id) on delete cascade,
-    channel text collate "C" not null,
-    version text collate "C" not null,
-    recipe bytea not null,
+    line_id {int} not null references checkpoint_line (id) on delete cascade,
+    channel {text} not null,
+    version {text} not null,
+    recipe {blob} not null,
     primary key (line_id, channel, version)
-);
+){without_rowid};
 
 -- A task's writes towards the checkpoint after this one; they may be stored before the checkpoint itself. `run_id`
 -- is the run that wrote them, if it has an id: they are deleted with it, even if another run made the checkpoint.
 create table pending_write (
-    line_id bigint not null references checkpoint_line (id) on delete cascade,
-    checkpoint text collate "C" not null,
-    task text collate "C" not null,
-    place bigint not null,
-    path text collate "C" not null,
-    channel text collate "C" not null,
-    recipe bytea not null,
-    run_id text,
+    line_id {int} not null references checkpoint_line (id) on delete cascade,
+    checkpoint {text} not null,
+    task {text} not null,
+    place {int} not null,
+    path {text} not null,
+    channel {text} not null,
+    recipe {blob} not null,
+    run_id {text},
     primary key (line_id, checkpoint, task, place)
-);
+){without_rowid};
 create index pending_write_run on pending_write (run_id) where run_id is not null;
-
-alter table thread alter column name set statistics 0;
-alter table checkpoint_line alter column ns set statistics 0;
-alter table part alter column form set statistics 0, alter column name set statistics 0;
-alter table checkpoint alter column name set statistics 0, alter column parent set statistics 0,
-    alter column run_id set statistics 0, alter column versions set statistics 0, alter column head set statistics 0,
-    alter column metadata set statistics 0;
-alter table channel_value alter column channel set statistics 0, alter column version set statistics 0,
-    alter column recipe set statistics 0;
-alter table pending_write alter column checkpoint set statistics 0, alter column task set statistics 0,
-    alter column path set statistics 0, alter column channel set statistics 0, alter column recipe set statistics 0;
 
 -- Memory on branches: layers, facts, rounds and items of a thread ---------------------------------------------------
 
 -- The author of a row: a thread, or the branch "main" of its namespace, whose `name` is null. An author stays when
 -- its thread is deleted, without `thread_id`.
 create table author (
-    id bigint generated always as identity primary key,
-    namespace_id bigint not null references namespace (id),
-    name text collate "C",
-    thread_id bigint unique references thread (id) on delete set null
+    id {serial},
+    namespace_id {int} not null references namespace (id),
+    name {text},
+    thread_id {int} unique references thread (id) on delete set null
 );
 create unique index author_main on author (namespace_id) where name is null;
 create index author_name on author (namespace_id, name) where name is not null;
@@ -259,32 +235,32 @@ create index author_name on author (namespace_id, name) where name is not null;
 -- corrected the value: a JSON object with its id, the values before and after, the sources of the value before, and
 -- the id of the correction that this one reverts. Such a row stays when a newer version replaces it.
 create table memory (
-    id bigint generated always as identity primary key,
-    branch_id bigint references branch (id),
-    position bigint,
-    until bigint not null default 4611686018427387904,
-    group_id bigint,
-    origin bigint,
-    kind text not null,
-    key text collate "C" not null,
-    label text,
-    subject text collate "C",
-    object text collate "C",
-    content_id bigint references content (id),
-    deleted bigint not null default 0,
-    importance bigint,
-    expires_at bigint,
-    extra text,
-    document_id bigint,
-    created_at bigint not null,
-    written_at bigint not null,
-    scope_id bigint,
-    author_id bigint references author (id),
-    stamp bigint,
-    gone bigint not null default 0,
-    source text,
-    actor text,
-    correction text,
+    id {serial},
+    branch_id {int} references branch (id),
+    position {int},
+    until {int} not null default 4611686018427387904,
+    group_id {int},
+    origin {int},
+    kind {text} not null,
+    key {text} not null,
+    label {text},
+    subject {text},
+    object {text},
+    content_id {int} references content (id),
+    deleted {int} not null default 0,
+    importance {int},
+    expires_at {int},
+    extra {text},
+    document_id {int},
+    created_at {int} not null,
+    written_at {int} not null,
+    scope_id {int},
+    author_id {int} references author (id),
+    stamp {int},
+    gone {int} not null default 0,
+    source {text},
+    actor {text},
+    correction {text},
     check (branch_id is not null or group_id is not null)
 );
 create index memory_current on memory (branch_id, kind, until, position);
@@ -316,106 +292,92 @@ create index memory_counts_learned on memory (scope_id, kind, created_at)
 -- The sources of a version: ids of messages, and of the conversations or threads that they belong to. A version
 -- that loses all of them is forgotten.
 create table memory_source (
-    memory_id bigint not null references memory (id) on delete cascade,
-    source text collate "C" not null,
+    memory_id {int} not null references memory (id) on delete cascade,
+    source {text} not null,
     primary key (memory_id, source)
-);
+){without_rowid};
 create index memory_source_source on memory_source (source);
 
 -- A group: the rows that one execution of a task wrote. Its id is a random number. The task ran under a checkpoint
 -- that may not have been put. `owner` is the token of the run, unique to it. `ended` marks an execution that ended
 -- without a result; the next execution of the task replaces it.
 create table memory_group (
-    id bigint primary key,
-    thread_id bigint not null references thread (id) on delete cascade,
-    ns text collate "C" not null,
-    checkpoint text collate "C" not null,
-    task text collate "C" not null,
-    created_at bigint not null,
-    owner bigint,
+    id {int} primary key,
+    thread_id {int} not null references thread (id) on delete cascade,
+    ns {text} not null,
+    checkpoint {text} not null,
+    task {text} not null,
+    created_at {int} not null,
+    owner {int},
     ended integer not null default 0
 );
 create index memory_group_task on memory_group (thread_id, task);
 
 -- The groups on a branch and their positions. `thread` is the thread of the group, if it is not the branch's.
 create table seal (
-    group_id bigint not null,
-    branch_id bigint not null references branch (id) on delete cascade,
-    position bigint not null,
-    thread text,
+    group_id {int} not null,
+    branch_id {int} not null references branch (id) on delete cascade,
+    position {int} not null,
+    thread {text},
     primary key (group_id, branch_id)
-);
+){without_rowid};
 create index seal_branch on seal (branch_id, position);
 create index seal_thread on seal (branch_id) where thread is not null;
 
 -- Tasks that finished under a checkpoint, with the groups they had written by then, as a JSON list. `caller` is the
 -- task that called this one, if any.
 create table finished_task (
-    thread_id bigint not null references thread (id) on delete cascade,
-    task text collate "C" not null,
-    ns text collate "C" not null,
-    checkpoint text collate "C" not null,
-    caller text collate "C",
-    groups text not null,
-    created_at bigint not null,
+    thread_id {int} not null references thread (id) on delete cascade,
+    task {text} not null,
+    ns {text} not null,
+    checkpoint {text} not null,
+    caller {text},
+    groups {text} not null,
+    created_at {int} not null,
     primary key (thread_id, task)
-);
+){without_rowid};
 create index finished_task_step on finished_task (thread_id, ns, checkpoint);
 
 -- The groups of `finished_task`, for lookups: they are kept as long as a task's result that names them.
 create table finished_group (
-    group_id bigint not null,
-    thread_id bigint not null,
-    task text collate "C" not null,
+    group_id {int} not null,
+    thread_id {int} not null,
+    task {text} not null,
     primary key (group_id, thread_id, task),
     foreign key (thread_id, task) references finished_task (thread_id, task) on delete cascade
-);
+){without_rowid};
 create index finished_group_task on finished_group (thread_id, task);
 
 -- The position of a checkpoint on a branch. Its memory is that of the branch up to there, and of the branches
 -- before.
 create table place (
-    line_id bigint not null,
-    checkpoint text collate "C" not null,
-    branch_id bigint not null references branch (id),
-    position bigint not null,
+    line_id {int} not null,
+    checkpoint {text} not null,
+    branch_id {int} not null references branch (id),
+    position {int} not null,
     primary key (line_id, checkpoint),
     foreign key (line_id, checkpoint) references checkpoint (line_id, name) on delete cascade
-);
+){without_rowid};
 create index place_branch on place (branch_id, position);
 
 -- The base of a subgraph's branch: the checkpoint around it, the position of that, if it has one, and the groups
 -- that the task around it had written when it began, as a JSON list, each with its last row that counts.
 create table branch_base (
-    branch_id bigint primary key references branch (id) on delete cascade,
-    base_id bigint references branch (id),
-    base_position bigint,
-    checkpoint text collate "C" not null,
-    groups text not null
+    branch_id {int} primary key references branch (id) on delete cascade,
+    base_id {int} references branch (id),
+    base_position {int},
+    checkpoint {text} not null,
+    groups {text} not null
 );
 create index branch_base_base on branch_base (base_id, base_position) where base_id is not null;
 
 -- The groups of `branch_base`, for lookups: they are kept as long as such a branch exists.
 create table base_group (
-    group_id bigint not null,
-    branch_id bigint not null references branch (id) on delete cascade,
+    group_id {int} not null,
+    branch_id {int} not null references branch (id) on delete cascade,
     primary key (group_id, branch_id)
-);
+){without_rowid};
 create index base_group_branch on base_group (branch_id);
-
-alter table author alter column name set statistics 0;
-alter table memory alter column key set statistics 0, alter column label set statistics 0,
-    alter column subject set statistics 0, alter column object set statistics 0, alter column extra set statistics 0,
-    alter column source set statistics 0, alter column actor set statistics 0, alter column correction set statistics 0;
-alter table memory_source alter column source set statistics 0;
-alter table memory_group alter column checkpoint set statistics 0, alter column task set statistics 0,
-    alter column ns set statistics 0;
-alter table seal alter column thread set statistics 0;
-alter table finished_task alter column checkpoint set statistics 0, alter column task set statistics 0,
-    alter column ns set statistics 0, alter column caller set statistics 0, alter column groups set statistics 0;
-alter table finished_group alter column task set statistics 0;
-alter table place alter column checkpoint set statistics 0;
-alter table branch_base alter column groups set statistics 0, alter column checkpoint set statistics 0;
 
 -- Long-term items ---------------------------------------------------------------------------------------------------
 
@@ -423,44 +385,38 @@ alter table branch_base alter column groups set statistics 0, alter column check
 -- expires at `expires_at`. `document_id` is its number in the search; `indexed` the texts of the indexed fields, as
 -- a JSON list, or null if the whole value is indexed.
 create table item (
-    id bigint generated always as identity primary key,
-    namespace_id bigint not null references namespace (id),
-    key text collate "C" not null,
-    checksum bigint not null,
-    created_at bigint not null,
-    updated_at bigint not null,
-    ttl double precision,
-    expires_at bigint,
-    document_id bigint,
-    indexed text,
-    value bytea not null,
-    source text,
-    actor text,
+    id {id},
+    namespace_id {int} not null references namespace (id),
+    key {text} not null,
+    checksum {int} not null,
+    created_at {int} not null,
+    updated_at {int} not null,
+    ttl {real},
+    expires_at {int},
+    document_id {int},
+    indexed {text},
+    value {blob} not null,
+    source {text},
+    actor {text},
     unique (namespace_id, key)
 );
-create index item_recent on item (namespace_id, updated_at desc, key, expires_at) include (id);
+create index item_recent on item (namespace_id, updated_at desc, key, expires_at{id_too});
 create index item_expiry on item (expires_at) where expires_at is not null;
 
 -- The values of a byte store. Keys are UTF-8, as bytes, so that any text is valid and the order is that of code
 -- points. `head` is a key's first 2,000 bytes, `rest` the following ones, and `mark` the BLAKE2b-160 of the rest,
 -- empty if there is none: PostgreSQL's index entries have room for 2,700 bytes only.
 create table blob (
-    id bigint generated always as identity primary key,
-    namespace_id bigint not null references namespace (id),
-    head bytea not null,
-    mark bytea not null,
-    rest bytea not null,
-    checksum bigint not null,
-    updated_at bigint not null,
-    value bytea not null,
+    id {id},
+    namespace_id {int} not null references namespace (id),
+    head {blob} not null,
+    mark {blob} not null,
+    rest {blob} not null,
+    checksum {int} not null,
+    updated_at {int} not null,
+    value {blob} not null,
     unique (namespace_id, head, mark)
 );
-
-alter table item alter column key set statistics 0, alter column indexed set statistics 0,
-    alter column source set statistics 0, alter column actor set statistics 0,
-    alter column value set statistics 0;
-alter table blob alter column head set statistics 0, alter column mark set statistics 0,
-    alter column rest set statistics 0, alter column value set statistics 0;
 
 -- Search ------------------------------------------------------------------------------------------------------------
 
@@ -470,127 +426,111 @@ alter table blob alter column head set statistics 0, alter column mark set stati
 
 -- The documents of one kind in one namespace. One with very many series has several scopes.
 create table search_scope (
-    id bigint generated always as identity primary key,
-    namespace_id bigint not null references namespace (id),
-    kind text not null,
-    series bigint not null default 0
+    id {serial},
+    namespace_id {int} not null references namespace (id),
+    kind {text} not null,
+    series {int} not null default 0
 );
 create index search_scope_namespace on search_scope (namespace_id, kind);
 
 -- A sequence of documents, such as those of a conversation. `next` is the place of the next one; `documents` and
 -- `words` count the existing ones.
 create table search_series (
-    id bigint primary key,
-    scope_id bigint not null references search_scope (id),
-    name text not null,
-    next bigint not null default 0,
-    documents bigint not null default 0,
-    words bigint not null default 0,
-    first_at bigint not null,
-    last_at bigint not null
+    id {int} primary key,
+    scope_id {int} not null references search_scope (id),
+    name {text} not null,
+    next {int} not null default 0,
+    documents {int} not null default 0,
+    words {int} not null default 0,
+    first_at {int} not null,
+    last_at {int} not null
 );
 create index search_series_name on search_series (scope_id, name);
 
 -- The totals of a scope, so that a search need not count: the sums over its rows. `series` counts those that exist,
 -- `last_at` is the latest time of a document.
 create table search_total (
-    id bigint primary key,
-    scope_id bigint not null references search_scope (id) on delete cascade,
-    series bigint not null,
-    documents bigint not null,
-    words bigint not null,
-    last_at bigint not null
+    id {int} primary key,
+    scope_id {int} not null references search_scope (id) on delete cascade,
+    series {int} not null,
+    documents {int} not null,
+    words {int} not null,
+    last_at {int} not null
 );
 create index search_total_scope on search_total (scope_id);
 
 -- The speakers of a series: the words of the name, and the number by which documents refer to its owner.
 create table search_speaker (
-    word text not null,
-    series_id bigint not null references search_series (id) on delete cascade,
-    speaker bigint not null,
+    word {text} not null,
+    series_id {int} not null references search_series (id) on delete cascade,
+    speaker {int} not null,
     primary key (word, series_id, speaker)
-);
+){without_rowid};
 create index search_speaker_series on search_speaker (series_id);
 
 -- `owner` is the row that the document stands for; `features` are bits for features of its text other than words.
 create table search_document (
-    id bigint primary key,
-    owner bigint not null,
-    created_at bigint not null,
-    speaker bigint,
-    role text,
-    length bigint not null,
-    features bigint not null
+    id {int} primary key,
+    owner {int} not null,
+    created_at {int} not null,
+    speaker {int},
+    role {text},
+    length {int} not null,
+    features {int} not null
 );
-
--- The full-text index over analysed terms. A term is followed by U+001F and its scope, so that one namespace's
--- terms are keys of their own, and those of all are a range of keys. New entries wait in a list that every search
--- reads, so the list is short: 256 kB.
-create table search_index (
-    document_id bigint primary key references search_document (id) on delete cascade,
-    terms tsvector not null
-);
-create index search_index_terms on search_index using gin (terms) with (gin_pending_list_limit = 256);
 
 -- Vectors of documents, one for each of their passages, as 32-bit floats of length one. Ids ascend, so that a cache
 -- can read the new ones only.
 create table search_vector (
-    id bigint generated always as identity primary key,
-    document_id bigint not null references search_document (id) on delete cascade,
-    passage bigint not null,
-    vector bytea not null,
+    id {serial},
+    document_id {int} not null references search_document (id) on delete cascade,
+    passage {int} not null,
+    vector {blob} not null,
     unique (document_id, passage)
 );
 
 -- Documents whose passages have no vectors yet. A document that changes gets another ticket.
 create table search_unembedded (
-    ticket bigint generated always as identity primary key,
-    document_id bigint not null unique references search_document (id) on delete cascade
+    ticket {serial},
+    document_id {int} not null unique references search_document (id) on delete cascade
 );
 
 -- The state of the search. `dimensions` is null as long as no vectors are wanted, `removed` counts removals of
 -- vectors, and `pgvector` is 1 if they are in a table of pgvector's as well. `behind` is the document up to which
 -- documents have only the features of an older version; null if there are none. The background renews them.
 create table search_state (
-    id bigint primary key check (id = 1),
-    analysis bigint not null,
-    dimensions bigint,
-    removed bigint not null default 0,
-    pgvector bigint not null default 0,
-    behind bigint
+    id {int} primary key check (id = 1),
+    analysis {int} not null,
+    dimensions {int},
+    removed {int} not null default 0,
+    pgvector {int} not null default 0,
+    behind {int}
 );
 insert into search_state (id, analysis) values (1, 0);
-
-alter table search_scope alter column kind set statistics 0;
-alter table search_series alter column name set statistics 0;
-alter table search_speaker alter column word set statistics 0;
-alter table search_document alter column role set statistics 0;
-alter table search_index alter column terms set statistics 0;
-alter table search_vector alter column vector set statistics 0;
 
 -- Audit trail: every prompt and reply, in one chain -----------------------------------------------------------------
 
 -- The namespaces that have entries.
 create table audit_namespace (
-    namespace_id bigint primary key references namespace (id)
+    namespace_id {int} primary key references namespace (id)
 );
 
 -- The messages that the models of a conversation or thread received and returned. Each is stored once, however many
 -- calls contain it. A call refers to ranges of numbers, so a call with a long history costs only its new messages.
 create table audit_shelf (
-    id bigint generated always as identity primary key,
-    namespace_id bigint not null references namespace (id),
-    name text collate "C" not null,
-    next bigint not null default 1,
+    id {id},
+    namespace_id {int} not null references namespace (id),
+    name {text} not null,
+    next {int} not null default 1,
     unique (namespace_id, name)
 );
 create table audit_message (
-    shelf_id bigint not null references audit_shelf (id) on delete cascade,
-    number bigint not null,
-    key text not null,
-    content_id bigint not null references content (id),
+    shelf_id {int} not null references audit_shelf (id) on delete cascade,
+    number {int} not null,
+    key {text} not null,
+    content_id {int} not null references content (id),
     primary key (shelf_id, number)
-);
+){without_rowid};
 create index audit_message_content on audit_message (content_id, shelf_id);
 
 -- The entries. `sequence` is the place in the chain, without gaps; `digest` covers everything of the entry that
@@ -603,25 +543,25 @@ create index audit_message_content on audit_message (content_id, shelf_id);
 -- none and enter all of them later, together; `settled` marks those that have. Nothing refers to an entry by a
 -- foreign key with an index of its own, since checking one would read all rows.
 create table audit (
-    sequence bigint primary key,
-    link bytea not null,
-    digest bytea not null,
-    salt bytea,
-    namespace_id bigint,
-    key text collate "C",
-    kind text,
-    hidden bigint,
-    conversation text collate "C",
-    thread text collate "C",
-    created_at bigint,
-    junk text,
-    status text,
-    mark bytea,
-    archived bigint,
-    settled bigint,
-    shelf_id bigint,
-    messages text,
-    body bytea
+    sequence {int} primary key,
+    link {blob} not null,
+    digest {blob} not null,
+    salt {blob},
+    namespace_id {int},
+    key {text},
+    kind {text},
+    hidden {int},
+    conversation {text},
+    thread {text},
+    created_at {int},
+    junk {text},
+    status {text},
+    mark {blob},
+    archived {int},
+    settled {int},
+    shelf_id {int},
+    messages {text},
+    body {blob}
 );
 create index audit_key on audit (namespace_id, key) where settled = 1;
 create index audit_kind on audit (namespace_id, kind, hidden, sequence) where settled = 1;
@@ -634,27 +574,17 @@ create index audit_shelf_id on audit (shelf_id, sequence) where settled = 1 and 
 
 -- The search documents of entries: a table of its own, so that an entry need not be written twice.
 create table audit_document (
-    sequence bigint primary key references audit (sequence) on delete cascade,
-    document_id bigint not null
+    sequence {int} primary key references audit (sequence) on delete cascade,
+    document_id {int} not null
 );
 
 -- The end of the chain. Entries after `indexed` wait for the indexes and the search, and enter them together.
 create table audit_head (
-    id bigint primary key check (id = 1),
-    sequence bigint not null,
-    link bytea not null,
-    indexed bigint not null
+    id {int} primary key check (id = 1),
+    sequence {int} not null,
+    link {blob} not null,
+    indexed {int} not null
 );
-insert into audit_head (id, sequence, link, indexed) values (1, 0, decode(repeat('00', 32), 'hex'), 0);
-
-alter table audit_shelf alter column name set statistics 0;
-alter table audit_message alter column key set statistics 0;
-alter table audit_head alter column link set statistics 0;
-alter table audit alter column link set statistics 0, alter column digest set statistics 0,
-    alter column salt set statistics 0, alter column key set statistics 0, alter column kind set statistics 0,
-    alter column conversation set statistics 0, alter column thread set statistics 0,
-    alter column junk set statistics 0, alter column status set statistics 0, alter column mark set statistics 0,
-    alter column messages set statistics 0, alter column body set statistics 0;
 
 -- Jobs --------------------------------------------------------------------------------------------------------------
 
@@ -662,33 +592,19 @@ alter table audit alter column link set statistics 0, alter column digest set st
 -- as bytes, so that any text is valid. A worker holds a lease on its job: `owner` is its unique token,
 -- `lease_until` the time when another may take over. `again` marks a job that was requested again meanwhile.
 create table job (
-    id bigint generated always as identity primary key,
-    mark bytea not null unique,
-    path text collate "C" not null,
-    kind text not null,
-    key bytea not null,
-    payload bytea not null,
-    again bigint not null default 0,
-    attempts bigint not null default 0,
-    not_before bigint not null,
-    owner text,
-    lease_until bigint,
-    error text,
-    created_at bigint not null
+    id {id},
+    mark {blob} not null unique,
+    path {text} not null,
+    kind {text} not null,
+    key {blob} not null,
+    payload {blob} not null,
+    again {int} not null default 0,
+    attempts {int} not null default 0,
+    not_before {int} not null,
+    owner {text},
+    lease_until {int},
+    error {text},
+    created_at {int} not null
 );
 create index job_kind on job (kind, id);
 create index job_path on job (path);
-
-alter table job alter column mark set statistics 0, alter column path set statistics 0,
-    alter column kind set statistics 0, alter column key set statistics 0, alter column payload set statistics 0,
-    alter column owner set statistics 0, alter column error set statistics 0;
-
--- Receipts ----------------------------------------------------------------------------------------------------------
-
--- The number of transactions that each session of a program has written; the last of them wrote the row. A program
--- that lost its connection during a commit reads here if it was carried out.
-create table receipt (
-    session bigint primary key,
-    transactions bigint not null,
-    at bigint not null
-);

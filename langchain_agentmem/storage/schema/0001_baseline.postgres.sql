@@ -1,0 +1,33 @@
+-- The full-text index over analysed terms. A term is followed by U+001F and its scope, so that one namespace's
+-- terms are keys of their own, and those of all are a range of keys. New entries wait in a list that every search
+-- reads, so the list is short: 256 kB.
+create table search_index (
+    document_id bigint primary key references search_document (id) on delete cascade,
+    terms tsvector not null
+);
+create index search_index_terms on search_index using gin (terms) with (gin_pending_list_limit = 256);
+
+-- The number of transactions that each session of a program has written; the last of them wrote the row. A program
+-- that lost its connection during a commit reads here if it was carried out.
+create table receipt (
+    session bigint primary key,
+    transactions bigint not null,
+    at bigint not null
+);
+
+insert into audit_head (id, sequence, link, indexed) values (1, 0, decode(repeat('00', 32), 'hex'), 0);
+
+-- The planner's statistics hold samples of the rows that outlive them: an erased message could be read there. So
+-- columns of texts and bytes have none; they are found by unique keys or by indexes.
+do $$
+declare altered text;
+begin
+    for altered in
+        select format('alter table %I alter column %I set statistics 0', table_name, column_name)
+        from information_schema.columns
+        where table_schema = current_schema() and table_name <> 'agentmem_migration'
+            and data_type in ('text', 'bytea', 'tsvector') and column_name <> 'kind'
+    loop
+        execute altered;
+    end loop;
+end $$;
