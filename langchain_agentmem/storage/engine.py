@@ -467,8 +467,8 @@ TYPES: dict[str, dict[str, str]] = {
         "without_rowid": "",
     },
 }
-"""The names in braces of a migration, in each dialect. A `serial` is an id that is not assigned again. `text` is in the order
-of code points on every server. `id_too` is the id at the end of an index, which is in every index of SQLite."""
+"""The names in braces of a migration, in each dialect. A `serial` is an id that is not assigned again. `text` is in the
+order of code points on every server. `id_too` is the id at the end of an index, which is in every index of SQLite."""
 
 
 @cache

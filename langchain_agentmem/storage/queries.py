@@ -2,9 +2,10 @@
 
 Each file in `queries/` holds queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
 engines; `log.postgres.sql` and `log.sqlite.sql` hold what a dialect must say in its own way. Parameters are
-written `:name`. What several queries share is a fragment, which begins with `-- fragment: the_name` and stands in a
-query where a line says `-- include: the_name`. Operations ask for a query by attribute, `query.insert_entry(branch=1,
-…)`, and know nothing of dialects; each engine looks the text up in its own table.
+written `:name`. What several queries share is a fragment, which begins with `-- fragment: the_name` and is named in a
+query in braces: `{the_name}`. A fragment that reads a list, such as `{numbers ids}`, is given the parameter of the
+list, which its text calls `:list`. Operations ask for a query by attribute, `query.insert_entry(branch=1, …)`, and know
+nothing of dialects; each engine looks the text up in its own table.
 
 Bodies are content-addressed: there is one copy of each, whoever refers to it. The key of a body is its BLAKE2b-160
 digest. Whoever stores a reference stores the body first, in the same transaction; whoever drops references collects
@@ -30,11 +31,12 @@ from langchain_agentmem.storage.transaction import Rows, Transaction
 DIALECTS = ("sqlite", "postgres")
 
 _NAME = re.compile(r"^-- (name|fragment): *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
-_INCLUDE = re.compile(r"^ *-- include: *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
+_COMMENT = re.compile(r"^ *--.*\n?", re.MULTILINE)
+_FRAGMENT = re.compile(r"\{([a-z_]+)(?: ([a-z_]+))?\}")
 # A parameter is :name; a doubled colon is PostgreSQL's cast, and a quoted string holds no parameters.
-_PARAMETER = re.compile(r"'(?:[^']|'')*'|--[^\n]*|(?<!:):([a-z_][a-z0-9_]*)")
+_PARAMETER = re.compile(r"'(?:[^']|'')*'|(?<!:):([a-z_][a-z0-9_]*)")
 
-_APART = re.compile(r"'(?:[^']|'')*'|--[^\n]*")
+_QUOTED = re.compile(r"'(?:[^']|'')*'")
 _WORD = re.compile(r"[a-z_]+")
 _VERBS = frozenset({"select", "values", "insert", "update", "delete"})
 _INNERMOST = re.compile(r"\([^()]*\)")
@@ -70,10 +72,12 @@ def load(dialect: str) -> Mapping[str, str]:
             target[name] = sql
     every = shared | own
 
-    def included(match: re.Match[str]) -> str:
-        return _INCLUDE.sub(included, every["fragment", match[1]])
+    def text_of(fragment: re.Match[str]) -> str:
+        name, given = fragment.groups()
+        text = every["fragment", name]
+        return _FRAGMENT.sub(text_of, text.replace(":list", f":{given}") if given else text)
 
-    return {name: _INCLUDE.sub(included, sql) for (what, name), sql in every.items() if what == "name"}
+    return {name: _FRAGMENT.sub(text_of, sql) for (what, name), sql in every.items() if what == "name"}
 
 
 def parameters(sql: str) -> frozenset[str]:
@@ -116,7 +120,7 @@ def _numbered(sql: str, sign: str) -> tuple[str, tuple[str, ...]]:
 
 def returns_rows(sql: str) -> bool:
     """Whether a query returns rows. What stands in parentheses, such as a subquery that writes, does not decide it."""
-    outer, count = _APART.sub("", sql), 1
+    outer, count = _QUOTED.sub("", sql), 1
     while count:
         outer, count = _INNERMOST.subn("", outer)
     words = _words(outer)
@@ -143,13 +147,13 @@ def sized(dialect: str, name: str) -> tuple[str, ...] | None:
 
 
 def _words(sql: str) -> list[str]:
-    return _WORD.findall(_APART.sub("", sql).lower())
+    return _WORD.findall(_QUOTED.sub("", sql).lower())
 
 
 def _split(text: str) -> list[tuple[tuple[str, str], str]]:
-    """The queries and fragments of a file: what each is, its name, and its text."""
-    parts = _NAME.split(text)
-    return [((what, name), sql.strip()) for what, name, sql in zip(*(parts[n::3] for n in (1, 2, 3)), strict=True)]
+    """The queries and fragments of a file: what each is, its name, and its text without comments."""
+    parts = zip(*(_NAME.split(text)[n::3] for n in (1, 2, 3)), strict=True)
+    return [((what, name), _COMMENT.sub("", sql).strip()) for what, name, sql in parts]
 
 
 class Query:

@@ -14,22 +14,20 @@ values (
 );
 
 -- name: audit_rows
-select
--- include: audit_entry
+select {audit_entry}
 from audit a
 join namespace n on n.id = a.namespace_id
 left join audit_document d on d.sequence = a.sequence
-where a.sequence = any (array(select cast(value as bigint) from json_array_elements_text(cast(:sequences as json))))
+where a.sequence {in_numbers sequences}
 order by a.sequence;
 
 -- name: audit_named
-select
--- include: audit_entry
+select {audit_entry}
 from namespace n
 join audit a on a.namespace_id = n.id
 left join audit_document d on d.sequence = a.sequence
 where n.path = :path and a.settled = 1
-    and a.key = any (array(select value from json_array_elements_text(cast(:keys as json))))
+    and a.key {in_texts keys}
 order by a.sequence;
 
 -- name: audit_known_keys
@@ -37,7 +35,7 @@ select a.key
 from namespace n
 join audit a on a.namespace_id = n.id
 where n.path = :path and a.settled = 1
-    and a.key = any (array(select value from json_array_elements_text(cast(:keys as json))));
+    and a.key {in_texts keys};
 
 -- name: audit_known_messages
 select c.hash, m.key, m.number

@@ -49,8 +49,7 @@ update audit_head set indexed = :sequence where id = 1;
 
 -- name: audit_between
 -- Entries from one place of the chain on, erased ones left out.
-select
--- include: audit_entry
+select {audit_entry}
 from audit a
 join namespace n on n.id = a.namespace_id
 left join audit_document d on d.sequence = a.sequence
@@ -135,8 +134,7 @@ limit cast(:limit as bigint);
 -- name: audit_within
 -- Entries of the namespaces in a range of paths, in the order of the chain. The plus keeps an engine from gathering and
 -- sorting all of them for each page.
-select
--- include: audit_entry
+select {audit_entry}
 from audit a
 join namespace n on n.id = +a.namespace_id
 left join audit_document d on d.sequence = a.sequence
@@ -146,8 +144,7 @@ limit cast(:limit as bigint);
 
 -- name: audit_in_range
 -- Some entries of the namespaces in a range of paths.
-select
--- include: audit_entry
+select {audit_entry}
 from namespace n
 join audit a on a.namespace_id = n.id and a.settled = 1
 left join audit_document d on d.sequence = a.sequence
@@ -156,8 +153,7 @@ limit cast(:limit as bigint);
 
 -- name: audit_in_conversation
 -- Those of one conversation.
-select
--- include: audit_entry
+select {audit_entry}
 from namespace n
 join audit a on a.namespace_id = n.id and a.settled = 1 and a.conversation = :name
 left join audit_document d on d.sequence = a.sequence
@@ -166,8 +162,7 @@ limit cast(:limit as bigint);
 
 -- name: audit_in_thread
 -- Those of one thread.
-select
--- include: audit_entry
+select {audit_entry}
 from namespace n
 join audit a on a.namespace_id = n.id and a.settled = 1 and a.thread = :name
 left join audit_document d on d.sequence = a.sequence

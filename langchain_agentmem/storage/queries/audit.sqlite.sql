@@ -1,6 +1,5 @@
 -- name: audit_rows
-select
--- include: audit_entry
+select {audit_entry}
 from json_each(:sequences) s
 cross join audit a on a.sequence = s.value
 join namespace n on n.id = a.namespace_id
@@ -8,8 +7,7 @@ left join audit_document d on d.sequence = a.sequence
 order by a.sequence;
 
 -- name: audit_named
-select
--- include: audit_entry
+select {audit_entry}
 from json_each(:keys) k
 cross join namespace n on n.path = :path
 cross join audit a on a.namespace_id = n.id and a.key = k.value and a.settled = 1

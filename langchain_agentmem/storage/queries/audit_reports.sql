@@ -11,8 +11,7 @@ limit 1 offset cast(:skip as bigint);
 
 -- name: audit_open_todos
 -- Todos that are open and shown, the oldest first.
-select
--- include: audit_entry
+select {audit_entry}
 from audit a
 join namespace n on n.id = a.namespace_id
 left join audit_document d on d.sequence = a.sequence

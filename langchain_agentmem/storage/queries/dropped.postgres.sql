@@ -10,9 +10,7 @@ order by id;
 -- Some messages of a conversation, as they are now.
 select v.kind, v.key, v.created_at, c.body
 from entry slot
-join entry v on v.id = (
--- include: version
-)
+join entry v on v.id = ({version})
 join content c on c.id = v.content_id
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
-    and slot.key = any (array(select value from json_array_elements_text(cast(:keys as json))));
+    and slot.key {in_texts keys};

@@ -1,23 +1,5 @@
 -- As for SQLite, with everything looked up by an index, as in memory.postgres.sql.
 
--- fragment: kinds
-select value from json_array_elements_text(cast(:kinds as json))
-
--- fragment: subjects
-select value from json_array_elements_text(cast(:subjects as json))
-
--- fragment: objects
-select value from json_array_elements_text(cast(:objects as json))
-
--- fragment: chosen
-select value from json_array_elements_text(cast(:labels as json))
-
--- fragment: things
-select each ->> 0, each ->> 1 from json_array_elements(cast(:keys as json)) as each
-
--- fragment: triples
-select each ->> 0, each ->> 1, each ->> 2 from json_array_elements(cast(:keys as json)) as each
-
 -- fragment: nothing
 cast('' as bytea)
 
@@ -94,8 +76,7 @@ where line.branch_id not in (select branch_id from crowded)
 select level.id, level.created_at from line cross join lateral (
     select x.id, x.created_at from memory x
     where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and x.position <= line.up_to
-        and x.until > line.up_to and
-        -- include: unhidden
+        and x.until > line.up_to and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 ) as level
@@ -105,8 +86,7 @@ select level.id, level.created_at from line cross join lateral (
 select level.id, level.created_at from line cross join wanted cross join lateral (
     select x.id, x.created_at from memory x
     where x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and x.position <= line.up_to
-        and x.until > line.up_to and
-        -- include: unhidden
+        and x.until > line.up_to and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 ) as level
@@ -114,8 +94,7 @@ union
 select level.id, level.created_at from line cross join wanted cross join lateral (
     select x.id, x.created_at from memory x
     where x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and x.position <= line.up_to
-        and x.until > line.up_to and
-        -- include: unhidden
+        and x.until > line.up_to and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 ) as level
@@ -123,19 +102,15 @@ select level.id, level.created_at from line cross join wanted cross join lateral
 -- fragment: latest_of_names_counting
 -- What counts of others, likewise.
 select counting.id from wanted cross join lateral (
-    select x.id from memory x where x.subject = wanted.key and x.subject is not null and
-        -- include: counts
-        and x.created_at >= (select at from since) and
-        -- include: unhidden
+    select x.id from memory x where x.subject = wanted.key and x.subject is not null and {counts}
+        and x.created_at >= (select at from since) and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 ) as counting
 union
 select counting.id from wanted cross join lateral (
-    select x.id from memory x where x.object = wanted.key and x.subject is not null and
-        -- include: counts
-        and x.created_at >= (select at from since) and
-        -- include: unhidden
+    select x.id from memory x where x.object = wanted.key and x.subject is not null and {counts}
+        and x.created_at >= (select at from since) and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 ) as counting

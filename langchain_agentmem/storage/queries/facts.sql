@@ -8,24 +8,19 @@ crowded (branch_id, up_to) as materialized (
     select l.branch_id, l.up_to from line l where exists (
         select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
     )
-), told_elsewhere (key) as materialized (
--- include: keys_of_few
+), told_elsewhere (key) as materialized ({keys_of_few}
     union all
     select m.key from live cross join memory m where m.group_id = live.group_id and m.kind = :kind
 ), visible as (
     select x.* from seen x
     where x.deleted = 0 and not ((select count(*) from line) + (select count(*) from live) > 1 and (
-        x.key in (select key from told_elsewhere) and exists (
--- include: newer
-        ) or exists (
-            select 1 from crowded l cross join
--- include: newer_there
-        )
+        x.key in (select key from told_elsewhere) and exists ({newer}) or exists (
+            select 1 from crowded l cross join {newer_there})
     ))
 )
 select coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
     r.created_at, r.written_at, r.source, r.actor, null as thread,
--- include: nothing
+{nothing}
     as body
 from visible r
 order by number
@@ -38,61 +33,27 @@ x.created_at <= cast(:learned_at as bigint)
 
 -- name: facts_of_subjects
 -- Those that a view shows of some subjects.
-with
--- include: view
-, wanted (key) as materialized (
--- include: keys
-), seen as (
--- include: of_subjects
-),
--- include: shown_facts
-;
+with {view}, wanted (key) as materialized ({texts keys}), seen as ({of_subjects}),
+{shown_facts};
 
 -- name: facts_of_things
 -- Those that a view shows of some subjects with some labels.
-with
--- include: view
-, wanted (subject, label) as materialized (
--- include: things
-), seen as (
--- include: of_things
-),
--- include: shown_facts
-;
+with {view}, wanted (subject, label) as materialized ({pairs keys}), seen as ({of_things}),
+{shown_facts};
 
 -- name: facts_of_triples
 -- Those that a view shows of some subjects with some labels and objects.
-with
--- include: view
-, wanted (subject, label, object) as materialized (
--- include: triples
-), seen as (
--- include: of_triples
-),
--- include: shown_facts
-;
+with {view}, wanted (subject, label, object) as materialized ({triples keys}), seen as ({of_triples}),
+{shown_facts};
 
 -- name: facts_of_objects
 -- Those that a view shows of some objects, and with certain labels, where such are given.
-with
--- include: view
-, wanted (key) as materialized (
--- include: keys
-), chosen (key) as materialized (
--- include: chosen
-), seen as (
--- include: of_objects
-),
--- include: shown_facts
-;
+with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), seen as ({of_objects}),
+{shown_facts};
 
 -- fragment: unhidden
 -- The version x, which was learned before something, has nothing newer that the view shows.
-x.deleted = 0 and
--- include: learned_before
-and not exists (
--- include: newer
-)
+x.deleted = 0 and {learned_before} and not exists ({newer})
 
 -- fragment: since
 -- When the last was learned that is needed of others: the line itself may show enough that was learned later.
@@ -104,85 +65,54 @@ since (at) as materialized (
 )
 
 -- fragment: last_picked
-select
--- include: kept
-from
--- include: rows_picked
+select {kept}
+from {rows_picked}
 left join content c on c.id = r.content_id
 order by r.created_at desc, number desc
 limit cast(:limit as bigint);
 
 -- name: latest_facts
 -- The last that a view shows of one kind, by when they began to be known, the last first.
-with
--- include: view
-, chosen (key) as materialized (
--- include: chosen
-), here (id, created_at) as materialized (
--- include: latest_of_each
+with {view}, chosen (key) as materialized ({texts labels}), here (id, created_at) as materialized ({latest_of_each}
     union
     select x.id, x.created_at from live cross join memory x
     where x.group_id = live.group_id and x.kind = :kind and x.subject is not null and x.origin is null
-        and x.id <= live.up_to and
--- include: unhidden
-),
--- include: since
-, picked (id) as (
+        and x.id <= live.up_to and {unhidden}),
+{since}, picked (id) as (
     select id from here
     union
     select id from (
-        select x.id from memory x where
--- include: counts
-            and x.subject is not null and x.created_at >= (select at from since) and
--- include: unhidden
+        select x.id from memory x where {counts}
+            and x.subject is not null and x.created_at >= (select at from since) and {unhidden}
         order by x.created_at desc, coalesce(x.origin, x.id) desc
         limit cast(:limit as bigint)
     ) of_others
     union
-    select x.id from memory x where
--- include: counted
-        and x.subject is not null and x.created_at >= (select at from since) and
--- include: unhidden
-)
--- include: last_picked
+    select x.id from memory x where {counted}
+        and x.subject is not null and x.created_at >= (select at from since) and {unhidden})
+{last_picked}
 
 -- name: facts_naming
 -- The same of those that have some subject or object.
-with
--- include: view
-, wanted (key) as materialized (
--- include: keys
-), chosen (key) as materialized (
--- include: chosen
-), here (id, created_at) as materialized (
--- include: latest_of_names
+with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), here (id, created_at) as materialized ({latest_of_names}
     union
     select x.id, x.created_at from live cross join memory x
     where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
-        and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and
--- include: unhidden
-),
--- include: since
-, picked (id) as (
+        and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and {unhidden}),
+{since}, picked (id) as (
     select id from here
     union
--- include: latest_of_names_counting
+{latest_of_names_counting}
     union
-    select x.id from memory x where
--- include: counted
+    select x.id from memory x where {counted}
         and (x.subject in (select key from wanted) or x.object in (select key from wanted))
-        and x.created_at >= (select at from since) and
--- include: unhidden
-)
--- include: last_picked
+        and x.created_at >= (select at from since) and {unhidden})
+{last_picked}
 
 -- name: entities_named
 -- The subjects and objects of what a view shows of facts, from one name up to, but without, another, and how often each
 -- is named. `sample` is one fact that names it.
-with
--- include: view
-, seen as (
--- include: named_here
+with {view}, seen as ({named_here}
     union all
     select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.subject
     from live cross join memory m
@@ -196,24 +126,16 @@ with
 )
 select x.name, count(distinct x.key) as facts, min(x.key) as sample
 from seen x
-where x.deleted = 0 and not exists (
--- include: newer
-)
+where x.deleted = 0 and not exists ({newer})
 group by x.name
 order by x.name;
 
 -- name: resting_on
 -- Versions in a namespace that rest on one of some sources, and copies of them. `path` is null where it is not known whose
 -- they are: the thread that wrote them is gone, and a copy of it still needs them.
-with wanted (key) as materialized (
--- include: keys
-), found (id) as (
--- include: resting
-)
+with wanted (key) as materialized ({texts keys}), found (id) as ({resting})
 select r.id, r.branch_id, r.group_id, r.origin, r.kind, r.key, r.extra, r.document_id, n.path, c.hash, c.body
-from (
--- include: rows_found
-) r
+from ({rows_found}) r
 left join content c on c.id = r.content_id
 left join branch b on b.id = r.branch_id
 left join memory_group g on g.id = r.group_id and r.branch_id is null
@@ -241,9 +163,7 @@ where n.path >= :low and n.path < :high;
 select m.id, m.origin, m.kind, m.key, m.label, m.subject, m.object, m.extra, m.document_id, m.created_at, c.body
 from memory m
 left join content c on c.id = m.content_id
-where m.id > :after and m.deleted = 0 and m.kind in (
--- include: kinds
-    )
+where m.id > :after and m.deleted = 0 and m.kind {in_texts kinds}
 order by m.id
 limit cast(:limit as bigint);
 

@@ -1,23 +1,5 @@
 -- Facts, looked up by what they are about. A view is as in memory.sql.
 
--- fragment: kinds
-select value from json_each(:kinds)
-
--- fragment: subjects
-select value from json_each(:subjects)
-
--- fragment: objects
-select value from json_each(:objects)
-
--- fragment: chosen
-select value from json_each(:labels)
-
--- fragment: things
-select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(:keys)
-
--- fragment: triples
-select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:keys)
-
 -- fragment: nothing
 x''
 
@@ -68,8 +50,7 @@ select m.id, m.created_at from line cross join memory m
 where m.id in (
     select x.id from memory x
     where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and +x.position <= line.up_to
-        and +x.until > line.up_to and
-        -- include: unhidden
+        and +x.until > line.up_to and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 )
@@ -80,8 +61,7 @@ select m.id, m.created_at from line cross join wanted cross join memory m
 where m.id in (
     select x.id from memory x
     where x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and +x.position <= line.up_to
-        and +x.until > line.up_to and
-        -- include: unhidden
+        and +x.until > line.up_to and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 )
@@ -90,8 +70,7 @@ select m.id, m.created_at from line cross join wanted cross join memory m
 where m.id in (
     select x.id from memory x
     where x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and +x.position <= line.up_to
-        and +x.until > line.up_to and
-        -- include: unhidden
+        and +x.until > line.up_to and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 )
@@ -100,20 +79,16 @@ where m.id in (
 -- What counts of others, likewise.
 select m.id from wanted cross join memory m
 where m.id in (
-    select x.id from memory x where x.subject = wanted.key and x.subject is not null and
-        -- include: counts
-        and x.created_at >= (select at from since) and
-        -- include: unhidden
+    select x.id from memory x where x.subject = wanted.key and x.subject is not null and {counts}
+        and x.created_at >= (select at from since) and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 )
 union
 select m.id from wanted cross join memory m
 where m.id in (
-    select x.id from memory x where x.object = wanted.key and x.subject is not null and
-        -- include: counts
-        and x.created_at >= (select at from since) and
-        -- include: unhidden
+    select x.id from memory x where x.object = wanted.key and x.subject is not null and {counts}
+        and x.created_at >= (select at from since) and {unhidden}
     order by x.created_at desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 )

@@ -2,7 +2,7 @@
 select i.id, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.value
 from namespace n
 join item i on i.namespace_id = n.id
-where n.path = :path and i.key = any (array(select value from json_array_elements_text(cast(:keys as json))))
+where n.path = :path and i.key {in_texts keys}
     and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_by_id
@@ -10,7 +10,7 @@ select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.exp
     i.source, i.actor
 from item i
 join namespace n on n.id = i.namespace_id
-where i.id = any (array(select cast(value as bigint) from json_array_elements_text(cast(:ids as json))))
+where i.id {in_numbers ids}
     and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_to_write
@@ -19,7 +19,7 @@ select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from namespace n
 join item i on i.namespace_id = n.id
-where n.path = :path and i.key = any (array(select value from json_array_elements_text(cast(:keys as json))))
+where n.path = :path and i.key {in_texts keys}
 order by i.key
 for update of i;
 
@@ -27,7 +27,7 @@ for update of i;
 select i.id, i.key
 from namespace n
 join item i on i.namespace_id = n.id
-where n.path = :path and i.key = any (array(select value from json_array_elements_text(cast(:keys as json))));
+where n.path = :path and i.key {in_texts keys};
 
 -- name: expired_items
 -- What another transaction is writing is left for the next sweep.
@@ -43,7 +43,7 @@ for update of i skip locked;
 -- name: item_texts
 select id, indexed, case when indexed is null then value end as value
 from item
-where id = any (array(select cast(value as bigint) from json_array_elements_text(cast(:ids as json))));
+where id {in_numbers ids};
 
 -- name: newest_items
 -- A page of one namespace, the newest first, after the place of the page before. The page is cut in the index, before
@@ -91,5 +91,5 @@ select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :exp
 from given
 
 -- name: insert_item
--- include: new_item
+{new_item}
 on conflict (id) do nothing;

@@ -10,7 +10,7 @@ where n.path = :path and i.key = :key and (i.expires_at is null or i.expires_at 
 select i.id, i.key, i.created_at, i.updated_at, i.ttl, i.expires_at, i.value
 from namespace n
 join item i on i.namespace_id = n.id
-where n.path = :path and i.key in (select value from json_each(:keys))
+where n.path = :path and i.key {in_texts keys}
     and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_by_id
@@ -18,7 +18,7 @@ select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.exp
     i.source, i.actor
 from item i
 join namespace n on n.id = i.namespace_id
-where i.id in (select value from json_each(:ids)) and (i.expires_at is null or i.expires_at > :now);
+where i.id {in_numbers ids} and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_to_write
 -- What is stored under keys that will be written, expired or not; the value only where its text is in the index.
@@ -26,13 +26,13 @@ select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from namespace n
 join item i on i.namespace_id = n.id
-where n.path = :path and i.key in (select value from json_each(:keys));
+where n.path = :path and i.key {in_texts keys};
 
 -- name: item_ids
 select i.id, i.key
 from namespace n
 join item i on i.namespace_id = n.id
-where n.path = :path and i.key in (select value from json_each(:keys));
+where n.path = :path and i.key {in_texts keys};
 
 -- fragment: new_item
 insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value, source, actor)
@@ -42,11 +42,11 @@ values (
 )
 
 -- name: insert_item
--- include: new_item
+{new_item}
 
 -- name: add_item
 -- One item alone, whose row is told at once.
--- include: new_item
+{new_item}
 returning id, key;
 
 -- name: update_item
@@ -122,7 +122,7 @@ order by page.updated_at desc, page.key, page.path;
 -- What items are found by; the value only where the whole of it is meant.
 select id, indexed, case when indexed is null then value end as value
 from item
-where id in (select value from json_each(:ids));
+where id {in_numbers ids};
 
 -- name: expired_items
 select i.id, n.path, i.document_id, i.indexed,

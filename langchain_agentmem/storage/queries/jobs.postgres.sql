@@ -5,7 +5,7 @@ update job set owner = :owner, lease_until = :until, again = 0,
 where id = (
     select id from job
     where kind = :kind and not_before <= :due and (owner is null or lease_until <= :now)
-        and id not in (select cast(value as bigint) from json_array_elements_text(cast(:failed as json)))
+        and id not in ({numbers failed})
     order by id
     limit 1
     for update skip locked
@@ -18,7 +18,7 @@ select count(*) as jobs,
     min(case when owner is null or lease_until < not_before then not_before else lease_until end) as due_at,
     min(case when owner is null then 0 else lease_until end) as free_at
 from job
-where kind = :kind and id not in (select cast(value as bigint) from json_array_elements_text(cast(:failed as json)));
+where kind = :kind and id not in ({numbers failed});
 
 -- name: hold_job
 select id from job where id = :id and owner = :owner for update;

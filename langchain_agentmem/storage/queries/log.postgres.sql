@@ -21,7 +21,7 @@ join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces 
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 where slot.branch_id = :branch and slot.replaces is null
-    and slot.key = any (array(select value from json_array_elements_text(cast(:keys as json))));
+    and slot.key {in_texts keys};
 
 -- fragment: new_entry
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
@@ -43,7 +43,7 @@ from given
 
 -- name: insert_entries
 -- No id is ever taken already. Said, it has Citus tell which constraint was broken, as a statement that returns rows does.
--- include: new_entry
+{new_entry}
 on conflict (id) do nothing;
 
 -- name: lock_contents

@@ -92,17 +92,15 @@ coalesce((
 -- fragment: found_by
 -- The body that the document of the version `own` is found by; null where it has none.
 case when own.document_id is not null then (
-    select w.body from entry x join content w on w.id = x.content_id where x.id = (
--- include: edited
-    )
+    select w.body from entry x join content w on w.id = x.content_id where x.id = ({edited})
 ) end
 
 -- name: insert_entry
--- include: new_entry
+{new_entry}
 returning id;
 
 -- name: insert_entries
--- include: new_entry
+{new_entry}
 
 -- name: entries_at
 -- What one call wrote, in the order it was given.
@@ -123,9 +121,7 @@ returning id;
 
 -- name: follow
 -- Messages that were here follow the thread from now on.
-update entry set follows = 1 where branch_id = :branch and replaces is null and follows = 0 and key in (
--- include: keys
-    );
+update entry set follows = 1 where branch_id = :branch and replaces is null and follows = 0 and key {in_texts keys};
 
 -- name: unbound
 -- Whether a conversation has something that does not follow a thread.
@@ -152,9 +148,7 @@ select slot.id as slot, own.id as wording, own.document_id, v.id, v.kind, v.key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments,
     (select max(g.id) from entry g where g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) as newest
 from entry slot
-join entry v on v.id = (
--- include: version
-)
+join entry v on v.id = ({version})
 join entry own on own.id = (
     select max(g.id) from entry g
     where (g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) and g.id <= v.id
@@ -181,9 +175,7 @@ join entry slot on slot.branch_id = b.id
 join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
-where n.path = :path and b.kind = :kind and b.name = :name and slot.replaces is null and slot.key in (
--- include: keys
-    );
+where n.path = :path and b.kind = :kind and b.name = :name and slot.replaces is null and slot.key {in_texts keys};
 
 -- name: versions
 -- Every version of one message, oldest first.
@@ -200,17 +192,14 @@ order by v.id;
 -- The slots are picked before anything is joined to them, so that a few messages of a long conversation cost few.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
-    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
--- include: shown
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
     order by e.position, e.id
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from slot
-join entry v on v.id = (
--- include: version
-)
+join entry v on v.id = ({version})
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position, slot.id;
@@ -219,17 +208,14 @@ order by slot.position, slot.id;
 -- The same from the end.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
-    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
--- include: shown
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
     order by e.position desc, e.id desc
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from slot
-join entry v on v.id = (
--- include: version
-)
+join entry v on v.id = ({version})
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position desc, slot.id desc;
@@ -238,8 +224,7 @@ order by slot.position desc, slot.id desc;
 -- The last messages up to a slot; the slot's own is one of them.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
-    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
--- include: shown
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
         and (e.position < :position or (e.position = :position and e.id <= :slot))
     order by e.position desc, e.id desc
     limit cast(:limit as bigint)
@@ -247,9 +232,7 @@ with slot as materialized (
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from slot
-join entry v on v.id = (
--- include: version
-)
+join entry v on v.id = ({version})
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position, slot.id;
@@ -258,8 +241,7 @@ order by slot.position, slot.id;
 -- The next messages after a slot.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
-    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
--- include: shown
+    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
         and (e.position > :position or (e.position = :position and e.id > :slot))
     order by e.position, e.id
     limit cast(:limit as bigint)
@@ -267,9 +249,7 @@ with slot as materialized (
 select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from slot
-join entry v on v.id = (
--- include: version
-)
+join entry v on v.id = ({version})
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
 order by slot.position, slot.id;
@@ -300,21 +280,16 @@ select e.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 from entry e
 join entry slot on slot.id = e.id
-join entry v on v.id = (
--- include: version
-)
+join entry v on v.id = ({version})
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
-where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and v.role = :role and
--- include: shown
+where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and v.role = :role and {shown}
 order by e.position desc, e.id desc
 limit cast(:limit as bigint);
 
 -- name: count_messages
 select count(*) as messages from entry e
-where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and
--- include: shown
-;
+where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown};
 
 -- name: droppable
 -- How many messages a retention may drop, without counting them.
@@ -347,7 +322,7 @@ order by slot.position, slot.id;
 -- Every version of every slot of a branch but its description: what a clear or a reset deletes. `body` is what its document
 -- is found by.
 select own.id, own.key, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
--- include: found_by
+{found_by}
     as body
 from entry own
 join content c on c.id = own.content_id
@@ -357,7 +332,7 @@ where own.branch_id = :branch and (own.kind <> 'description' or :everything = 1)
 -- name: slot_versions
 -- The same of one slot.
 select own.id, own.document_id, own.kind, c.hash as content_hash, a.hash as attachments_hash,
--- include: found_by
+{found_by}
     as body
 from entry own
 join content c on c.id = own.content_id
@@ -470,9 +445,7 @@ limit cast(:limit as bigint);
 -- Every message with the tokens that are kept for it; the body only where they are not.
 select c.hash, t.tokens, case when t.tokens is null then c.body end as body
 from entry slot
-join entry v on v.id = (
--- include: version
-)
+join entry v on v.id = ({version})
 join content c on c.id = v.content_id
 left join token_count t on t.content_id = c.id and t.counter = :counter
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'

@@ -5,7 +5,7 @@ from entry slot
 join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id
-where slot.branch_id = :branch and slot.key in (select value from json_each(:keys)) and slot.replaces is null;
+where slot.branch_id = :branch and slot.key {in_texts keys} and slot.replaces is null;
 
 -- name: lock_contents
 -- Nothing to do: SQLite's transaction holds the lock already.

@@ -7,18 +7,6 @@ live (group_id, up_to) as materialized (
     select cast(each ->> 0 as bigint), cast(each ->> 1 as bigint) from json_array_elements(cast(:groups as json)) as each
 )
 
--- fragment: keys
-select value from json_array_elements_text(cast(:keys as json))
-
--- fragment: kinds_and_keys
-select each ->> 0 as kind, each ->> 1 as key from json_array_elements(cast(:keys as json)) as each
-
--- fragment: runs
-select value from json_array_elements_text(cast(:runs as json))
-
--- fragment: ids
-select cast(value as bigint) from json_array_elements_text(cast(:ids as json))
-
 -- fragment: seen_here
 -- As for SQLite. `offset 0` has each branch and group looked up by an index; joined, the planner would rather read what
 -- everybody remembers.
@@ -52,60 +40,49 @@ select m.* from live cross join lateral (
 
 -- fragment: counting_of
 select m.* from wanted cross join lateral (
-    select x.* from memory x where x.key = wanted.key and
--- include: counts
+    select x.* from memory x where x.key = wanted.key and {counts}
     offset 0
 ) as m
 union all
 select m.* from wanted cross join lateral (
-    select x.* from memory x where x.key = wanted.key and
--- include: counted
+    select x.* from memory x where x.key = wanted.key and {counted}
     offset 0
 ) as m
 
 -- fragment: seen_of
 -- Every version of some keys that a view shows.
--- include: seen_here_of
+{seen_here_of}
 union all
--- include: counting_of
+{counting_of}
 
 -- fragment: newer_there
 lateral (
     select 1 from memory n
     where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to
-        and n.until > l.up_to and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > (
--- include: order
-        )
+        and n.until > l.up_to and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > ({order})
     offset 0
 ) as newer
 
 -- fragment: newer
 -- As for SQLite, and looked up likewise.
-select 1 from line l cross join
--- include: newer_there
+select 1 from line l cross join {newer_there}
 union all
 select 1 from live g cross join lateral (
     select 1 from memory n
     where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
-        and (coalesce(n.stamp, 4611686018427387904), n.id) > (
--- include: order
-        )
+        and (coalesce(n.stamp, 4611686018427387904), n.id) > ({order})
     offset 0
 ) as newer
 union all
 select 1 from memory n
 where n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone = 4611686018427387904 and n.author_id <> :author
     and (cast(:before as bigint) is null or n.stamp <= cast(:before as bigint))
-    and (n.stamp, coalesce(n.origin, n.id)) > (
--- include: order
-    )
+    and (n.stamp, coalesce(n.origin, n.id)) > ({order})
 union all
 select 1 from memory n
 where cast(:before as bigint) is not null and n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone > 0
     and n.gone < 4611686018427387904 and n.author_id <> :author and n.stamp <= cast(:before as bigint)
-    and n.gone > cast(:before as bigint) and (n.stamp, coalesce(n.origin, n.id)) > (
--- include: order
-    )
+    and n.gone > cast(:before as bigint) and (n.stamp, coalesce(n.origin, n.id)) > ({order})
 
 -- fragment: newest_of_each
 -- The newest rows of each level of a line.
@@ -114,9 +91,7 @@ select level.id from line cross join lateral (
     where x.branch_id = line.branch_id and x.kind = :kind and x.position <= line.up_to and x.until > line.up_to
         and x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
         and (x.expires_at is null or x.expires_at > cast(:at as bigint))
-        and not exists (
-            -- include: newer
-        )
+        and not exists ({newer})
     order by x.position desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 ) as level
@@ -172,10 +147,7 @@ order by chain.depth;
 
 -- name: newest_memory
 -- As for SQLite, with everything looked up by an index, as in `seen`.
-with
--- include: view
-, picked as (
--- include: newest_of_each
+with {view}, picked as ({newest_of_each}
     union
     select x.id from live cross join lateral (
         select * from memory m
@@ -183,32 +155,24 @@ with
             and (cast(:label as text) is null or m.label = :label)
         offset 0
     ) as x
-    where not exists (
--- include: newer
-    )
+    where not exists ({newer})
     union
     select id from (
         select x.id from memory x
-        where
--- include: counts
-            and
--- include: wanted_here
+        where {counts}
+            and {wanted_here}
         order by x.stamp desc, coalesce(x.origin, x.id) desc
         limit cast(:limit as bigint)
     ) now_counting
     union
     select x.id from memory x
-    where
--- include: counted
-        and
--- include: wanted_here
-), once (id) as (
+    where {counted}
+        and {wanted_here}), once (id) as (
     select min(x.id) from picked
     cross join lateral (select * from memory m where m.id = picked.id offset 0) as x
     group by coalesce(x.origin, x.id)
 )
-select
--- include: kept
+select {kept}
 from once
 cross join lateral (select * from memory m where m.id = once.id offset 0) as r
 left join content c on c.id = r.content_id
@@ -218,11 +182,7 @@ limit cast(:limit as bigint);
 
 -- name: shown_memory
 -- As for SQLite, with everything looked up by an index, as in `seen`.
-with
--- include: view
-, wanted (id) as materialized (
--- include: ids
-), shown as (
+with {view}, wanted (id) as materialized ({numbers ids}), shown as (
     select x.* from wanted cross join lateral (
         select * from memory m where m.id = wanted.id
         union all
@@ -242,11 +202,7 @@ with
         select * from memory m where m.origin = wanted.id
         offset 0
     ) as x
-    where
--- include: counts_of_any
-)
+    where {counts_of_any})
 select distinct coalesce(x.origin, x.id) as number from shown x
 where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigint))
-    and not exists (
--- include: newer
-    );
+    and not exists ({newer});

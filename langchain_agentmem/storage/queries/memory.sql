@@ -26,13 +26,11 @@ x.scope_id = :scope and x.kind = :kind and x.gone > 0 and x.gone < 4611686018427
 
 -- fragment: seen
 -- Every version of one kind that a view shows.
--- include: seen_here
+{seen_here}
 union all
-select x.* from memory x where
--- include: counts
+select x.* from memory x where {counts}
 union all
-select x.* from memory x where
--- include: counted
+select x.* from memory x where {counted}
 
 -- fragment: seen_here
 -- Those of its own line. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
@@ -54,25 +52,19 @@ where m.group_id = live.group_id and m.kind = :kind and m.key in (select key fro
 
 -- fragment: counting_of
 -- Every version of some keys that counts of others.
-select x.* from wanted cross join memory x where x.key = wanted.key and
--- include: counts
+select x.* from wanted cross join memory x where x.key = wanted.key and {counts}
 union all
-select x.* from wanted cross join memory x where x.key = wanted.key and
--- include: counted
+select x.* from wanted cross join memory x where x.key = wanted.key and {counted}
 
 -- fragment: seen_of
 -- Every version of some keys that a view shows; of others the newest.
--- include: seen_here_of
+{seen_here_of}
 union all
-select x.* from wanted cross join memory x where cast(:before as bigint) is null and x.id = (
--- include: newest_of_others
-)
+select x.* from wanted cross join memory x where cast(:before as bigint) is null and x.id = ({newest_of_others})
 union all
-select x.* from memory x where cast(:before as bigint) is not null and x.key in (select key from wanted) and
--- include: counts
+select x.* from memory x where cast(:before as bigint) is not null and x.key in (select key from wanted) and {counts}
 union all
-select x.* from memory x where x.key in (select key from wanted) and
--- include: counted
+select x.* from memory x where x.key in (select key from wanted) and {counted}
 
 -- fragment: keys_counting
 -- Every key of a kind that counts in a scope, from one to the next.
@@ -96,40 +88,29 @@ limit 1
 -- Those newer versions of the row x that lie on the level l of a line.
 memory n
 where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
-    and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > (
--- include: order
-    )
+    and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > ({order})
 
 -- fragment: newer
 -- Whether a view shows a newer version of the row x.
-select 1 from line l cross join
--- include: newer_there
+select 1 from line l cross join {newer_there}
 union all
 select 1 from live g cross join memory n
 where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
-    and (coalesce(n.stamp, 4611686018427387904), n.id) > (
--- include: order
-    )
+    and (coalesce(n.stamp, 4611686018427387904), n.id) > ({order})
 union all
 select 1 from memory n
 where n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone = 4611686018427387904 and n.author_id <> :author
     and (cast(:before as bigint) is null or n.stamp <= cast(:before as bigint))
-    and (n.stamp, coalesce(n.origin, n.id)) > (
--- include: order
-    )
+    and (n.stamp, coalesce(n.origin, n.id)) > ({order})
 union all
 select 1 from memory n
 where cast(:before as bigint) is not null and n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone > 0
     and n.gone < 4611686018427387904 and n.author_id <> :author and n.stamp <= cast(:before as bigint)
-    and n.gone > cast(:before as bigint) and (n.stamp, coalesce(n.origin, n.id)) > (
--- include: order
-    )
+    and n.gone > cast(:before as bigint) and (n.stamp, coalesce(n.origin, n.id)) > ({order})
 
 -- fragment: wanted_here
 x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
-            and (x.expires_at is null or x.expires_at > cast(:at as bigint)) and not exists (
--- include: newer
-            )
+            and (x.expires_at is null or x.expires_at > cast(:at as bigint)) and not exists ({newer})
 
 -- fragment: series
 -- The thread under whose name a search finds what the group g wrote.
@@ -142,9 +123,7 @@ x.deleted = 0 and (cast(:label as text) is null or x.label = :label)
 -- fragment: kept
 -- What is told of a row r.
 coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
-    r.created_at, r.written_at, r.source, r.actor, c.body, (
--- include: writer
-    ) as thread
+    r.created_at, r.written_at, r.source, r.actor, c.body, ({writer}) as thread
 
 -- fragment: ranked
 -- The versions of each key that are seen, the newest first.
@@ -155,8 +134,7 @@ from seen x
 
 -- fragment: current
 -- What is there of the newest versions: neither deleted nor expired.
-select
--- include: kept
+select {kept}
 from ranked r
 left join content c on c.id = r.content_id
 where r.rank = 1 and r.deleted = 0 and (r.expires_at is null or r.expires_at > cast(:at as bigint))
@@ -174,7 +152,7 @@ select coalesce(
 
 -- fragment: held
 -- Whether the row m can be seen from somewhere; or a copy of it can, which a search finds by the original's document.
--- include: stood_on
+{stood_on}
 union all
 select 1 from memory k where k.origin = m.id
 
@@ -218,49 +196,24 @@ order by chain.depth;
 
 -- name: current_memory
 -- Everything of one kind that a view shows.
-with
--- include: view
-, seen as (
--- include: seen
-), ranked as (
--- include: ranked
-)
--- include: current
-;
+with {view}, seen as ({seen}), ranked as ({ranked})
+{current};
 
 -- name: current_of_few_keys
 -- The same as of now in a scope, of a kind that has few keys, which many may have written: each costs two seeks.
-with
--- include: view
-, wanted (key) as materialized (
-    select key from (
--- include: keys_counting
-    ) found where key is not null
-), seen as (
--- include: seen_here
+with {view}, wanted (key) as materialized (
+    select key from ({keys_counting}) found where key is not null
+), seen as ({seen_here}
     union all
-    select x.* from wanted cross join memory x where x.id = (
--- include: newest_of_others
-    )
-), ranked as (
--- include: ranked
-)
--- include: current
-;
+    select x.* from wanted cross join memory x where x.id = ({newest_of_others})
+), ranked as ({ranked})
+{current};
 
 -- name: named_memory
 -- What a view shows under some keys, the expired and the deleted included.
-with
--- include: view
-, wanted (key) as materialized (
--- include: keys
-), seen as (
--- include: seen_of
-), ranked as (
--- include: ranked
-)
+with {view}, wanted (key) as materialized ({texts keys}), seen as ({seen_of}), ranked as ({ranked})
 select r.deleted,
--- include: kept
+{kept}
 from ranked r
 left join content c on c.id = r.content_id
 where r.rank = 1
@@ -268,8 +221,7 @@ order by number;
 
 -- name: keys_saying
 -- The keys of a kind under which a view may show just this content; not all of them are seen there.
-with
--- include: view
+with {view}
 select distinct m.key from memory m
 where m.content_id = (select id from content where hash = :hash) and m.kind = :kind and (
     m.branch_id in (select branch_id from line) or m.group_id in (select group_id from live)
@@ -282,8 +234,7 @@ select distinct key from memory where branch_id = :branch and kind = :kind and p
 
 -- name: keys_meanwhile
 -- What of one kind expired on a line from one time to another; and what others wrote, or took back, from one stamp to another.
-with
--- include: view
+with {view}
 select m.key from line cross join memory m
 where m.branch_id = line.branch_id and m.kind = :kind and m.expires_at > cast(:first as bigint)
     and m.expires_at <= cast(:last as bigint)
@@ -315,108 +266,66 @@ ranked as (
     from seen x
 )
 select r.deleted, r.mine, r.author_id, coalesce(r.stamp, 4611686018427387904) as newness,
--- include: kept
+{kept}
 from ranked r
 left join content c on c.id = r.content_id
 where r.rank = 1
 order by r.key, newness, number
 
 -- name: accounts
-with
--- include: view
-, seen as (
-    select h.*, 1 as mine from (
--- include: seen_here
-    ) h
+with {view}, seen as (
+    select h.*, 1 as mine from ({seen_here}) h
     union all
-    select x.*, 0 from memory x where
--- include: counts
+    select x.*, 0 from memory x where {counts}
     union all
-    select x.*, 0 from memory x where
--- include: counted
-),
--- include: account
-;
+    select x.*, 0 from memory x where {counted}),
+{account};
 
 -- name: accounts_of
 -- The same of some keys.
-with
--- include: view
-, wanted (key) as materialized (
--- include: keys
-), seen as (
-    select h.*, 1 as mine from (
--- include: seen_here_of
-    ) h
+with {view}, wanted (key) as materialized ({texts keys}), seen as (
+    select h.*, 1 as mine from ({seen_here_of}) h
     union all
-    select o.*, 0 from (
--- include: counting_of
-    ) o
+    select o.*, 0 from ({counting_of}) o
 ),
--- include: account
-;
+{account};
 
 -- name: fact_keys
 -- The keys of what counts of others, by subjects, objects and labels.
 select distinct x.key from memory x
-where ((
--- include: counts
-) or (
--- include: counted
-)) and x.subject is not null and x.deleted = 0
-    and (cast(:subjects as text) is null or x.subject in (
--- include: subjects
-    ))
-    and (cast(:objects as text) is null or x.object in (
--- include: objects
-    ))
-    and (cast(:labels as text) is null or x.label in (
--- include: chosen
-    ));
+where (({counts}) or ({counted})) and x.subject is not null and x.deleted = 0
+    and (cast(:subjects as text) is null or x.subject {in_texts subjects})
+    and (cast(:objects as text) is null or x.object {in_texts objects})
+    and (cast(:labels as text) is null or x.label {in_texts labels});
 
 -- name: count_seen
 -- How many versions of a kind a view shows, up to a limit.
-with
--- include: view
-, seen as (
--- include: seen
-)
+with {view}, seen as ({seen})
 select count(*) as found from (select 1 from seen limit cast(:limit as bigint)) few;
 
 -- name: newest_memory
 -- The newest of one kind that a view shows, the newest first.
-with
--- include: view
-, picked as (
--- include: newest_of_each
+with {view}, picked as ({newest_of_each}
     union
     select x.id from live cross join memory x
     where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to and x.deleted = 0
         and (cast(:label as text) is null or x.label = :label)
-        and not exists (
--- include: newer
-        )
+        and not exists ({newer})
     union
     select id from (
         select x.id from memory x
-        where
--- include: counts
-            and
--- include: wanted_here
+        where {counts}
+            and {wanted_here}
         order by x.stamp desc, coalesce(x.origin, x.id) desc
         limit cast(:limit as bigint)
     ) now_counting
     union
     select x.id from memory x
-    where
--- include: counted
-        and
--- include: wanted_here
-), once (id) as (
+    where {counted}
+        and {wanted_here}), once (id) as (
     select min(id) from memory x where id in (select id from picked) group by coalesce(x.origin, x.id)
 )
-select
--- include: kept
+select {kept}
 from once
 join memory r on r.id = once.id
 left join content c on c.id = r.content_id
@@ -426,11 +335,7 @@ limit cast(:limit as bigint);
 
 -- name: shown_memory
 -- Which of some rows a view shows.
-with
--- include: view
-, wanted (id) as materialized (
--- include: ids
-), shown as (
+with {view}, wanted (id) as materialized ({numbers ids}), shown as (
     select x.* from wanted cross join memory x cross join line
     where x.id = wanted.id and line.branch_id = x.branch_id and x.position <= line.up_to and x.until > line.up_to
     union
@@ -442,14 +347,10 @@ with
     union
     select x.* from wanted cross join memory x
     where (x.id = wanted.id or x.origin = wanted.id)
-        and
--- include: counts_of_any
-)
+        and {counts_of_any})
 select distinct coalesce(x.origin, x.id) as number from shown x
 where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigint))
-    and not exists (
--- include: newer
-    );
+    and not exists ({newer});
 
 -- name: insert_memory
 insert into memory (
@@ -490,27 +391,15 @@ where k.namespace_id = m.scope_id and coalesce(k.seen, k.created_at) >= m.stamp 
 select m.id, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
-where m.id in (
--- include: ids
-    ) and not exists (
--- include: held
-    ) and m.correction is null and (cast(:past as bigint) = 0 or not exists (
--- include: past
-    ));
+where m.id {in_numbers ids} and not exists ({held}) and m.correction is null and (cast(:past as bigint) = 0 or not exists ({past}));
 
 -- name: superseded_memory
 -- What ended on the branch "main" of a namespace and can be seen from nowhere any more.
 select m.id, m.document_id, c.hash, c.body, m.extra
 from branch b
-join memory m on m.branch_id = b.id and m.until < 4611686018427387904 and m.kind in (
--- include: shared
-    )
+join memory m on m.branch_id = b.id and m.until < 4611686018427387904 and m.kind in ({shared})
 left join content c on c.id = m.content_id
-where b.namespace_id = :scope and b.kind = 'layers' and b.name = 'main' and m.correction is null and not exists (
--- include: past
-    ) and not exists (
--- include: held
-    )
+where b.namespace_id = :scope and b.kind = 'layers' and b.name = 'main' and m.correction is null and not exists ({past}) and not exists ({held})
 limit cast(:limit as bigint);
 
 -- name: delete_memory
@@ -597,9 +486,7 @@ set gone = case
     when gone = 4611686018427387904 then cast(:stamp as bigint)
     else gone
 end
-where branch_id = :branch and author_id = :author and kind in (
--- include: shared
-    )
+where branch_id = :branch and author_id = :author and kind in ({shared})
     and ((position > :low and position <= :high) or (position <= :low and until > :low and until <= :high));
 
 -- name: count_between
@@ -634,8 +521,7 @@ returning id;
 
 -- name: groups_on
 -- The groups that lie on a line, and those of some groups that lie on any.
-with
--- include: view
+with {view}
 select s.group_id from line cross join seal s
 where s.branch_id = line.branch_id and s.position <= line.up_to
 union
@@ -643,8 +529,7 @@ select live.group_id from live where exists (select 1 from seal s where s.group_
 
 -- name: remembers
 -- Whether tasks remembered something on a line, or on what it stands on.
-with
--- include: view
+with {view}
 select 1 as found from line cross join seal s
 where s.branch_id = line.branch_id and s.position <= line.up_to and cast(:groups as text) is not null
 union all
@@ -654,35 +539,19 @@ limit 1;
 -- name: branches_of_originals
 -- The branches on which the originals of copies lie that lie on some branches.
 select distinct o.branch_id as id from memory m join memory o on o.id = m.origin
-where o.branch_id is not null and m.branch_id in (
--- include: ids
-    );
+where o.branch_id is not null and m.branch_id {in_numbers ids};
 
 -- name: held_elsewhere
 -- Whether something else than a thread needs what lies on some branches: another thread, a branch, or a copy.
 select 1 as found from place p join checkpoint_line l on l.id = p.line_id
-where l.thread_id <> :thread and p.branch_id in (
--- include: ids
-    )
+where l.thread_id <> :thread and p.branch_id {in_numbers ids}
 union all
-select 1 from branch b where b.parent_id in (
--- include: ids
-    ) and b.id not in (
--- include: ids
-    )
+select 1 from branch b where b.parent_id {in_numbers ids} and b.id not in ({numbers ids})
 union all
-select 1 from branch_base s where s.base_id in (
--- include: ids
-    ) and s.branch_id not in (
--- include: ids
-    )
+select 1 from branch_base s where s.base_id {in_numbers ids} and s.branch_id not in ({numbers ids})
 union all
 select 1 from memory o join memory m on m.origin = o.id
-where o.branch_id in (
--- include: ids
-    ) and m.branch_id not in (
--- include: ids
-    )
+where o.branch_id {in_numbers ids} and m.branch_id not in ({numbers ids})
 limit 1;
 
 -- name: documents_remembered
@@ -692,9 +561,7 @@ from memory m
 join search_document d on d.id = m.document_id
 join search_series s on s.id = d.id >> 22
 join search_scope c on c.id = s.scope_id
-where (m.branch_id in (
--- include: ids
-    ) or (m.branch_id is null and m.group_id in (select g.id from memory_group g where g.thread_id = :thread)))
+where (m.branch_id {in_numbers ids} or (m.branch_id is null and m.group_id in (select g.id from memory_group g where g.thread_id = :thread)))
     and c.namespace_id <> (select id from namespace where path = :path)
 order by d.id
 limit cast(:limit as bigint);
@@ -719,9 +586,7 @@ update memory set scope_id = (select id from namespace where path = :path) where
 -- A thread and those before it, who wrote nothing elsewhere, are authors of another namespace.
 update author set namespace_id = (select id from namespace where path = :path)
 where name is not null and (thread_id = :thread or id in (
-        select m.author_id from memory m where m.branch_id in (
--- include: ids
-        )
+        select m.author_id from memory m where m.branch_id {in_numbers ids}
     ))
     and not exists (
         select 1 from memory m where m.author_id = author.id and m.scope_id <> (select id from namespace where path = :path)
@@ -730,10 +595,9 @@ where name is not null and (thread_id = :thread or id in (
 -- name: sealable
 -- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet,
 -- the thread under whose name a search finds them, and whether one that lies elsewhere is older than what the line shows.
-with
--- include: view
+with {view}
 select g.group_id, (select w.thread_id from memory_group w where w.id = g.group_id) as writer,
--- include: series
+{series}
     as series,
     case when not exists (select 1 from memory_group w where w.id = g.group_id) and exists (
         select 1 from line cross join (
@@ -756,9 +620,7 @@ order by g.group_id;
 
 -- fragment: counting
 -- Whether what an author wrote begins to count with the put that seals it: of the kinds that are shared, at the head.
-case when cast(:heads as bigint) = 1 and author_id = cast(:author as bigint) and kind in (
--- include: shared
-) then 4611686018427387904 else 0 end
+case when cast(:heads as bigint) = 1 and author_id = cast(:author as bigint) and kind in ({shared}) then 4611686018427387904 else 0 end
 
 -- fragment: shared
 'core', 'event', 'record', 'fact', 'fact_former', 'fact_rule', 'message'
@@ -794,9 +656,7 @@ select max(stamp) as stamp from (
         select max(o.stamp) from memory o
         where o.scope_id = :scope and o.kind = m.kind and o.key = m.key and o.gone = 4611686018427387904
     ) as stamp
-    from memory m where m.group_id in (
--- include: ids
-    )
+    from memory m where m.group_id {in_numbers ids}
 ) x;
 
 -- name: newest_stamp_named
@@ -804,11 +664,9 @@ select max(stamp) as stamp from (
 select max(stamp) as stamp from (
     select (
         select max(o.stamp) from memory o
-        where o.scope_id = :scope and o.kind = wanted.kind and o.key = wanted.key and o.gone = 4611686018427387904
+        where o.scope_id = :scope and o.kind = wanted.first and o.key = wanted.second and o.gone = 4611686018427387904
     ) as stamp
-    from (
--- include: kinds_and_keys
-    ) wanted
+    from ({pairs keys}) wanted
 ) x;
 
 -- name: scope_of_thread
@@ -832,9 +690,7 @@ select k.id as copy, k.origin as original from memory k
 join memory m on m.id = k.origin
 where k.branch_id = :branch and k.position = :position
     and not exists (select 1 from memory other where other.origin = m.id and other.id <> k.id)
-    and not exists (
--- include: stood_on
-    );
+    and not exists ({stood_on});
 
 -- name: hand_over
 -- An original takes the place of its copy.
@@ -851,15 +707,11 @@ select 1 as found from memory where author_id = :author and gone = 4611686018427
 
 -- name: fold
 -- What counts of an author on a line, once more on "main", but for messages, and keys of which "main" has something newer.
-with
--- include: view
-, mine as (
+with {view}, mine as (
     select x.* from line cross join memory x
     where x.branch_id = line.branch_id and x.position <= line.up_to and x.until > line.up_to and x.author_id = :teacher
         and x.gone = 4611686018427387904 and x.kind <> 'message'
-        and not exists (
--- include: newer
-        )
+        and not exists ({newer})
 )
 insert into memory (
     branch_id, position, origin, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
@@ -920,9 +772,7 @@ select 1 as found from author where namespace_id = :scope and name is not null l
 -- What a group wrote lies on a branch from now on.
 update memory
 set branch_id = :branch, position = :position, scope_id = :scope, author_id = :author, stamp = :stamp,
-    gone = case when cast(:heads as bigint) = 1 and kind in (
--- include: shared
-    ) then 4611686018427387904 else 0 end
+    gone = case when cast(:heads as bigint) = 1 and kind in ({shared}) then 4611686018427387904 else 0 end
 where group_id = :group and branch_id is null;
 
 -- name: stamp_group
@@ -938,7 +788,7 @@ insert into memory (
 select cast(:branch as bigint), cast(:position as bigint), group_id, coalesce(origin, id), kind, key, label, subject,
     object, content_id, deleted, importance, expires_at, extra, created_at, written_at, scope_id, author_id, source, actor,
     coalesce((select min(o.stamp) from memory o where o.group_id = :group), cast(:stamp as bigint)),
--- include: counting
+{counting}
 from memory
 where id in (select min(m.id) from memory m where m.group_id = :group group by coalesce(m.origin, m.id))
     and not exists (
@@ -973,9 +823,7 @@ with recursive line (branch_id, up_to) as (
     union all
     select b.parent_id, b.parent_position from line cross join branch b
     where b.id = line.branch_id and b.parent_id is not null
-), wanted (key) as materialized (
--- include: keys
-)
+), wanted (key) as materialized ({texts keys})
 select x.key, x.hash from (
     select m.key, c.hash, m.stamp, m.id
     from line cross join wanted cross join memory m left join content c on c.id = m.content_id
@@ -1031,24 +879,16 @@ from namespace n
 join author a on a.namespace_id = n.id
 join memory m on m.author_id = a.id and m.kind = 'message'
 left join content c on c.id = m.content_id
-where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as text) is null or m.key in (
--- include: keys
-    ));
+where n.path = :path and a.name = :name and m.deleted = 0 and (cast(:keys as text) is null or m.key {in_texts keys});
 
 -- name: shown_said
 -- Those of some messages that follow their threads which a view shows, with the wording that it shows. With `anywhere` what the
 -- newest checkpoints show, in whatever namespace. What a copy of a thread was given is its own: of the line only what is said
 -- in the thread of this `name` is told; and of other copies, where threads share what they remember, that which is looked for
 -- in the conversations `keys` alone.
-with
--- include: view
-, wanted (id) as materialized (
--- include: ids
-), told as (
+with {view}, wanted (id) as materialized ({numbers ids}), told as (
     select e.id as slot, e.key, w.id as author, w.namespace_id as scope, w.name,
-        n.path <> '' and w.name not in (
--- include: keys
-        ) as teaching
+        n.path <> '' and w.name not in ({texts keys}) as teaching
     from wanted cross join entry e cross join branch o cross join author w cross join namespace n
     where e.id = wanted.id and o.id = e.branch_id and w.namespace_id = o.namespace_id and w.name = o.name
         and n.id = o.namespace_id
@@ -1087,9 +927,7 @@ delete from memory_group where id = :group;
 -- name: last_rows
 -- The last row of each of some groups.
 select group_id, max(id) as row from memory
-where group_id in (
--- include: ids
-    ) and origin is null
+where group_id {in_numbers ids} and origin is null
 group by group_id;
 
 -- name: beginning
@@ -1118,9 +956,7 @@ on conflict (thread_id, task) do nothing;
 
 -- name: insert_finished_groups
 -- The same groups, to be looked up, if that success was the first.
-with given (id) as (
--- include: ids
-)
+with given (id) as ({numbers ids})
 insert into finished_group (group_id, thread_id, task)
 select given.id, f.thread_id, f.task from given cross join finished_task f
 where f.thread_id = :thread and f.task = :task and f.groups = cast(:ids as text)
@@ -1196,9 +1032,7 @@ where g.thread_id = :thread and m.branch_id is not null;
 -- name: branches_before
 -- Some branches, and those that they were forked from or stand on.
 with recursive before (id) as (
-    select b.id from branch b where b.id in (
--- include: ids
-    )
+    select b.id from branch b where b.id {in_numbers ids}
     union
     select case when side.base = 0 then b.parent_id else s.base_id end
     from before
@@ -1214,20 +1048,14 @@ select id from before order by id desc;
 select m.id, m.origin, m.document_id, c.hash, c.body, m.extra
 from memory m
 left join content c on c.id = m.content_id
-where m.branch_id in (
--- include: ids
-    ) and m.correction is null and not exists (
--- include: held
-    )
+where m.branch_id {in_numbers ids} and m.correction is null and not exists ({held})
 order by m.id
 limit cast(:limit as bigint);
 
 -- name: idle_branches
 -- Those of some branches of threads on which nothing stands and nothing lies.
 select b.id from branch b
-where b.kind = 'thread' and b.id in (
--- include: ids
-    )
+where b.kind = 'thread' and b.id {in_numbers ids}
     and not exists (select 1 from place p where p.branch_id = b.id)
     and not exists (select 1 from branch f where f.parent_id = b.id)
     and not exists (select 1 from branch_base s where s.base_id = b.id)
@@ -1258,26 +1086,16 @@ where thread_id = :thread and created_at < :before
 
 -- name: mentions
 -- Those of some groups that somebody needs, though they have no place: tasks that finished, and subgraphs.
-select group_id from finished_group where group_id in (
--- include: ids
-    )
+select group_id from finished_group where group_id {in_numbers ids}
 union
-select group_id from base_group where group_id in (
--- include: ids
-    );
+select group_id from base_group where group_id {in_numbers ids};
 
 -- name: groups_there
-select id from memory_group where id in (
--- include: ids
-    );
+select id from memory_group where id {in_numbers ids};
 
 -- name: count_memory
 -- How much of one kind a view shows.
-with
--- include: view
-, seen as (
--- include: seen
-), ranked as (
+with {view}, seen as ({seen}), ranked as (
     select x.deleted, x.expires_at, row_number() over (
         partition by key order by coalesce(stamp, 4611686018427387904) desc, coalesce(origin, id) desc, id
     ) as rank
@@ -1304,33 +1122,25 @@ select b.id, b.name, b.parent_id, b.created_at from family join branch b on b.id
 order by b.id;
 
 -- name: branch_names
-select id, name from branch where id in (
--- include: ids
-    );
+select id, name from branch where id {in_numbers ids};
 
 -- name: threads_seen
 -- The threads under whose names a search finds what a view shows.
-with
--- include: view
+with {view}
 select b.thread as name from line join branch b on b.id = line.branch_id
 union
 select s.thread from line join seal s on s.branch_id = line.branch_id where s.thread is not null
 union
-select
--- include: series
+select {series}
 from live g;
 
 -- name: branches_of
 -- The branches on which some rows lie.
-select distinct branch_id as id from memory where branch_id is not null and id in (
--- include: ids
-    );
+select distinct branch_id as id from memory where branch_id is not null and id {in_numbers ids};
 
 -- name: branches_of_copies
 -- The branches on which copies of some rows lie.
-select distinct branch_id as id from memory where origin in (
--- include: ids
-    );
+select distinct branch_id as id from memory where origin {in_numbers ids};
 
 -- name: remembered
 -- Rows as a search finds them, with where they stand.
@@ -1343,21 +1153,15 @@ left join branch b on b.id = m.branch_id
 join search_series s on s.id = m.document_id / 4194304
 join search_scope o on o.id = s.scope_id
 join namespace n on n.id = o.namespace_id
-where m.id in (
--- include: ids
-    );
+where m.id {in_numbers ids};
 
 -- name: memory_texts
-select m.id, m.extra, c.body from memory m join content c on c.id = m.content_id where m.id in (
--- include: ids
-    );
+select m.id, m.extra, c.body from memory m join content c on c.id = m.content_id where m.id {in_numbers ids};
 
 -- name: newest_places
 -- Where the newest checkpoints of the threads stand, whose memory lies on some branches or was forked from there.
 with recursive below (id) as (
-    select b.id from branch b where b.id in (
--- include: ids
-    )
+    select b.id from branch b where b.id {in_numbers ids}
     union
     select b.id from below join branch b on b.parent_id = below.id
 ), standing (line_id) as (
@@ -1375,9 +1179,7 @@ from checkpoint c
 join checkpoint_line l on l.id = c.line_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id
-where n.path >= :low and n.path < :high and c.run_id in (
--- include: runs
-    );
+where n.path >= :low and n.path < :high and c.run_id {in_texts runs};
 
 -- name: writes_of_runs
 -- What some runs wrote towards checkpoints, by task.
@@ -1386,9 +1188,7 @@ from pending_write w
 join checkpoint_line l on l.id = w.line_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id
-where n.path >= :low and n.path < :high and w.run_id in (
--- include: runs
-    )
+where n.path >= :low and n.path < :high and w.run_id {in_texts runs}
 order by w.line_id, w.checkpoint, w.task, w.run_id;
 
 -- name: unfinish

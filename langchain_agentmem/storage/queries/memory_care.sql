@@ -81,9 +81,7 @@ with recursive chain (author_id, branch_id, up_to) as (
 )
 select m.id from memory m
 left join shown s on s.id = m.id
-where m.kind in (
--- include: shared
-    ) and ((m.gone = 4611686018427387904) <> (s.id is not null) or (m.gone = 4611686018427387904 and m.stamp is null))
+where m.kind in ({shared}) and ((m.gone = 4611686018427387904) <> (s.id is not null) or (m.gone = 4611686018427387904 and m.stamp is null))
 order by m.id
 limit 10;
 
@@ -148,19 +146,13 @@ where n.path >= :low and n.path < :high and b.kind <> 'conversation'
 order by b.id desc;
 
 -- name: unhook_branches
-update branch set parent_id = null, parent_position = null where parent_id in (
--- include: ids
-    );
+update branch set parent_id = null, parent_position = null where parent_id {in_numbers ids};
 
 -- name: unhook_bases
-delete from branch_base where base_id in (
--- include: ids
-    );
+delete from branch_base where base_id {in_numbers ids};
 
 -- name: unhook_places
-delete from place where branch_id in (
--- include: ids
-    );
+delete from place where branch_id {in_numbers ids};
 
 -- name: memory_on
 -- A page of what lies on a branch.
@@ -204,9 +196,7 @@ order by b.id
 limit cast(:limit as bigint);
 
 -- name: seals_on
-select branch_id, group_id, position, thread from seal where branch_id in (
--- include: ids
-    )
+select branch_id, group_id, position, thread from seal where branch_id {in_numbers ids}
 order by branch_id, position, group_id;
 
 -- name: memory_after
@@ -234,14 +224,10 @@ select page.number, m.id, m.branch_id, m.position, m.until, m.group_id, m.kind, 
     m.correction, c.hash, c.body, s.name as series, n.path, m.author_id, a.name as author, a.thread_id as living
 from page
 left join found m on m.number = page.number and (
-    (m.branch_id is null and m.group_id in (
--- include: ids
-    ))
+    (m.branch_id is null and m.group_id {in_numbers ids})
     or m.correction is not null
     or (m.until = 4611686018427387904 and exists (select 1 from branch b where b.id = m.branch_id and b.kind = 'layers'))
-    or exists (
--- include: held
-    )
+    or exists ({held})
 )
 left join content c on c.id = m.content_id
 left join author a on a.id = m.author_id
@@ -254,24 +240,16 @@ order by page.number, m.id;
 -- name: placeless
 -- Those of some checkpoints of a line that are there and stand nowhere.
 select c.name from checkpoint c
-where c.line_id = :line and c.name in (
--- include: keys
-    )
+where c.line_id = :line and c.name {in_texts keys}
     and not exists (select 1 from place p where p.line_id = c.line_id and p.checkpoint = c.name);
 
 -- name: known_groups
 -- Those of some groups that are known already.
-select group_id from memory where group_id in (
--- include: ids
-    )
+select group_id from memory where group_id {in_numbers ids}
 union
-select group_id from seal where group_id in (
--- include: ids
-    )
+select group_id from seal where group_id {in_numbers ids}
 union
-select id from memory_group where id in (
--- include: ids
-    );
+select id from memory_group where id {in_numbers ids};
 
 -- name: add_finished
 insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
@@ -330,6 +308,4 @@ insert into author (namespace_id, name) values (:scope, cast(:name as text)) ret
 -- name: mark_end
 -- What lies at the end of "main" counts.
 update memory set gone = 4611686018427387904
-where branch_id = :branch and until = 4611686018427387904 and kind in (
--- include: shared
-);
+where branch_id = :branch and until = 4611686018427387904 and kind in ({shared});

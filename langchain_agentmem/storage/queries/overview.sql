@@ -6,9 +6,7 @@
 -- 1; a content that its thread and its conversation share counts once. Conversations of nested graphs, which have a `mark` in
 -- their names, are left out.
 with said (namespace_id, name) as materialized (
-    select distinct c.namespace_id, s.name from (
--- include: series_saying
-    ) d
+    select distinct c.namespace_id, s.name from ({series_saying}) d
     join search_series s on s.id = d.series
     join search_scope c on c.id = s.scope_id
     where c.kind in ('message', 'thread_post')
@@ -55,14 +53,11 @@ select (select count(*) from found) as total, p.path, p.name, p.messages, p.chan
         order by c.name desc limit 1
     ) as newest, (
         select c.body from entry slot
-        join entry v on v.id = (
--- include: version
-        )
+        join entry v on v.id = ({version})
         join content c on c.id = v.content_id
         where slot.id = (
             select e.id from entry e
-            where e.branch_id = p.branch and e.replaces is null and e.kind = 'message' and e.role = 'user' and
--- include: shown
+            where e.branch_id = p.branch and e.replaces is null and e.kind = 'message' and e.role = 'user' and {shown}
             order by e.position, e.id
             limit 1
         )
@@ -114,9 +109,7 @@ order by n.path, b.id;
 -- Checkpoints of a line without their values, the newest first, and how many follow each; of `ends` those alone that none follows.
 with page as materialized (
     select name, parent, metadata, created_at from checkpoint
-    where line_id = :line and (cast(:ends as bigint) = 0 or name not in (
--- include: parents
-    ))
+    where line_id = :line and (cast(:ends as bigint) = 0 or name not in ({parents}))
     order by name desc
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 ), followed as materialized (
@@ -134,9 +127,7 @@ select parent from checkpoint where line_id = :line and parent is not null
 -- name: count_line
 -- How many checkpoints a line has, or ends; and how many of these are newer than one.
 select count(*) as found, coalesce(sum(case when name > cast(:than as text) then 1 else 0 end), 0) as newer from checkpoint
-where line_id = :line and (cast(:ends as bigint) = 0 or name not in (
--- include: parents
-));
+where line_id = :line and (cast(:ends as bigint) = 0 or name not in ({parents}));
 
 -- name: namespace_sizes
 -- What each namespace in a range of paths holds itself. A content that several of its things share counts once; conversations

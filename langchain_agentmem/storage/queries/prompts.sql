@@ -5,18 +5,14 @@
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.reader = :reader) and p.key in (
--- include: keys
-);
+where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.reader = :reader) and p.key {in_texts keys};
 
 -- name: prompt_notes_of
 -- Those of a thread, before some messages or all, since some time, the oldest first.
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and p.created_at >= :after and (cast(:every as bigint) = 1 or p.key in (
--- include: keys
-))
+where n.path = :path and p.name = :name and p.created_at >= :after and (cast(:every as bigint) = 1 or p.key {in_texts keys})
 order by p.created_at, p.key, p.reader, p.part;
 
 -- name: tokens_put
@@ -25,9 +21,7 @@ select coalesce(cast(sum(case when p.part = 'start' then 0 else p.tokens end) as
     + coalesce(max(case when p.part = 'start' then p.tokens end), 0) as tokens
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and p.stands = 1 and p.key in (
--- include: keys
-);
+where n.path = :path and p.name = :name and p.stands = 1 and p.key {in_texts keys};
 
 -- name: keep_prompt_note
 insert into prompt_note (namespace_id, name, key, part, reader, tokens, stands, created_at, body)

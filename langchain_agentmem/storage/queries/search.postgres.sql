@@ -26,9 +26,7 @@ order by c.id;
 select s.id, c.kind from namespace n
 cross join lateral (select id, kind from search_scope where namespace_id = n.id offset 0) c
 cross join lateral (
-    select id from search_series where scope_id = c.id and name in (
--- include: keys
-    )
+    select id from search_series where scope_id = c.id and name {in_texts keys}
     offset 0
 ) s
 where n.path >= :low and n.path < :high
@@ -94,7 +92,7 @@ where i.terms @@ cast(t.expression as tsquery) and i.document_id + 0 >= t.first 
             and (cast(:before as bigint) is null or d.created_at < cast(:before as bigint))
             and (cast(:after as bigint) is null or d.created_at >= cast(:after as bigint))
             and (cast(:roles as text) is null
-                or d.role in (select value from json_array_elements_text(cast(:roles as json))))
+                or d.role {in_texts roles})
         offset 0
     ))
 
@@ -126,9 +124,7 @@ select t.term, cast(array_to_json(f.found[1 : cast(:limit as integer)]) as text)
     ) as text) end as newest
 from asked t
 cross join lateral (
-    select array_agg(h.document_id order by h.document_id) as found from (
--- include: holding
-    ) h
+    select array_agg(h.document_id order by h.document_id) as found from ({holding}) h
 ) f
 where f.found is not null;
 
@@ -217,7 +213,7 @@ cross join lateral (
 
 -- name: spoken
 select p.word, d.id
--- include: named
+{named}
 cross join lateral (
     select id, created_at from search_document
     where id >= p.series_id << 22 and id < (p.series_id + 1) << 22 and speaker = p.speaker
@@ -253,9 +249,7 @@ cross join lateral (
     select id, follows, kind, branch_id from entry where id = coalesce(own.replaces, own.id) offset 0
 ) slot
 cross join lateral (
-    select key, created_at, content_id from entry where id = (
--- include: edited
-    )
+    select key, created_at, content_id from entry where id = ({edited})
     offset 0
 ) v
 cross join lateral (select name, namespace_id from branch where id = slot.branch_id offset 0) b

@@ -126,7 +126,7 @@ limit cast(:limit as bigint);
 
 -- name: vectors_of
 select v.document_id, v.vector from search_vector v
-where v.document_id in (select value from json_each(:ids));
+where v.document_id {in_numbers ids};
 
 -- name: delete_series
 delete from search_series
@@ -176,9 +176,7 @@ order by c.id;
 select s.id, c.kind from search_series s
 join search_scope c on c.id = s.scope_id
 join namespace n on n.id = c.namespace_id
-where n.path >= :low and n.path < :high and s.name in (
--- include: keys
-    )
+where n.path >= :low and n.path < :high and s.name {in_texts keys}
 order by s.id;
 
 -- name: series_held
@@ -189,9 +187,7 @@ from search_series s
 join search_scope c on c.id = s.scope_id
 join namespace n on n.id = c.namespace_id
 left join thread t on t.namespace_id = n.id and t.name = s.name
-where s.documents > 0 and c.kind in (
--- include: keys
-    )
+where s.documents > 0 and c.kind {in_texts keys}
 group by n.path, s.name
 order by documents desc, n.path, s.name
 limit 100;
@@ -224,13 +220,13 @@ cross join search_speaker p on p.word = w.value
 -- name: speakers
 -- Who is named by some words in some ranges.
 select distinct p.word, p.speaker
--- include: named
+{named}
 limit 1000;
 
 -- name: spoken
 -- The newest that those said who are named by some words, a hundred of each series at most.
 select p.word, d.id
--- include: named
+{named}
 cross join search_document d on d.id in (
     select id from search_document
     where id >= p.series_id << 22 and id < (p.series_id + 1) << 22 and speaker = p.speaker

@@ -51,7 +51,7 @@ delete from search_waiting;
 
 -- name: take_waiting
 -- Those of some documents that wait; they do no more.
-delete from search_waiting where document_id in (select value from json_each(:ids)) returning document_id;
+delete from search_waiting where document_id {in_numbers ids} returning document_id;
 
 -- name: waiting_within
 select w.document_id, w.terms
@@ -61,7 +61,7 @@ where :choosy = 0 or exists (
     select 1 from search_document d
     where d.id = w.document_id
         and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
-        and (:roles is null or d.role in (select value from json_each(:roles)))
+        and (:roles is null or d.role {in_texts roles})
 );
 
 -- fragment: holding
@@ -72,7 +72,7 @@ where search_index match f.expression and rowid >= f.first and rowid < f.last
         select 1 from search_document d
         where d.id = search_index.rowid
             and (:before is null or d.created_at < :before) and (:after is null or d.created_at >= :after)
-            and (:roles is null or d.role in (select value from json_each(:roles)))
+            and (:roles is null or d.role {in_texts roles})
     ))
 
 -- name: postings
@@ -90,16 +90,14 @@ with wanted as materialized (
     cross join json_each(:ranges) r
 ), found as materialized (
     select f.*, (
-            select json_group_array(h.rowid) from (
--- include: holding
+            select json_group_array(h.rowid) from ({holding}
                 limit cast(:limit as integer)
             ) h
         ) as documents
     from asked f
 )
 select f.term, f.documents, case when json_array_length(f.documents) >= :limit then (
-        select json_group_array(h.rowid) from (
--- include: holding
+        select json_group_array(h.rowid) from ({holding}
             order by rowid desc
             limit cast(:limit as integer)
         ) h
@@ -138,9 +136,7 @@ select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.cre
 from json_each(:owners) o
 cross join entry own on own.id = o.value
 join entry slot on slot.id = coalesce(own.replaces, own.id)
-join entry v on v.id = (
--- include: edited
-)
+join entry v on v.id = ({edited})
 join branch b on b.id = slot.branch_id
 join namespace n on n.id = b.namespace_id
 join content c on c.id = v.content_id;

@@ -127,9 +127,7 @@ select v.channel, v.recipe
 from checkpoint c
 cross join json_each(c.versions) w
 cross join channel_value v
-where c.line_id = :line and c.name = :name and w.key in (
--- include: keys
-    )
+where c.line_id = :line and c.name = :name and w.key {in_texts keys}
     and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
 
 -- name: writes_at
@@ -142,13 +140,13 @@ where line_id = :line
 -- What was written towards the children of some checkpoints, for some channels.
 select checkpoint, task, place, path, channel, recipe from pending_write
 where line_id = :line
-    and checkpoint in (select value from json_each(:checkpoints))
-    and channel in (select value from json_each(:channels));
+    and checkpoint {in_texts checkpoints}
+    and channel {in_texts channels};
 
 -- name: valued_versions
 -- The versions in which some channels have a stored value.
 select channel, version from channel_value
-where line_id = :line and channel in (select value from json_each(:channels));
+where line_id = :line and channel {in_texts channels};
 
 -- name: ancestors
 -- The line from a checkpoint's parent back to the first; a checkpoint that was put again may be its own ancestor.
@@ -269,7 +267,7 @@ select t.shelf_id, c.line_id, c.name from checkpoint c
 join checkpoint_line l on l.id = c.line_id
 join thread t on t.id = l.thread_id
 join namespace n on n.id = t.namespace_id
-where c.run_id in (select value from json_each(:runs)) and n.path >= :low and n.path < :high
+where c.run_id {in_texts runs} and n.path >= :low and n.path < :high
 order by c.line_id, c.name;
 
 -- name: delete_writes_of_run

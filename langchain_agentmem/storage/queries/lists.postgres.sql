@@ -1,0 +1,30 @@
+-- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`.
+
+-- fragment: texts
+select value from json_array_elements_text(cast(:list as json))
+
+-- fragment: numbers
+select cast(value as bigint) from json_array_elements_text(cast(:list as json))
+
+-- fragment: in_texts
+= any (array(select value from json_array_elements_text(cast(:list as json))))
+
+-- fragment: in_numbers
+= any (array(select cast(value as bigint) from json_array_elements_text(cast(:list as json))))
+
+-- fragment: bytes
+-- Bytes come in hexadecimal.
+select decode(value, 'hex') as value from json_array_elements_text(cast(:list as json))
+
+-- fragment: pairs
+select value ->> 0 as first, value ->> 1 as second from json_array_elements(cast(:list as json))
+
+-- fragment: triples
+select value ->> 0, value ->> 1, value ->> 2 from json_array_elements(cast(:list as json))
+
+-- fragment: ranges
+-- Pairs of numbers.
+select cast(value ->> 0 as bigint) as low, cast(value ->> 1 as bigint) as high from json_array_elements(cast(:list as json))
+
+-- fragment: for_update
+for update

@@ -1,0 +1,30 @@
+-- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`.
+
+-- fragment: texts
+select value from json_each(:list)
+
+-- fragment: numbers
+select value from json_each(:list)
+
+-- fragment: in_texts
+in (select value from json_each(:list))
+
+-- fragment: in_numbers
+in (select value from json_each(:list))
+
+-- fragment: bytes
+-- Bytes come in hexadecimal.
+select from_hex(value) as value from json_each(:list)
+
+-- fragment: pairs
+select json_extract(value, '$[0]') as first, json_extract(value, '$[1]') as second from json_each(:list)
+
+-- fragment: triples
+select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:list)
+
+-- fragment: ranges
+-- Pairs of numbers.
+select json_extract(value, '$[0]') as low, json_extract(value, '$[1]') as high from json_each(:list)
+
+-- fragment: for_update
+-- A transaction that writes holds the one lock already.
