@@ -205,16 +205,16 @@ def new_salt() -> bytes:
     return os.urandom(SALT_BYTES)
 
 
-def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[tuple[bytes, str]] = ()) -> bytes:
+def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[bytes] = ()) -> bytes:
     """The digest of an entry.
 
     Args:
         salt: Its salt.
         fields: What stands in its columns and never changes: path, key, kind, conversation, thread, time and mark.
         body: Its text and what goes with it, uncompressed.
-        messages: The digest of the body and the id of each message, in order.
+        messages: The digest of the body of each message, in order.
     """
-    said = b"".join(part for key, name in messages for part in _identity(key, name)) if messages else b""
+    said = b"".join(messages)
     path, key, kind, conversation, thread, created_at, mark = fields
     # As `write_plain` writes a list of them, in half the time.
     line = (
@@ -229,8 +229,3 @@ def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[t
 def following(link: bytes, of_entry: bytes) -> bytes:
     """The link after a link, given the digest of the entry between."""
     return blake2b(link + of_entry, digest_size=LINK_BYTES).digest()
-
-
-def _identity(key: bytes, name: str) -> tuple[bytes, bytes, bytes]:
-    written = name.encode("utf-8", "surrogatepass")
-    return key, len(written).to_bytes(4, "big"), written

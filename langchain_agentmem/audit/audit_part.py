@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -22,12 +23,12 @@ from langchain_agentmem.base.encoding import read_column, read_plain, write_plai
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
-from langchain_agentmem.messages.message import decode_body, plain
+from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
-from langchain_agentmem.storage.transaction import Row, values_of
-from langchain_agentmem.threads.value_recipe import Range, covered, without
+from langchain_agentmem.storage.transaction import Row
+from langchain_agentmem.threads.value_recipe import runs
 
 
 def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -81,7 +82,7 @@ MOST_PROBLEMS = 100
 
 _ERASED = (
     "salt", "namespace_id", "key", "hidden", "conversation", "thread", "created_at", "junk", "status", "mark",
-    "archived", "settled", "shelf_id", "messages", "body",
+    "archived", "settled", "document_id", "shelf_id", "messages", "body",
 )  # fmt: skip
 
 
@@ -95,15 +96,17 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
     """
     noted = query.audit_head(tx)
     walk = _Walk(since, int(noted[0]["indexed"]) if noted else 0)
-    after = 0
+    after, shelves = 0, set[int]()
     while found := query.audit_chain(tx, after=after, limit=PAGE):
         if found[-1]["sequence"] <= after:  # an index that is damaged leads back
             walk.wrong(f"the audit trail cannot be followed beyond its number {after}")
             break
-        walk.along(found, _said(tx, found))
+        walk.along(found, _digests(tx, found))
+        shelves.update(row["shelf_id"] for row in found if row["shelf_id"] is not None)
         after = found[-1]["sequence"]
-    for problem in _messages(tx):
-        walk.wrong(problem)
+    for shelf in sorted(shelves):
+        for problem in _wrong_messages(tx, shelf):
+            walk.wrong(problem)
     return walk.end(Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None)
 
 
@@ -136,78 +139,40 @@ class _Walk:
         self._found: list[str] = []
         self._count = self._erased = self._places = 0
 
-    def along(self, rows: Sequence[Row], said: Mapping[int, Mapping[int, tuple[bytes, str]]]) -> None:
-        """See to some places. What is not as most are is looked at more closely, by itself.
+    def along(self, rows: Sequence[Row], digests: Mapping[int, Mapping[int, bytes]]) -> None:
+        """Check some places.
 
         Args:
             rows: The places, in their order.
-            said: The digests and ids of the messages of their shelves, by shelf and number.
+            digests: The digests of the messages of their shelves, by shelf and number.
         """
-        at, link = self._at
-        since = self._since.sequence
-        digest, following, named = audit_entry.digest, audit_entry.following, audit_rows.named
         for row in rows:
-            (
-                messages, shelf, sequence, its_link, its_digest, salt, path, key, kind, hidden, conversation, thread,
-                created_at, junk, status, mark, archived, settled, _, body,
-            ) = values_of(row)  # fmt: skip
-            fields = path, key, kind, conversation, thread, created_at, None
-            try:
-                is_usual = (
-                    sequence == at + 1 != since
-                    and (hidden, junk, status, mark, archived, settled) == _USUAL
-                    and kind != TODO
-                    and (shelf is None) == (messages is None)
-                    and digest(salt, fields, body, () if messages is None else named(said[shelf], messages))
-                    == its_digest
-                    and following(link, its_digest) == its_link
-                )
-            except (KeyError, TypeError, ValueError):
-                is_usual = False
-            if is_usual:
-                at, link = sequence, its_link
-                self._places += 1
-            else:
-                self._at = Head(at, link)
-                self.look_at(row, said.get(shelf, {}))
-                at, link = self._at
-        self._at = Head(at, link)
+            sequence, link, digest = row["sequence"], bytes(row["link"]), bytes(row["digest"])
+            self._places += 1
+            if sequence != self._at.sequence + 1:
+                self.wrong(_missing(self._at.sequence + 1, sequence - 1))
+            elif audit_entry.following(self._at.link, digest) != link:
+                self.wrong(f"{_called(row)} does not follow from what stands before it in the chain")
+            self._at = Head(sequence, link)
+            if sequence == self._since.sequence:
+                self._confirmed = True
+                if link != self._since.link:
+                    self.wrong(
+                        f"what the chain holds up to number {sequence} is not what it was when the head was taken"
+                    )
+            self._erased += row["kind"] is None
+            if (problem := self._problem(row, digest, digests.get(row["shelf_id"], {}))) is not None:
+                self.wrong(f"{_called(row)} {problem}")
 
-    def look_at(self, row: Row, said: Mapping[int, tuple[bytes, str]]) -> None:
-        """See that a place of the chain holds what it was made of.
-
-        Args:
-            row: The place.
-            said: The digests and ids of the messages of its shelf, by number.
-        """
-        sequence, link, digest = int(row["sequence"]), bytes(row["link"]), bytes(row["digest"])
-        erased = row["kind"] is None
-        self._places += 1
-        self._erased += erased
-        called = f"number {sequence} of the audit trail"
-        if not erased and row["key"] is not None:
-            called = f"the entry {safe_repr(row['key'])} (number {sequence})"
-        if sequence != self._at.sequence + 1:
-            self.wrong(_missing(self._at.sequence + 1, sequence - 1))
-        elif audit_entry.following(self._at.link, digest) != link:
-            self.wrong(f"{called} does not follow from what stands before it in the chain")
-        self._at = Head(sequence, link)
-        if sequence == self._since.sequence:
-            self._confirmed = True
-            if link != self._since.link:
-                self.wrong(f"what the chain holds up to number {sequence} is not what it was when the head was taken")
-        if (problem := self._problem(row, said)) is not None:
-            self.wrong(f"{called} {problem}")
-
-    def _problem(self, row: Row, said: Mapping[int, tuple[bytes, str]]) -> str | None:
+    def _problem(self, row: Row, digest: bytes, messages: Mapping[int, bytes]) -> str | None:
         """What is wrong with what a place holds."""
         if row["kind"] is None:
             left = [name for name in _ERASED if row[name] is not None]
             return f"was erased, but still has {', '.join(left)}" if left else None
         try:
-            if audit_rows.digest_of(row, said) != bytes(row["digest"]):
+            if audit_rows.digest_of(row, messages) != digest:
                 return "is not what was stored"
-        except (TypeError, ValueError):
+        except (KeyError, TypeError, ValueError):
             return "is not what was stored"
         amiss = _amiss(row, self._indexed)
         return f"is marked as no entry can be: {', '.join(amiss)}" if amiss else None
@@ -244,14 +209,17 @@ class _Walk:
         )
 
 
-_USUAL = (audit_rows.SHOWN, None, None, None, 0, 1)
-"""What stands in the columns that may change, and as a mark, in most entries."""
-
-
 def _missing(first: int, last: int) -> str:
     if first == last:
         return f"number {first} of the audit trail is missing"
     return f"the numbers {first} to {last} of the audit trail are missing"
+
+
+def _called(row: Row) -> str:
+    """How problems name a place of the chain."""
+    if row["kind"] is None or row["key"] is None:
+        return f"number {row['sequence']} of the audit trail"
+    return f"the entry {safe_repr(row['key'])} (number {row['sequence']})"
 
 
 def _amiss(row: Row, indexed: int) -> list[str]:
@@ -268,43 +236,34 @@ def _amiss(row: Row, indexed: int) -> list[str]:
     return [name for name, sound in is_sound.items() if not sound]
 
 
-def _said(tx: Transaction, found: Sequence[Row]) -> dict[int, dict[int, tuple[bytes, str]]]:
-    """The digests and ids of the messages that some rows name, by shelf and number."""
-    lists: dict[int, list[list[Range]]] = {}
+def _digests(tx: Transaction, found: Sequence[Row]) -> dict[int, dict[int, bytes]]:
+    """The digests of the messages that some rows name, by shelf and number."""
+    numbers: dict[int, set[int]] = {}
     for row in found:
         if row["messages"] is not None and row["shelf_id"] is not None:
-            try:
-                lists.setdefault(row["shelf_id"], []).append(audit_rows.read(row["messages"]))
-            except ValueError:
-                continue  # its digest will tell
-    said = {}
-    for number, each in lists.items():
-        said[number] = audit_rows.identities(tx, number, each)
-    return said
+            with suppress(TypeError, ValueError):  # its digest will tell
+                numbers.setdefault(row["shelf_id"], set()).update(audit_rows.numbers_of(row["messages"]))
+    return {shelf: audit_rows.digests(tx, shelf, each) for shelf, each in numbers.items()}
 
 
-def _messages(tx: Transaction) -> list[str]:
-    """What is wrong with the messages of model calls."""
+def _wrong_messages(tx: Transaction, shelf: int) -> list[str]:
+    """Return what is wrong with the messages of model calls on a shelf."""
     found: list[str] = []
-    shelves = query.audit_shelves(tx)
-    for each in shelves:
-        if each["last"] >= each["next"]:
-            found.append(f"the messages of {safe_repr(each['name'])} in the audit trail count fewer than there are")
-        after = 0
-        while page := query.audit_shelf_bodies(tx, shelf=each["id"], after=after, limit=MESSAGES):
-            found += [
-                f"message {row['number']} of {safe_repr(each['name'])} in the audit trail is not what was stored"
-                for row in page
-                if queries.digest(bytes(row["body"])) != bytes(row["hash"])
-            ]
-            if page[-1]["number"] <= after:
-                found.append(f"the messages of {safe_repr(each['name'])} cannot be followed beyond number {after}")
-                break
-            after = page[-1]["number"]
+    after = -1
+    while page := query.parts_after(tx, shelf=shelf, after=after, limit=MESSAGES):
+        found += [
+            f"message {row['number']} of shelf {shelf} in the audit trail is not what was stored"
+            for row in page
+            if row["body"] is None or queries.digest(bytes(row["body"])) != bytes(row["hash"])
+        ]
+        if page[-1]["number"] <= after:  # an index that is damaged leads back
+            return [*found, f"the messages of shelf {shelf} cannot be followed beyond number {after}"]
+        after = page[-1]["number"]
     return found
 
 
 AUDIT, ENTRY, MESSAGE = "audit", "audit_entry", "audit_message"
+_FARTHEST = 2**40
 HOLDS = {AUDIT: {ENTRY, MESSAGE}}
 """What the records of an export hold."""
 
@@ -324,7 +283,7 @@ def dump(tx: Transaction, low: str, high: str, write: Callable[[Mapping[str, Any
     Raises:
         DatabaseUnreadable: An entry is damaged, or a message of one.
     """
-    sent: dict[int, list[Range]] = {}
+    sent: dict[int, set[int]] = {}
     written = after = 0
     while found := query.audit_within(tx, low=low, high=high, after=after, limit=PAGE):
         for path, group in groupby(found, lambda row: row["path"]):
@@ -343,8 +302,7 @@ class Arriving:
     """An audit trail on its way in."""
 
     def __init__(self) -> None:
-        self._messages: dict[tuple[str, int], dict[int, audit_rows.CallMessage]] = {}
-        self._hashes: set[bytes] = set()
+        self._messages: dict[tuple[str, int], dict[int, bytes]] = {}
 
     def take(self, tx: Transaction, path: str, given: Sequence[Record]) -> int:
         """Write records into a namespace, but for the entries that it holds.
@@ -360,42 +318,32 @@ class Arriving:
         Raises:
             InvalidInput: A record is damaged.
         """
-        bodies: dict[bytes, bytes] = {}
         drafts = []
         for record in given:
             try:
                 if record["record"] == MESSAGE:
-                    body = self._keep(path, record)
-                    bodies[queries.digest(body)] = body
+                    self._keep(path, record)
                 else:
                     drafts.append(self._draft(path, record))
             except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
                 raise InvalidInput(
                     f"The record of the audit trail's {safe_repr(record.get('id'))} is damaged."
                 ) from error
-        self._hashes.update(bodies)
-        queries.store(tx, bodies)
         return audit_store.add_new(tx, path, drafts)
 
-    def finish(self, tx: Transaction) -> None:
-        """Let go of the messages that no entry needed."""
-        queries.collect(tx, self._hashes)
-
-    def _keep(self, path: str, record: Record) -> bytes:
-        number, owner, name, body = record["number"], record["shelf"], record["id"], write_plain(record["body"])
-        decode_body(body, name)
-        if type(number) is not int or type(owner) is not int or not isinstance(name, str) or plain(name) != name:
-            raise ValueError(name)
-        message = audit_rows.CallMessage(name, queries.digest(body), None)
-        self._messages.setdefault((path, owner), {})[number] = message
-        return body
+    def _keep(self, path: str, record: Record) -> None:
+        number, owner, body = record["number"], record["shelf"], write_plain(record["body"])
+        decode_body(body, str(number))
+        if type(number) is not int or type(owner) is not int:
+            raise ValueError(number)
+        self._messages.setdefault((path, owner), {})[number] = body
 
     def _draft(self, path: str, record: Record) -> EntryDraft:
         body, written = record["body"], write_plain(record["body"])
-        parts: list[audit_rows.CallMessage] = []
+        parts: list[bytes] = []
         if record["messages"] is not None:
             there = self._messages[path, record["shelf"]]
-            parts = [there[number] for number in audit_rows.numbers_in(audit_rows.read(json.dumps(record["messages"])))]
+            parts = [there[number] for low, high in record["messages"] for number in range(low, min(high, _FARTHEST))]
         for text, place in (("prompt", "said"), ("reply", "answered")):
             at = body.get(place, 0)
             if (
@@ -431,34 +379,22 @@ class Arriving:
 
 
 def _dump_messages(
-    tx: Transaction, row: Row, sent: dict[int, list[Range]], write: Callable[[Mapping[str, Any]], object]
+    tx: Transaction, row: Row, sent: dict[int, set[int]], write: Callable[[Mapping[str, Any]], object]
 ) -> None:
     """Write the messages that an entry names and none before it did."""
-    ranges, before = audit_rows.read(row["messages"]), sent.get(row["shelf_id"], [])
-    new = list(without(covered(ranges), before))
-    if not new:
-        return
-    sent[row["shelf_id"]] = covered([*before, *ranges])
-    found = query.audit_messages_in(tx, shelf=row["shelf_id"], ranges=audit_rows.written(new))
-    for each in found:
+    before = sent.setdefault(row["shelf_id"], set())
+    new = runs(sorted(set(audit_rows.numbers_of(row["messages"])) - before))
+    for each in query.parts_in(tx, shelf=row["shelf_id"], ranges=json.dumps(new)) if new else ():
         body = bytes(each["body"])
-        decode_body(body, each["key"])  # what is damaged could not come back
-        write(
-            {
-                "record": MESSAGE,
-                "shelf": row["shelf_id"],
-                "number": each["number"],
-                "id": each["key"],
-                "body": read_plain(body),
-            }
-        )
+        decode_body(body, str(each["number"]))  # what is damaged could not come back
+        before.add(each["number"])
+        write({"record": MESSAGE, "shelf": row["shelf_id"], "number": each["number"], "body": read_plain(body)})
 
 
 def _told(row: Row) -> dict[str, Any]:
     try:
         body = read_plain(audit_rows.plain_body(row["body"]))
-        if row["messages"] is not None:
-            audit_rows.read(row["messages"])
+        ranges = None if row["messages"] is None else runs(audit_rows.numbers_of(row["messages"]))
     except (ValueError, AgentMemoryError) as error:
         raise DatabaseUnreadable(f"The entry {safe_repr(row['key'])} of the audit trail is damaged.") from error
     return {
@@ -474,7 +410,7 @@ def _told(row: Row) -> dict[str, Any]:
         "replaced": row["hidden"] == audit_rows.REPLACED,
         "archived": bool(row["archived"]),
         "shelf": row["shelf_id"],
-        "messages": None if row["messages"] is None else read_column(row["messages"], list),
+        "messages": ranges,
         "body": body,
     }
 
@@ -497,20 +433,15 @@ def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]
     into.added["audit"] += arriving.take(tx, path_of(head.get("namespace")), records)
 
 
-def _finish(tx: Transaction, into: Import) -> None:
-    into.kept(_arriving).finish(tx)
-
-
 PART = Part(
     found={"audit": (Found(stored_as=audit_store.KIND, texts=texts, recollections=recollections),)},
     usual=False,  # the audit trail repeats what messages say
     unsettled=audit_store.waiting,
     settle=audit_store.settle,
-    tables={"audit": ("audit", "audit_namespace", "audit_shelf", "audit_message", "audit_document", "audit_head")},
+    tables={"audit": ("audit", "audit_head")},
     verify={"audit": problems},
     erase=_erase,
     records=HOLDS,
     dump=_dump,
     load=_load,
-    finish=_finish,
 )

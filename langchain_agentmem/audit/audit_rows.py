@@ -1,270 +1,47 @@
-"""Entries of the audit trail and the messages of model calls as rows, and rows as entries.
+"""Entries of the audit trail as rows, and rows as entries.
 
-Each call of a model is given the whole history again. So what the models of a conversation were given stands on a
-*shelf*, message after message, and a call names ranges of it, usually one. Bodies are those that conversations and
-checkpoints keep too: a message that is known anywhere is not stored again. Messages are known by what they say, not by
-their ids, since a chain without a checkpointer makes new ids each time; the first id that one came with is kept.
+Each model call receives the whole history again. So the messages of a conversation's calls are parts of one shelf
+(`threads/value_store.py`), each once, and a call names ranges of it, usually one. Their bodies are those that
+conversations and checkpoints store: a message that is known anywhere is not stored again. Messages are told apart by
+what they say and not by their ids, since a graph without a checkpointer makes new ids for each call. A message that is
+read has the digest of its content and its number as its id.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import accumulate, chain
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.audit import audit_entry
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.encoding import (
-    as_json,
-    from_plain,
-    is_plain,
-    read_column,
-    read_plain,
-    to_plain,
-    write_plain,
-)
+from langchain_agentmem.base.encoding import from_plain, is_plain, read_column, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
-from langchain_agentmem.messages.message import Message, body_text, decode_body, encode_body, plain
+from langchain_agentmem.messages.message import Message, body_text, decode_body
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.threads.value_recipe import Range, covered, runs, without
+from langchain_agentmem.threads.value_recipe import Range, ranges_of, runs, unpack
+from langchain_agentmem.threads.value_store import (
+    drop_unneeded,
+)
 
 T = TypeVar("T")
-
-MOST_RANGES = 32
-"""A list of more ranges than this has the lightest half of them put on the shelf once more, as one."""
-PAGE = 500
-_FARTHEST = 2**40
-
-
-class CallMessage(NamedTuple):
-    """A message that is to be put on a shelf.
-
-    Attributes:
-        key: Its id.
-        hash: The digest of its body.
-        body: Its body; None where it is stored already.
-    """
-
-    key: str
-    hash: bytes
-    body: bytes | None
-
-
-class PlacedCallMessage(NamedTuple):
-    """Where the messages of an entry stand.
-
-    Attributes:
-        shelf: The shelf.
-        ranges: Its ranges, in order.
-        identities: The digest and the id of each message.
-    """
-
-    shelf: int
-    ranges: list[Range]
-    identities: list[tuple[bytes, str]]
-
-
-def parts_of(messages: Iterable[Message]) -> list[CallMessage]:
-    """Messages as they are stored.
-
-    Raises:
-        MessageError: One cannot be stored.
-    """
-    bodies = ((message.message_id, encode_body(message)) for message in messages)
-    return [CallMessage(plain(key) or "-", queries.digest(body), body) for key, body in bodies]
-
-
-def put(tx: Transaction, path: str, namespace: int, name: str, parts: Sequence[CallMessage]) -> PlacedCallMessage:
-    """Put messages on a shelf, but for those that stand there. Whoever calls holds the end of the chain.
-
-    Args:
-        tx: The transaction.
-        path: The path of the namespace.
-        namespace: Its row.
-        name: The conversation or thread.
-        parts: The messages, in order.
-    """
-    rows = query.audit_find_shelf(tx, path=path, name=name)
-    if not rows:
-        rows = query.audit_create_shelf(tx, namespace=namespace, name=name)
-    shelf, following = int(rows[0]["id"]), int(rows[0]["next"])
-    hashes = json.dumps(sorted({part.hash.hex() for part in parts}))
-    known = query.audit_known_messages(tx, shelf=shelf, hashes=hashes)
-    numbers: dict[bytes, set[int]] = {}
-    names: dict[int, str] = {}
-    for row in known:
-        numbers.setdefault(bytes(row["hash"]), set()).add(int(row["number"]))
-        names[int(row["number"])] = row["key"]
-    places = _new_places([part.hash for part in parts], numbers, following)
-    places = _fewer_ranges(places, following)
-    new = {place: part for place, part in zip(places, parts, strict=True) if place not in names}
-    if new:
-        bodies = {part.hash: part.body for part in new.values() if part.hash not in numbers and part.body is not None}
-        queries.store(tx, bodies)
-        added = [{"shelf": shelf, "number": place, "key": new[place].key, "hash": new[place].hash} for place in new]
-        query.audit_put_message.many(tx, added) if len(added) > 1 else query.audit_put_message(tx, **added[0])
-        query.audit_use_numbers(tx, shelf=shelf, next=max(new) + 1)
-    names |= {place: part.key for place, part in new.items()}
-    identities = [(part.hash, names[place]) for place, part in zip(places, parts, strict=True)]
-    return PlacedCallMessage(shelf, runs(places), identities)
-
-
-def messages(
-    tx: Transaction, shelf: int, lists: Iterable[Sequence[Range]], decode: Callable[[bytes, str], T]
-) -> dict[int, T]:
-    """What the messages in some ranges of a shelf say, by their numbers. Those that are damaged are left out."""
-    rows = query.audit_messages_in(tx, shelf=shelf, ranges=written(covered(chain.from_iterable(lists))))
-    found: dict[int, T] = {}
-    for row in rows:
-        with suppress(DatabaseUnreadable):
-            found[int(row["number"])] = decode(bytes(row["body"]), row["key"])
-    return found
-
-
-def identities(tx: Transaction, shelf: int, lists: Iterable[Sequence[Range]]) -> dict[int, tuple[bytes, str]]:
-    """The digests and ids of the messages in some ranges of a shelf, by their numbers."""
-    rows = query.audit_identities_in(tx, shelf=shelf, ranges=written(covered(chain.from_iterable(lists))))
-    return {int(row["number"]): (bytes(row["hash"]), row["key"]) for row in rows}
-
-
-def free(tx: Transaction, shelf: int) -> None:
-    """Take away what no entry needs any more of a shelf, and the shelf if that is all."""
-    needed: list[Range] = []
-    after = 0
-    while rows := query.audit_ranges(tx, shelf=shelf, after=after, limit=PAGE):
-        try:
-            needed = covered(chain(needed, *(read(row["messages"]) for row in rows)))
-        except ValueError:
-            return  # nobody knows what a damaged entry needs
-        after = rows[-1]["sequence"]
-    hashes: set[bytes] = set()
-    for low, high in without([(1, 2**62)], needed):
-        gone = query.audit_message_hashes(tx, shelf=shelf, low=low, high=high)
-        if gone:
-            hashes.update(bytes(row["hash"]) for row in gone)
-            query.audit_drop_messages(tx, shelf=shelf, low=low, high=high)
-    if not needed:
-        query.audit_drop_shelf(tx, shelf=shelf)
-    queries.collect(tx, hashes)
-
-
-def written(ranges: Sequence[Range]) -> str:
-    """Ranges as they are stored: by the first and the last number of each."""
-    return as_json([(low, high - 1) for low, high in ranges])
-
-
-def read(text: str) -> list[Range]:
-    """Ranges that were stored.
-
-    Raises:
-        ValueError: They are damaged.
-    """
-    ranges: Any = json.loads(text)
-    try:
-        if len(ranges) > MOST_RANGES:
-            raise ValueError(text)
-        return [_range(first, last) for first, last in ranges]
-    except TypeError as error:
-        raise ValueError(text) from error
-
-
-def number_at(ranges: Sequence[Range], place: int) -> int:
-    """The number of the message that stands at some place of a list, counted from 0.
-
-    Raises:
-        ValueError: The list is shorter, or that is no place.
-    """
-    if type(place) is not int or place < 0:
-        raise ValueError(place)
-    for low, high in ranges:
-        if place < high - low:
-            return low + place
-        place -= high - low
-    raise ValueError(place)
-
-
-def named(messages: Mapping[int, T], ranges: str) -> list[T]:
-    """The messages that stored ranges name, in their order.
-
-    Raises:
-        ValueError: The ranges are damaged, or one of the messages is not there.
-    """
-    try:
-        return [messages[number] for number in numbers_in(read(ranges))]
-    except KeyError as error:
-        raise ValueError(f"message {error}") from error
-
-
-def numbers_in(ranges: Iterable[Range]) -> Iterator[int]:
-    """The numbers of a list of ranges, one by one: there is no end of them where somebody has written a wrong one."""
-    return (number for low, high in ranges for number in range(low, high))
-
-
-def _new_places(hashes: Sequence[bytes], known: Mapping[bytes, set[int]], following: int) -> list[int]:
-    """The number of each message of a list, those that stand there and those that will.
-
-    Equal messages of one list have numbers of their own: a list that named one of them twice would be two ranges. Where
-    a range ends, the next begins where the following message stands behind this one too, if it does anywhere.
-    """
-    places: list[int] = []
-    used: set[int] = set()
-    last = 0
-    for key, after in zip(hashes, (*hashes[1:], None), strict=True):
-        number = last + 1
-        if number not in known.get(key, ()) or number in used:
-            there = sorted(known.get(key, set()) - used, reverse=True)
-            goes_on = known.get(after, ()) if after is not None else ()
-            number = next((each for each in there if each + 1 in goes_on), there[0] if there else following)
-        following = max(following, number + 1)
-        used.add(number)
-        places.append(number)
-        last = number
-    return places
-
-
-def _fewer_ranges(places: list[int], following: int) -> list[int]:
-    """A list in which there are not too many ranges: the lightest half of them gets new numbers, as one."""
-    while len(ranges := runs(places)) > MOST_RANGES:
-        width = len(ranges) // 2
-        ends = list(accumulate((high - low for low, high in ranges), initial=0))
-        start = min(range(len(ranges) - width + 1), key=lambda at: ends[at + width] - ends[at])
-        low, high = ends[start], ends[start + width]
-        # What is new in any case is numbered anew as well, so that no number is used that no entry names.
-        new = [number for at, number in enumerate(places) if not low <= at < high and number >= following]
-        renamed = {number: following + index for index, number in enumerate(new)}
-        first = following + len(new)
-        places = [
-            first + at - low if low <= at < high else renamed.get(number, number) for at, number in enumerate(places)
-        ]
-    return places
-
-
-def _range(first: Any, last: Any) -> Range:
-    if type(first) is not int or type(last) is not int or not 0 < first <= last < _FARTHEST:
-        raise ValueError(first, last)
-    return first, last + 1
-
 
 SHOWN, JUNK, REPLACED = range(3)
 """Why an entry is hidden, if it is."""
 MARK_BYTES = 16
+MOST_MESSAGES = 1_000_000
+"""A call that names more messages is damaged."""
+PAGE = 500
 
 _JSON_BEGINS = b"{"
 _NAMES = ("title", "model", "error", "run_id", "parent_run_id", "duration")
-
-
-_Pair: TypeAlias = tuple[Row, dict[str, Any]]
-"""A row and its body."""
-_Said: TypeAlias = dict[int, Mapping[int, Message | str]]
-"""Messages or their texts, by shelf and number."""
 
 
 class EntryDraft(NamedTuple):
@@ -276,30 +53,93 @@ class EntryDraft(NamedTuple):
             nothing does.
         replaced: Whether there is a newer version of it.
         body: Its body, where it comes from another database. Default None: it is made.
-        parts: Its messages, where it comes from another database. Default None: those of the entry.
+        messages: The bodies of its messages, where it comes from another database. Default None: those of the entry.
     """
 
     entry: AuditEntry
     mark: str | bytes | None = None
     replaced: bool = False
     body: bytes | None = None
-    parts: Sequence[CallMessage] | None = None
+    messages: Sequence[bytes] | None = None
+
+
+class StoredCall(NamedTuple):
+    """The messages of a call as they are stored.
+
+    Attributes:
+        shelf: The shelf on which they lie.
+        recipe: Which of its parts they are, see `value_recipe`.
+        digests: The digests of their bodies, in order.
+    """
+
+    shelf: int
+    recipe: bytes
+    digests: Sequence[bytes]
+
+
+def call_mark(entry: AuditEntry) -> bytes:
+    """The mark that the calls of one conversation, or else of one thread, have in common: they share a shelf."""
+    return _digest_of_mark(entry.conversation_id or entry.thread_id or "")
+
+
+def numbers_of(recipe: bytes) -> list[int]:
+    """The numbers of the parts that a stored recipe names, in their order.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    ranges = list(ranges_of(unpack(recipe)))
+    if sum(high - low for low, high in ranges) > MOST_MESSAGES:
+        raise ValueError(f"{len(ranges)} ranges of very many messages")
+    return [number for low, high in ranges for number in range(low, high)]
+
+
+def digests(tx: Transaction, shelf: int, numbers: Iterable[int]) -> dict[int, bytes]:
+    """The digests of the bodies of some parts of a shelf, by their numbers."""
+    found: dict[int, bytes] = {}
+    for low, high in runs(sorted(set(numbers))):
+        found |= {row["number"]: bytes(row["hash"]) for row in query.part_hashes(tx, shelf=shelf, low=low, high=high)}
+    return found
+
+
+def free(tx: Transaction, path: str, mark: bytes, shelf: int) -> None:
+    """Delete what no call needs any more of a shelf, and the shelf if that is all.
+
+    Args:
+        tx: The transaction.
+        path: The path of the namespace.
+        mark: The mark of its calls.
+        shelf: The shelf.
+    """
+    needed: set[Range] = set()
+    after = 0
+    while rows := query.audit_recipes(tx, path=path, mark=mark, shelf=shelf, after=after, limit=PAGE):
+        try:
+            needed.update(each for row in rows for each in ranges_of(unpack(row["messages"])))
+        except ValueError:
+            return  # nobody knows what a damaged entry needs
+        after = rows[-1]["sequence"]
+    drop_unneeded(tx, shelf, needed)
+    if not needed:
+        query.delete_idle_shelf(tx, shelf=shelf)
 
 
 def mark_of(mark: str | bytes | None) -> bytes | None:
     """A mark as it is stored and looked up."""
-    if mark is None or isinstance(mark, bytes):
-        return mark
+    return _digest_of_mark(mark) if isinstance(mark, str) else mark
+
+
+def _digest_of_mark(mark: str) -> bytes:
     return blake2b(mark.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
-def row_of(path: str, draft: EntryDraft, placed: PlacedCallMessage | None) -> dict[str, Any]:
+def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, Any]:
     """What is stored of an entry, but for its place in the chain; with its digest.
 
     Args:
         path: The path of its namespace.
         draft: The entry.
-        placed: Where its messages stand, if it has any.
+        call: Its messages, if it has any.
 
     Raises:
         InvalidInput: Its `extra` holds what cannot be stored.
@@ -319,26 +159,56 @@ def row_of(path: str, draft: EntryDraft, placed: PlacedCallMessage | None) -> di
         "status": entry.status,
         "mark": mark_of(draft.mark),
         "archived": int(entry.archived),
-        "shelf": None if placed is None else placed.shelf,
-        "messages": None if placed is None else written(placed.ranges),
+        "shelf": None if call is None else call.shelf,
+        "messages": None if call is None else call.recipe,
         "body": compressed(body) if entry.archived else body,
     }
-    row["digest"] = audit_entry.digest(salt, _lasting(path, row), body, () if placed is None else placed.identities)
+    row["digest"] = audit_entry.digest(salt, _lasting(path, row), body, () if call is None else call.digests)
     return row
 
 
-def digest_of(row: Row, messages: Mapping[int, tuple[bytes, str]]) -> bytes:
+def digest_of(row: Row, messages: Mapping[int, bytes]) -> bytes:
     """The digest that a stored row has.
 
     Args:
         row: It.
-        messages: The digests and ids of the messages of its shelf, by number.
+        messages: The digests of the parts of its shelf, by number.
 
     Raises:
         ValueError: It is damaged.
+        KeyError: One of its messages is not there.
     """
-    said = [] if row["messages"] is None else named(messages, row["messages"])
+    said = [] if row["messages"] is None else [messages[number] for number in numbers_of(row["messages"])]
     return audit_entry.digest(bytes(row["salt"]), _lasting(row["path"], row), plain_body(row["body"]), said)
+
+
+class _Opened(NamedTuple):
+    """A row whose body and recipe were read."""
+
+    row: Row
+    body: Mapping[str, Any]
+    numbers: Sequence[int]
+
+    def prompt_and_reply(self, parts: Mapping[tuple[int, int], Message | str]) -> tuple[str, str]:
+        """Return the prompt and the reply, of which some messages, or their texts, may say either."""
+        try:
+            return self._text("prompt", "said", parts), self._text("reply", "answered", parts)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise _damaged(self.row) from error
+
+    def _text(self, name: str, place: str, parts: Mapping[tuple[int, int], Message | str]) -> str:
+        if place not in self.body:
+            return str(self.body[name])
+        if type(at := self.body[place]) is not int or at < 0:
+            raise ValueError(at)
+        said = parts[self.row["shelf_id"], self.numbers[at]]
+        return said if isinstance(said, str) else said.text
+
+    @property
+    def spoken(self) -> Iterable[int]:
+        """The numbers of the messages that say the prompt and the reply."""
+        places = [self.body.get(name) for name in ("said", "answered")]
+        return [self.numbers[at] for at in places if type(at) is int and 0 <= at < len(self.numbers)]
 
 
 def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> list[AuditEntry]:
@@ -352,32 +222,26 @@ def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> l
     Raises:
         DatabaseUnreadable: One is damaged.
     """
-    pairs = [(row, _read(row)) for row in rows]
-    shelves: _Said = _messages(tx, rows) if messages else _spoken(tx, pairs)
-    made = []
-    for row, body in pairs:
-        there = shelves.get(row["shelf_id"], {})
-        prompt, reply = _derived(row, body, there)
-        ranges = read(row["messages"]) if messages and row["messages"] is not None else []
-        try:
-            given: Any = tuple(there[number] for number in numbers_in(ranges))
-            made.append(_made(row, body, prompt, reply, given))
-        except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(row) from error
-    return made
+    opened = [_opened(row) for row in rows]
+    parts: Mapping[tuple[int, int], Message | str]
+    if messages:
+        parts = _parts(tx, ((each.row["shelf_id"], each.numbers) for each in opened), _message)
+    else:
+        parts = _parts(tx, ((each.row["shelf_id"], each.spoken) for each in opened), _text)
+    return [_entry(each, parts, messages=messages) for each in opened]
 
 
 def said(tx: Transaction, rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
     """The prompt and the reply of rows, by their places in the chain. Those that are damaged are left out."""
-    whole: list[_Pair] = []
+    opened: list[_Opened] = []
     for row in rows:
         with suppress(DatabaseUnreadable):
-            whole.append((row, _read(row)))
-    spoken = _spoken(tx, whole)
+            opened.append(_opened(row))
+    parts = _parts(tx, ((each.row["shelf_id"], each.spoken) for each in opened), _text)
     found: dict[int, tuple[str, str]] = {}
-    for row, body in whole:
+    for each in opened:
         with suppress(DatabaseUnreadable):
-            found[row["sequence"]] = _derived(row, body, spoken.get(row["shelf_id"], {}))
+            found[each.row["sequence"]] = each.prompt_and_reply(parts)
     return found
 
 
@@ -410,32 +274,15 @@ def plain_body(body: Any) -> bytes:
 
 def _lasting(path: str, row: Row) -> list[Any]:
     """What stands in columns and never changes."""
-    mark = row["mark"]
-    return [
-        path,
-        row["key"],
-        row["kind"],
-        row["conversation"],
-        row["thread"],
-        row["created_at"],
-        None if mark is None else bytes(mark).hex(),
-    ]
+    mark = None if row["mark"] is None else bytes(row["mark"]).hex()
+    return [path, *(row[name] for name in ("key", "kind", "conversation", "thread", "created_at")), mark]
 
 
 def _body(entry: AuditEntry) -> bytes:
-    fields: dict[str, Any] = {}
     said, answered = _places(entry)
-    if said is None:
-        fields["prompt"] = entry.prompt
-    else:
-        fields["said"] = said
-    if answered is None:
-        fields["reply"] = entry.reply
-    else:
-        fields["answered"] = answered
-    for name in _NAMES:
-        if (value := getattr(entry, name)) is not None:
-            fields[name] = value
+    fields: dict[str, Any] = {"prompt": entry.prompt} if said is None else {"said": said}
+    fields |= {"reply": entry.reply} if answered is None else {"answered": answered}
+    fields |= {name: value for name in _NAMES if (value := getattr(entry, name)) is not None}
     if entry.input_tokens is not None or entry.output_tokens is not None:
         fields["tokens"] = [entry.input_tokens, entry.output_tokens]
     if entry.extra:
@@ -458,57 +305,62 @@ def _places(entry: AuditEntry) -> tuple[int | None, int | None]:
     return said, answered
 
 
-def _read(row: Row) -> dict[str, Any]:
+def _opened(row: Row) -> _Opened:
     try:
         body = read_plain(plain_body(row["body"]))
-    except (ValueError, AgentMemoryError) as error:
+        numbers = () if row["messages"] is None else numbers_of(row["messages"])
+    except (TypeError, ValueError, AgentMemoryError) as error:
         raise _damaged(row) from error
     if not isinstance(body, dict):
         raise _damaged(row)
-    return body
+    return _Opened(row, body, numbers)
 
 
-def _messages(tx: Transaction, rows: Iterable[Row]) -> _Said:
-    """The messages that rows name, by shelf and number."""
-    lists: dict[int, list[list[Range]]] = {}
-    for row in rows:
-        if row["messages"] is not None:
-            try:
-                lists.setdefault(row["shelf_id"], []).append(read(row["messages"]))
-            except (TypeError, ValueError) as error:
-                raise _damaged(row) from error
-    found: _Said = {}
-    for number, each in lists.items():
-        found[number] = messages(tx, number, each, decode_body)
+def _parts(
+    tx: Transaction, wanted: Iterable[tuple[int, Iterable[int]]], read: Callable[[bytes, int], T]
+) -> dict[tuple[int, int], T]:
+    """Read parts of shelves, by shelf and number. Those that are damaged are left out."""
+    shelves: dict[int, set[int]] = {}
+    for shelf, numbers in wanted:
+        shelves.setdefault(shelf, set()).update(numbers)
+    found: dict[tuple[int, int], T] = {}
+    for shelf, numbers in shelves.items():
+        if numbers:
+            for row in query.parts_in(tx, shelf=shelf, ranges=json.dumps(runs(sorted(numbers)))):
+                with suppress(DatabaseUnreadable):
+                    found[shelf, row["number"]] = read(bytes(row["body"] or b""), row["number"])
     return found
 
 
-def _spoken(tx: Transaction, pairs: Iterable[_Pair]) -> _Said:
-    """The texts of the messages that say prompts and replies, by shelf and number."""
-    wanted: dict[int, set[int]] = {}
-    for row, body in pairs:
-        for place in ("said", "answered"):
-            if place in body:
-                with suppress(TypeError, ValueError):  # whoever needs it will tell
-                    number = number_at(read(row["messages"]), body[place])
-                    wanted.setdefault(row["shelf_id"], set()).add(number)
-    found: _Said = {}
-    for each, numbers in wanted.items():
-        found[each] = messages(tx, each, [runs(sorted(numbers))], lambda body, _: body_text(body))
-    return found
+def _message(body: bytes, number: int) -> Message:
+    return decode_body(body, f"{queries.digest(body).hex()}-{number}")
 
 
-def _derived(row: Row, body: Mapping[str, Any], there: Mapping[int, Message | str]) -> tuple[str, str]:
-    """The prompt and the reply of a row, of which the messages stand there, or their texts."""
+def _text(body: bytes, number: int) -> str:
+    del number
+    return body_text(body)
 
-    def text(name: str, place: str) -> str:
-        if place not in body:
-            return str(body[name])
-        said = there[number_at(read(row["messages"]), body[place])]
-        return said if isinstance(said, str) else said.text
 
+def _entry(opened: _Opened, parts: Mapping[tuple[int, int], Message | str], *, messages: bool) -> AuditEntry:
+    row, body = opened.row, opened.body
+    prompt, reply = opened.prompt_and_reply(parts)
     try:
-        return text("prompt", "said"), text("reply", "answered")
+        said: Any = [parts[row["shelf_id"], number] for number in opened.numbers] if messages else ()
+        return entry_of(
+            body,
+            id=row["key"],
+            kind=row["kind"],
+            prompt=prompt,
+            reply=reply,
+            created_at=moment(row["created_at"]),
+            conversation_id=row["conversation"],
+            namespace=namespace_of(row["path"]),
+            junk=tuple(read_column(row["junk"], list)),
+            status=row["status"],
+            thread_id=row["thread"],
+            messages=tuple(said),
+            archived=bool(row["archived"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(row) from error
 
@@ -523,24 +375,6 @@ def entry_of(body: Mapping[str, Any], **fields: Any) -> AuditEntry:
     asked, answered = body.get("tokens", (None, None))
     fields |= {name: body.get(name) for name in _NAMES}
     return AuditEntry(input_tokens=asked, output_tokens=answered, extra=from_plain(body.get("extra", {})), **fields)
-
-
-def _made(row: Row, body: Mapping[str, Any], prompt: str, reply: str, messages: tuple[Message, ...]) -> AuditEntry:
-    return entry_of(
-        body,
-        id=row["key"],
-        kind=row["kind"],
-        prompt=prompt,
-        reply=reply,
-        created_at=moment(row["created_at"]),
-        conversation_id=row["conversation"],
-        namespace=namespace_of(row["path"]),
-        junk=tuple(read_column(row["junk"], list)),
-        status=row["status"],
-        thread_id=row["thread"],
-        messages=messages,
-        archived=bool(row["archived"]),
-    )
 
 
 def _damaged(row: Row) -> DatabaseUnreadable:

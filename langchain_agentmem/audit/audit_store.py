@@ -23,12 +23,14 @@ from langchain_agentmem.audit import audit_entry, audit_rows
 from langchain_agentmem.audit.audit_entry import CALL, EXCHANGE, KINDS, OPEN, REFERENCE, TODO, AuditEntry
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import NO_STREAM
+from langchain_agentmem.messages.message import encode_body
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
+from langchain_agentmem.threads.value_store import LOOSE, StorePlace, shelve_messages
 
 LIST_PAGE = 200
 WithJunk: TypeAlias = bool | Literal["only"]
@@ -273,7 +275,7 @@ class _End(NamedTuple):
         sequence: The place of the last entry.
         link: Its link.
         indexed: The last entry that does not wait.
-        namespace: The row of the namespace; None where it has no entries.
+        namespace: The row of the namespace; None where there is none yet.
     """
 
     sequence: int
@@ -431,7 +433,7 @@ def waiting(tx: Transaction) -> bool:
 
 def settle(tx: Transaction) -> None:
     """Put the entries that wait into the indexes and the search. Holds the end of the chain."""
-    _settled(tx, "")
+    _settled(tx)
 
 
 def taken_out(tx: Transaction, found: Sequence[Row]) -> None:
@@ -440,7 +442,7 @@ def taken_out(tx: Transaction, found: Sequence[Row]) -> None:
     if there:
         said = audit_rows.texts(tx, there)
         search_index.remove(tx, [(row["document_id"], said[row["sequence"]]) for row in there])
-        query.audit_no_document.many(tx, [{"sequence": row["sequence"]} for row in there])
+        query.audit_set_document.many(tx, [{"sequence": row["sequence"], "document": None} for row in there])
 
 
 def series_of(row: Row) -> search_index.Series:
@@ -451,16 +453,16 @@ def series_of(row: Row) -> search_index.Series:
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _hold(tx: Transaction, path: str) -> _End:
+def _hold(tx: Transaction, path: str = "") -> _End:
     """The end of the chain, at which nobody else can write until the transaction ends."""
     held = query.audit_lock.ahead(tx)
-    found = query.audit_find_namespace(tx, path=path)
+    found = query.find_namespace(tx, path=path)
     [row] = held
-    namespace = found[0]["namespace_id"] if found else None
+    namespace = int(found[0]["id"]) if found else None
     return _End(int(row["sequence"]), bytes(row["link"]), int(row["indexed"]), namespace)
 
 
-def _settled(tx: Transaction, path: str) -> _End:
+def _settled(tx: Transaction, path: str = "") -> _End:
     """The same, when nothing waits any more."""
     end = _hold(tx, path)
     if end.indexed < end.sequence:
@@ -471,17 +473,21 @@ def _settled(tx: Transaction, path: str) -> _End:
 def _append(tx: Transaction, path: str, end: _End, drafts: Sequence[EntryDraft]) -> list[int]:
     if not drafts:
         return []
-    namespace = end.namespace
-    if namespace is None:
-        namespace = _namespace(tx, path)
+    namespace = queries.number_of(tx, path) if end.namespace is None else end.namespace
     sequence, link = end.sequence, end.link
+    shelves: dict[bytes, StorePlace] = {}
     added: list[dict[str, Any]] = []
     for draft in drafts:
-        placed = None
-        if parts := audit_rows.parts_of(draft.entry.messages) if draft.parts is None else draft.parts:
-            name = draft.entry.conversation_id or draft.entry.thread_id or ""
-            placed = audit_rows.put(tx, path, namespace, name, parts)
-        row = audit_rows.row_of(path, draft, placed)
+        call, bodies = None, draft.messages
+        if bodies is None:
+            bodies = [encode_body(each) for each in draft.entry.messages]
+        if bodies:
+            mark = audit_rows.call_mark(draft.entry)
+            if mark not in shelves:
+                shelves[mark] = _shelf(tx, namespace, mark, end.indexed)
+            call = audit_rows.StoredCall(shelves[mark].shelf, *shelve_messages(tx, shelves[mark], bodies))
+            draft = draft._replace(mark=mark)  # noqa: PLW2901
+        row = audit_rows.row_of(path, draft, call)
         sequence, link = sequence + 1, audit_entry.following(link, row["digest"])
         row |= {"sequence": sequence, "link": link, "namespace": namespace, "settled": int(len(drafts) >= TAIL)}
         added.append(row)
@@ -492,12 +498,12 @@ def _append(tx: Transaction, path: str, end: _End, drafts: Sequence[EntryDraft])
     return [row["sequence"] for row in added]
 
 
-def _namespace(tx: Transaction, path: str) -> int:
-    query.create_namespace(tx, path=path)
-    found = query.audit_open_namespace(tx, path=path)
-    if not found:
-        raise BranchMoved  # somebody else removed it between the two: begin again
-    return int(found[0]["namespace_id"])
+def _shelf(tx: Transaction, namespace: int, mark: bytes, indexed: int) -> StorePlace:
+    """The shelf of the calls with a mark, which is made for the first one."""
+    [row] = query.audit_find_shelf(tx, namespace=namespace, mark=mark, indexed=indexed) or query.create_shelf(
+        tx, loose=LOOSE
+    )
+    return StorePlace(row["id"], row["swept"])
 
 
 def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
@@ -522,41 +528,36 @@ def _change(tx: Transaction, changes: Sequence[tuple[Row, int, str | None]]) -> 
         tx, [{"sequence": row["sequence"], "hidden": hidden, "junk": junk} for row, hidden, junk in changes]
     )
     taken_out(tx, [row for row, hidden, _ in changes if hidden != SHOWN])
-    _enter(tx, [row for row, hidden, _ in changes if hidden == SHOWN and row["document_id"] is None])
+    entered = _enter(tx, [row for row, hidden, _ in changes if hidden == SHOWN and row["document_id"] is None])
+    if entered:
+        query.audit_set_document.many(tx, [{"sequence": each, "document": entered[each]} for each in entered])
 
 
 def _settle(tx: Transaction, indexed: int, upto: int) -> None:
-    query.audit_settle(tx, after=indexed, upto=upto)
-    while indexed < upto:
-        found = query.audit_between(tx, after=indexed, upto=upto, limit=PAGE)
-        _enter(tx, [row for row in found if row["hidden"] == SHOWN and row["document_id"] is None])
-        indexed = found[-1]["sequence"] if len(found) == PAGE else upto
+    after = indexed
+    while found := query.audit_between(tx, after=after, upto=upto, limit=PAGE):
+        new = _enter(tx, [row for row in found if row["hidden"] == SHOWN and row["document_id"] is None])
+        numbers = [row["sequence"] for row in found]
+        documents = {row["sequence"]: row["document_id"] for row in found} | new
+        query.audit_settle.many(tx, [{"sequence": each, "document": documents[each]} for each in numbers])
+        after = numbers[-1]
     query.audit_note_indexed(tx, sequence=upto)
 
 
-def _enter(tx: Transaction, found: Sequence[Row]) -> None:
-    """Put entries into the search index."""
-    if not found:
-        return
+def _enter(tx: Transaction, found: Sequence[Row]) -> dict[int, int]:
+    """Put entries into the search index, and return their documents, by their places in the chain."""
     said = audit_rows.texts(tx, found)
     series: dict[search_index.Series, list[Row]] = {}
     for row in found:
         series.setdefault(series_of(row), []).append(row)
-    placed: list[search_index.Placed] = []
+    documents: dict[int, int] = {}
     for each in sorted(series):
-        documents = [search_index.IndexedDocument(said[row["sequence"]], row["created_at"]) for row in series[each]]
-        placed.append(search_index.places(tx, each, documents))
-    owners = [row["sequence"] for each in sorted(series) for row in series[each]]
-    together = search_index.Placed(
-        [number for each in placed for number in each.numbers],
-        [document for each in placed for document in each.documents],
-        [analysed for each in placed for analysed in each.found],
-        embeds=False,  # every call of every model would be a call of the embeddings
-        waiting=0,
-    )
-    search_index.write(tx, together, owners, tail=0)
-    entered = zip(owners, together.numbers, strict=True)
-    query.audit_set_document.many(tx, [{"sequence": owner, "document": document} for owner, document in entered])
+        owners = [row["sequence"] for row in series[each]]
+        new = [search_index.IndexedDocument(said[row["sequence"]], row["created_at"]) for row in series[each]]
+        placed = search_index.places(tx, each, new)._replace(embeds=False, waiting=0)  # no model is asked for vectors
+        search_index.write(tx, placed, owners, tail=0)
+        documents |= dict(zip(owners, placed.numbers, strict=True))
+    return documents
 
 
 def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0, limit: int = PAGE) -> EntryPage:
@@ -601,22 +602,20 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
 
 def _erased(tx: Transaction, look: Query, where: dict[str, Any]) -> int:
     erased = 0
-    shelves: set[int] = set()
+    shelves: set[tuple[str, bytes, int]] = set()
     series: set[search_index.Series] = set()
-    paths: set[str] = set()
     while found := look(tx, **where, limit=PAGE):
         taken_out(tx, found)
         query.audit_erase.many(tx, [{"sequence": row["sequence"]} for row in found])
         erased += len(found)
-        shelves |= {row["shelf_id"] for row in found if row["shelf_id"] is not None}
+        calls = [row for row in found if row["shelf_id"] is not None and row["mark"] is not None]
+        shelves |= {(row["path"], bytes(row["mark"]), row["shelf_id"]) for row in calls}
         series |= {series_of(row) for row in found}
-        paths |= {row["path"] for row in found}
-    for number in sorted(shelves):
-        audit_rows.free(tx, number)
+    for path, mark, shelf in sorted(shelves):
+        audit_rows.free(tx, path, mark, shelf)
     for each in sorted(series):
         search_index.close(tx, *each)
-    for path in sorted(paths):
-        query.audit_close_namespace(tx, path=path)
+    for path in sorted({each.path for each in series}):
         query.delete_empty_namespaces(tx, path=path)
     return erased
 

@@ -55,9 +55,9 @@ from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, ThreadAt, has
-from langchain_agentmem.threads.value_codec import MESSAGE, VALUE, Prototypes, Stamps, ValueDraft, ValueReading, sharing
+from langchain_agentmem.threads.value_codec import VALUE, Prototypes, Stamps, ValueDraft, ValueReading, sharing
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
-from langchain_agentmem.threads.value_store import PartRow, Shelved, StorePlace
+from langchain_agentmem.threads.value_store import MESSAGE, PartRow, Shelved, StorePlace
 
 logger = logging.getLogger(__name__)
 

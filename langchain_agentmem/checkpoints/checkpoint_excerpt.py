@@ -21,8 +21,9 @@ from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import ThreadAt, find
-from langchain_agentmem.threads.value_codec import ELEMENTS, MESSAGE
+from langchain_agentmem.threads.value_codec import ELEMENTS
 from langchain_agentmem.threads.value_recipe import LIST, PART, Range, Recipe, read_ranges, without, written_ranges
+from langchain_agentmem.threads.value_store import MESSAGE
 
 _TWO = 2
 

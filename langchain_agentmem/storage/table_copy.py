@@ -106,11 +106,7 @@ TABLES = (
     Table("branch_base", ("branch_id",)),
     Table("base_group", ("group_id", "branch_id")),
     Table("prompt_note", ("namespace_id", "name", "key", "part", "reader")),
-    Table("audit_namespace", ("namespace_id",)),
-    Table("audit_shelf"),
-    Table("audit_message", ("shelf_id", "number")),
     Table("audit", ("sequence",)),
-    Table("audit_document", ("sequence",)),
     Table("audit_head"),
 )
 """Every table that is copied, in an order in which none refers to a later one."""

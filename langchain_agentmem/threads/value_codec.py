@@ -56,7 +56,7 @@ from langchain_agentmem.threads.value_recipe import (
     runs,
     written_ranges,
 )
-from langchain_agentmem.threads.value_store import PartRow, StoredPart, StorePlace, Tidy
+from langchain_agentmem.threads.value_store import MESSAGE, PartRow, StoredPart, StorePlace, Tidy
 
 MOST_BYTES = 32_000_000
 _OVERHEAD = 1_000
@@ -259,11 +259,10 @@ class Stamps:
             stamp.number = moves.get(stamp.number, stamp.number)
 
 
-MESSAGE = "message"
 ELEMENTS = "elements"
 ENTRIES = "entries"
 VALUE = "value:"
-"""The forms of a part: a message's body, a chunk of a list or dictionary, or what the serializer wrote of a type."""
+"""The forms of a part beside `MESSAGE`: a chunk of a list or dictionary, or what the serializer wrote of a type."""
 
 SMALL = 256
 """Bytes up to which a value is written out in its recipe."""

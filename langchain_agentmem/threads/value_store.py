@@ -13,12 +13,15 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads.value_recipe import (
+    FARTHEST,
+    LIST,
     Range,
     Recipe,
     covered,
@@ -27,12 +30,17 @@ from langchain_agentmem.threads.value_recipe import (
     moved,
     pack,
     ranges_of,
+    runs,
     unpack,
     with_parts,
+    without,
+    written_ranges,
 )
 
 LOOSE = 2**40
 """The first number of the second row."""
+MESSAGE = "message"
+"""The form of a part that is the body of a message."""
 MOST_RANGES = 64
 """Ranges in one list. With more, neighbouring ones are put on the shelf once more, as one."""
 
@@ -48,8 +56,7 @@ class StorePlace(NamedTuple):
     swept: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPart:
+class StoredPart(NamedTuple):
     """Something to be put on a shelf.
 
     Attributes:
@@ -202,11 +209,28 @@ def shelve(
     found.numbers, following = _put(tx, place, draft.parts, held)
     copies = _Copies(following, found.moves)
     found.recipes = [pack(draft.settle(recipe, found.numbers, copies.tidy)) for recipe in recipes]
-    if copies.made:
-        hold(tx, place, listed=copies.following - following)
-        for low, high, shift in copies.made:
-            query.copy_parts(tx, shelf=place.shelf, target=place.shelf, low=low, high=high, shift=shift)
+    copies.write(tx, place)
     return found
+
+
+def shelve_messages(tx: Transaction, place: StorePlace, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+    """Put messages without ids on a shelf, those that are not there already.
+
+    Args:
+        tx: The transaction.
+        place: The shelf as it is.
+        bodies: The bodies of the messages.
+
+    Returns:
+        The recipe of the list of them, and the digests of their bodies.
+    """
+    parts = [StoredPart(form=MESSAGE, name=None, body=body, loose=False) for body in bodies]
+    held = hold_for(tx, place.shelf, parts)
+    numbers, following = _put(tx, place, parts, held)
+    copies = _Copies(following, {})
+    ranges = copies.tidy(runs(numbers), False)  # noqa: FBT003 - see Tidy
+    copies.write(tx, place)
+    return pack([LIST, *written_ranges(ranges)]), [digest for digest, _, _ in held.keys]
 
 
 def hold(tx: Transaction, place: StorePlace, *, listed: int = 0, loose: int = 0) -> tuple[int, int]:
@@ -234,7 +258,7 @@ class _Copies:
     """Parts that are put in the first row once more, so that a list is a few ranges of it."""
 
     def __init__(self, following: int, moves: dict[int, int]) -> None:
-        self.following = following
+        self._first = self.following = following
         self.made: list[tuple[int, int, int]] = []
         self._moves = moves
 
@@ -247,6 +271,13 @@ class _Copies:
             at = _lightest(ranges, width)
             ranges = [*ranges[:at], self._again(ranges[at : at + width]), *ranges[at + width :]]
         return ranges
+
+    def write(self, tx: Transaction, place: StorePlace) -> None:
+        """Store the copies."""
+        if self.made:
+            hold(tx, place, listed=self.following - self._first)
+        for low, high, shift in self.made:
+            query.copy_parts(tx, shelf=place.shelf, target=place.shelf, low=low, high=high, shift=shift)
 
     def _again(self, ranges: Iterable[Range]) -> Range:
         start = self.following
@@ -335,15 +366,23 @@ def sweep(tx: Transaction, shelf: int) -> None:
     needed: list[Range] = []
     for line in lines:
         needed += _sweep_line(tx, line["id"])
-    low = 0
+    drop_unneeded(tx, shelf, needed)
+
+
+def drop_unneeded(tx: Transaction, shelf: int, needed: Iterable[Range]) -> None:
+    """Delete the parts of a shelf that lie in no needed range, and the contents that nothing else needs.
+
+    Args:
+        tx: The transaction.
+        shelf: The shelf.
+        needed: The ranges of the parts that stay.
+    """
     hashes: set[bytes] = set()
-    for start, stop in [*covered(needed), (2**62, 2**62)]:
-        if low < start:
-            rows = query.part_hashes(tx, shelf=shelf, low=low, high=start)
-            if rows:
-                hashes.update(bytes(row["hash"]) for row in rows)
-                query.delete_parts(tx, shelf=shelf, low=low, high=start)
-        low = stop
+    for low, high in without([(0, FARTHEST)], needed):
+        rows = query.part_hashes(tx, shelf=shelf, low=low, high=high)
+        if rows:
+            hashes.update(bytes(row["hash"]) for row in rows)
+            query.delete_parts(tx, shelf=shelf, low=low, high=high)
     if hashes:
         query.note_sweep(tx, shelf=shelf)
         queries.collect(tx, hashes)
@@ -369,14 +408,15 @@ def _put(
         raise BranchMoved
     listed, first = int(held.row[0]["listed"]), int(held.row[0]["loose"])
     keys = held.keys
-    known = {(bytes(row["hash"]), row["form"], row["name"]): set(json.loads(row["numbers"])) for row in held.known}
-    there = {key for key, _, _ in known}
-    queries.store(tx, {key[0]: part.body for key, part in zip(keys, parts, strict=True) if key[0] not in there})
+    known: dict[_Key, set[int]] = {}
+    for row in held.known:
+        known.setdefault((bytes(row["hash"]), row["form"], row["name"]), set()).add(row["number"])
     found = _known_numbers(keys, parts, known)
-    loose = dict.fromkeys(
-        key for key, part, number in zip(keys, parts, found, strict=True) if number is None and part.loose
-    )
-    count = sum(number is None and not part.loose for part, number in zip(parts, found, strict=True))
+    added = [(key, part) for key, part, number in zip(keys, parts, found, strict=True) if number is None]
+    there = {key for key, _, _ in known}
+    queries.store(tx, {key[0]: part.body for key, part in added if key[0] not in there})
+    loose = dict.fromkeys(key for key, part in added if part.loose)
+    count = sum(not part.loose for _, part in added)
     if count or loose:
         query.use_numbers(tx, shelf=place.shelf, listed=listed + count, loose=first + len(loose))
     assigned = {key: first + index for index, key in enumerate(loose)}
@@ -400,25 +440,23 @@ def _known_numbers(
 ) -> list[int | None]:
     """Where some parts lie already; None for those to be put there.
 
-    Equal elements of one list are parts of their own: a list that named one of them twice would be two ranges.
+    Equal elements of one list are parts of their own: a list that named one of them twice would be two ranges. Where a
+    range ends, the next one begins where the element that follows stands behind this one, if it does anywhere.
     """
     found: list[int | None] = []
-    last, used = -1, set()
-    for key, part in zip(keys, parts, strict=True):
-        number: int | None = None
+    last, used = -1, set[int]()
+    for key, part, following in zip_longest(keys, parts, keys[1:]):
         numbers = known.get(key, set())
+        number: int | None = last + 1
         if part.loose:
             number = min(numbers, default=None)
-        else:
-            listed = {each for each in numbers if each < LOOSE}
-            if last + 1 in listed:
-                number = last + 1
-            elif len(listed) == 1 and key not in used:
-                [number] = listed
-            else:
-                number = min((each for each in listed if each > last), default=None)
-            used.add(key)
+        elif number not in numbers or number in used or number >= LOOSE:
+            there = {each for each in numbers if each < LOOSE} - used
+            joined = {each for each in there if following and each + 1 in known.get(following, ())}
+            number = max(joined or there, default=None)
+        if not part.loose:
             last = LOOSE if number is None else number
+            used.add(last)
         found.append(number)
     return found
 

@@ -1,6 +1,7 @@
 """Entries for tests of the audit trail, and what a test does with them."""
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,6 +29,11 @@ def entry(prompt="What is the capital of France?", reply="Paris.", **fields):
 
 def todo(text, status="open", **fields):
     return entry(f"[TODO] {text}", "", kind="todo", status=status, **fields)
+
+
+def without_ids(entry):
+    """An entry whose messages have no ids of their own: the trail keeps what they say."""
+    return replace(entry, messages=tuple(replace(each, message_id="-") for each in entry.messages))
 
 
 def call(history, reply, **fields):

@@ -95,9 +95,7 @@ class TestThereAndBack:
     def test_a_message_leaves_once_however_many_calls_name_it(self, exported):
         assert "gone" not in exported.read_text(encoding="utf-8")
         told = [each for each in lines(exported) if each.get("record") == "audit_message"]
-        assert [(each["shelf"], each["number"]) for each in told] == [
-            (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5), (2, 6),
-        ]  # fmt: skip
+        assert len(told) == len({(each["shelf"], each["number"]) for each in told}) == 10
 
     def test_pages_of_one_entry_arrive_alike(self, memory, exported, new_database, monkeypatch, tmp_path):
         monkeypatch.setattr(audit_part, "PAGE", 1)

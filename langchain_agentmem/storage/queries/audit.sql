@@ -1,29 +1,12 @@
--- The audit trail. Lists come as JSON; a range of a shelf is [first, last].
+-- The audit trail. Lists come as JSON.
 
 -- fragment: audit_entry
 a.sequence, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread, a.created_at, a.junk, a.status, a.mark, a.archived,
-    a.shelf_id, a.messages, a.body, d.document_id
+    a.shelf_id, a.messages, a.body, a.document_id
 
 -- name: audit_lock
 -- The end of the chain, for an operation that writes. SQLite's transaction holds the lock already.
 select sequence, link, indexed from audit_head where id = 1;
-
--- name: audit_find_namespace
--- A namespace, if it has entries. Asked for once the lock is held: a statement that waits for one sees the rest of the
--- database as it was before it waited.
-select a.namespace_id from namespace n
-join audit_namespace a on a.namespace_id = n.id
-where n.path = :path;
-
--- name: audit_open_namespace
-insert into audit_namespace (namespace_id) select id from namespace where path = :path
-returning namespace_id;
-
--- name: audit_close_namespace
--- One without entries, all of which are settled.
-delete from audit_namespace
-where namespace_id = (select id from namespace where path = :path)
-    and not exists (select 1 from audit a where a.namespace_id = audit_namespace.namespace_id and a.settled = 1);
 
 -- name: audit_head
 select sequence, link, indexed from audit_head where id = 1;
@@ -42,7 +25,7 @@ values (
 update audit_head set sequence = :sequence, link = :link where id = 1;
 
 -- name: audit_settle
-update audit set settled = 1 where sequence > :after and sequence <= :upto and settled = 0;
+update audit set settled = 1, document_id = :document where sequence = :sequence;
 
 -- name: audit_note_indexed
 update audit_head set indexed = :sequence where id = 1;
@@ -52,7 +35,6 @@ update audit_head set indexed = :sequence where id = 1;
 select {audit_entry}
 from audit a
 join namespace n on n.id = a.namespace_id
-left join audit_document d on d.sequence = a.sequence
 where a.sequence > :after and a.sequence <= :upto
 order by a.sequence
 limit cast(:limit as bigint);
@@ -117,10 +99,7 @@ update audit set status = :status where sequence = :sequence;
 update audit set body = :body, archived = 1 where sequence = :sequence;
 
 -- name: audit_set_document
-insert into audit_document (sequence, document_id) values (:sequence, :document);
-
--- name: audit_no_document
-delete from audit_document where sequence = :sequence;
+update audit set document_id = :document where sequence = :sequence;
 
 -- name: audit_to_archive
 -- Entries of the namespaces in a range of paths that are older than a time, and not archived.
@@ -137,7 +116,6 @@ limit cast(:limit as bigint);
 select {audit_entry}
 from audit a
 join namespace n on n.id = +a.namespace_id
-left join audit_document d on d.sequence = a.sequence
 where a.sequence > :after and n.path >= :low and n.path < :high
 order by a.sequence
 limit cast(:limit as bigint);
@@ -147,7 +125,6 @@ limit cast(:limit as bigint);
 select {audit_entry}
 from namespace n
 join audit a on a.namespace_id = n.id and a.settled = 1
-left join audit_document d on d.sequence = a.sequence
 where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
@@ -156,7 +133,6 @@ limit cast(:limit as bigint);
 select {audit_entry}
 from namespace n
 join audit a on a.namespace_id = n.id and a.settled = 1 and a.conversation = :name
-left join audit_document d on d.sequence = a.sequence
 where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
@@ -165,7 +141,6 @@ limit cast(:limit as bigint);
 select {audit_entry}
 from namespace n
 join audit a on a.namespace_id = n.id and a.settled = 1 and a.thread = :name
-left join audit_document d on d.sequence = a.sequence
 where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
@@ -174,45 +149,29 @@ limit cast(:limit as bigint);
 update audit
 set salt = null, namespace_id = null, key = null, kind = null, hidden = null, conversation = null, thread = null,
     created_at = null, junk = null, status = null, mark = null, archived = null, settled = null, shelf_id = null,
-    messages = null, body = null
+    messages = null, body = null, document_id = null
 where sequence = :sequence;
 
 -- name: audit_find_shelf
-select s.id, s.next from audit_shelf s
-join namespace n on n.id = s.namespace_id
-where n.path = :path and s.name = :name;
+-- The shelf of the newest call with a mark: of those that wait, else of those in the index.
+select id, swept from shelf
+where id = coalesce((
+    select shelf_id from audit
+    where sequence > :indexed and settled = 0 and namespace_id = :namespace and kind = 'call' and mark = :mark
+    order by sequence desc limit 1
+), (
+    select shelf_id from audit
+    where settled = 1 and namespace_id = :namespace and kind = 'call' and mark = :mark
+    order by sequence desc limit 1
+));
 
--- name: audit_create_shelf
-insert into audit_shelf (namespace_id, name) values (:namespace, :name)
-returning id, next;
-
--- name: audit_put_message
--- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
--- foreign key, and the operation begins again.
-insert into audit_message (shelf_id, number, key, content_id)
-select :shelf, :number, :key, coalesce((select id from content where hash = :hash), 0);
-
--- name: audit_use_numbers
-update audit_shelf set next = :next where id = :shelf;
-
--- name: audit_ranges
+-- name: audit_recipes
 -- What the entries that are left need of a shelf.
-select sequence, messages from audit where shelf_id = :shelf and settled = 1 and sequence > :after
-order by sequence
+select a.sequence, a.messages from audit a
+where a.settled = 1 and a.namespace_id = (select id from namespace where path = :path) and a.kind = 'call'
+    and a.mark = :mark and a.shelf_id = :shelf and a.sequence > :after
+order by a.sequence
 limit cast(:limit as bigint);
-
--- name: audit_message_hashes
-select c.hash from audit_message m
-join content c on c.id = m.content_id
-where m.shelf_id = :shelf and m.number >= :low and m.number < :high;
-
--- name: audit_drop_messages
-delete from audit_message where shelf_id = :shelf and number >= :low and number < :high;
-
--- name: audit_drop_shelf
--- One that no entry names.
-delete from audit_shelf
-where id = :shelf and not exists (select 1 from audit where shelf_id = :shelf and settled = 1);
 
 -- name: audit_sizes
 -- Entries since a time.
@@ -228,43 +187,29 @@ where n.path >= :low and n.path < :high and a.created_at >= :since;
 -- name: audit_message_sizes
 select count(*) as messages, coalesce(sum(length(c.body)), 0) as bytes
 from (
-    select distinct m.content_id from audit_message m
-    join audit_shelf s on s.id = m.shelf_id
-    join namespace n on n.id = s.namespace_id
-    where n.path >= :low and n.path < :high
+    select distinct content_id from part
+    where shelf_id in (
+        select a.shelf_id from audit a
+        join namespace n on n.id = a.namespace_id
+        where n.path >= :low and n.path < :high and a.shelf_id is not null
+    )
 ) m
 join content c on c.id = m.content_id;
 
 -- name: audit_chain
 -- Places of the chain, with all that the digests stand for.
-select a.messages, a.shelf_id, a.sequence, a.link, a.digest, a.salt, n.path, a.key, a.kind, a.hidden, a.conversation,
-    a.thread, a.created_at, a.junk, a.status, a.mark, a.archived, a.settled, a.namespace_id, a.body
+select a.sequence, a.link, a.digest, a.salt, a.namespace_id, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread,
+    a.created_at, a.junk, a.status, a.mark, a.archived, a.settled, a.document_id, a.shelf_id, a.messages, a.body
 from audit a
 left join namespace n on n.id = a.namespace_id
 where a.sequence > :after
 order by a.sequence
 limit cast(:limit as bigint);
 
--- name: audit_shelves
-select s.id, s.name, s.next, coalesce(max(m.number), 0) as last, count(m.number) as messages
-from audit_shelf s
-left join audit_message m on m.shelf_id = s.id
-group by s.id, s.name, s.next
-order by s.id;
-
--- name: audit_shelf_bodies
--- A page of a shelf, to see that each message still has the digest it is kept under.
-select m.number, c.hash, c.body from audit_message m
-join content c on c.id = m.content_id
-where m.shelf_id = :shelf and m.number > :after
-order by m.number
-limit cast(:limit as bigint);
-
 -- name: audit_wrong_documents
 -- Entries that a search does not find and should, or finds and should not.
-select a.sequence, a.hidden from audit a
-left join audit_document d on d.sequence = a.sequence
-where (a.hidden = 0 and d.sequence is null and a.sequence <= (select indexed from audit_head where id = 1))
-    or (coalesce(a.hidden, 3) <> 0 and d.sequence is not null)
-order by a.sequence
+select sequence, hidden from audit
+where (hidden = 0 and document_id is null and sequence <= (select indexed from audit_head where id = 1))
+    or (coalesce(hidden, 3) <> 0 and document_id is not null)
+order by sequence
 limit 10;

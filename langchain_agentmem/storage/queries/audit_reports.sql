@@ -14,7 +14,6 @@ limit 1 offset cast(:skip as bigint);
 select {audit_entry}
 from audit a
 join namespace n on n.id = a.namespace_id
-left join audit_document d on d.sequence = a.sequence
 where n.path >= :low and n.path < :high and a.status = 'open' and a.hidden = 0
 order by a.sequence
 limit cast(:limit as bigint);

@@ -90,7 +90,6 @@ where not exists (select 1 from entry e where e.content_id = c.id)
     and not exists (select 1 from entry e where e.attachments_id = c.id)
     and not exists (select 1 from part p where p.content_id = c.id)
     and not exists (select 1 from memory m where m.content_id = c.id)
-    and not exists (select 1 from audit_message m where m.content_id = c.id)
 limit 10;
 
 -- name: wrong_heads

@@ -372,7 +372,11 @@ where path = :path
     and not exists (select 1 from branch where namespace_id = namespace.id)
     and not exists (select 1 from blob where namespace_id = namespace.id)
     and not exists (select 1 from item where namespace_id = namespace.id)
-    and not exists (select 1 from audit_namespace where namespace_id = namespace.id)
+    and not exists (select 1 from audit where settled = 1 and namespace_id = namespace.id)
+    and not exists (
+        select 1 from audit
+        where sequence > (select indexed from audit_head where id = 1) and namespace_id = namespace.id
+    )
     and not exists (select 1 from search_scope where namespace_id = namespace.id)
     and not exists (select 1 from thread where namespace_id = namespace.id)
     and not exists (select 1 from author where namespace_id = namespace.id);
@@ -383,8 +387,7 @@ where hash = :hash
     and not exists (select 1 from entry where content_id = content.id)
     and not exists (select 1 from entry where attachments_id = content.id)
     and not exists (select 1 from part where content_id = content.id)
-    and not exists (select 1 from memory where content_id = content.id)
-    and not exists (select 1 from audit_message where content_id = content.id);
+    and not exists (select 1 from memory where content_id = content.id);
 
 -- name: list_branches
 -- Every conversation of the namespaces in a range of paths; one by its name, or all.

@@ -136,6 +136,8 @@ with audited as materialized (
     select namespace_id, count(*) as entries, sum(length(body)) as bytes from audit
     where kind is not null
     group by namespace_id
+), calls as materialized (
+    select distinct namespace_id, shelf_id from audit where shelf_id is not null
 )
 select n.path,
     (select count(*) from (
@@ -179,7 +181,7 @@ select n.path,
         union
         select m.content_id from branch b join memory m on m.branch_id = b.id where b.namespace_id = n.id
         union
-        select m.content_id from audit_shelf s join audit_message m on m.shelf_id = s.id where s.namespace_id = n.id
+        select p.content_id from part p where p.shelf_id in (select shelf_id from calls where namespace_id = n.id)
     )) as bytes
 from namespace n
 left join audited a on a.namespace_id = n.id

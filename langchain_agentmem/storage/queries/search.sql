@@ -282,7 +282,7 @@ join search_scope c on c.id = d.id >> 37
 where (c.kind in ('message', 'nested_message') and not exists (select 1 from entry e where e.id = d.owner and e.document_id = d.id))
     or (c.kind = 'item' and not exists (select 1 from item i where i.id = d.owner and i.document_id = d.id))
     or (c.kind = 'audit' and not exists (
-        select 1 from audit_document a where a.sequence = d.owner and a.document_id = d.id))
+        select 1 from audit a where a.sequence = d.owner and a.document_id = d.id))
     or (c.kind not in ('message', 'nested_message', 'item', 'audit') and not exists (
         select 1 from memory m where m.id = d.owner and m.document_id = d.id and m.kind = c.kind))
 limit 10;

@@ -54,7 +54,7 @@ cross join lateral (
 left join content c on c.id = p.content_id;
 
 -- name: known_parts
-select c.hash, p.form, p.name, cast(json_agg(p.number) as text) as numbers
+select c.hash, p.form, p.name, p.number
 from json_array_elements(cast(:keys as json)) k
 cross join lateral (select id, hash from content where hash = decode(k.value ->> 0, 'hex') limit 1) c
 cross join lateral (
@@ -62,8 +62,7 @@ cross join lateral (
     where content_id = c.id and shelf_id = :shelf
         and form = k.value ->> 1 and name is not distinct from k.value ->> 2
     offset 0
-) p
-group by c.hash, p.form, p.name;
+) p;
 
 -- name: checkpoints_of_runs
 select t.shelf_id, c.line_id, c.name from checkpoint c

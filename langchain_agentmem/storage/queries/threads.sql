@@ -21,7 +21,7 @@ order by n.path
 limit 4;
 
 -- name: create_shelf
-insert into shelf (loose) values (:loose) returning id;
+insert into shelf (loose) values (:loose) returning id, swept;
 
 -- name: create_thread
 insert into thread (namespace_id, name, shelf_id, delta, created_at)
@@ -174,12 +174,11 @@ select number from part where shelf_id = :shelf and name = :name;
 
 -- name: known_parts
 -- Where parts lie, known by the digests of their contents in hexadecimal, their forms and names.
-select c.hash, p.form, p.name, json_group_array(p.number) as numbers
+select c.hash, p.form, p.name, p.number
 from json_each(:keys) k
 cross join content c on c.hash = from_hex(json_extract(k.value, '$[0]'))
 join part p on p.content_id = c.id and p.shelf_id = :shelf
-    and p.form = json_extract(k.value, '$[1]') and p.name is json_extract(k.value, '$[2]')
-group by c.hash, p.form, p.name;
+    and p.form = json_extract(k.value, '$[1]') and p.name is json_extract(k.value, '$[2]');
 
 -- name: checkpoint_keys
 -- A page of checkpoints, newest first.
@@ -295,7 +294,7 @@ delete from channel_value where line_id = :line and channel = :channel and versi
 
 -- name: part_hashes
 -- The contents of neighbouring parts.
-select c.hash from part p join content c on c.id = p.content_id
+select p.number, c.hash from part p join content c on c.id = p.content_id
 where p.shelf_id = :shelf and p.number >= :low and p.number < :high;
 
 -- name: delete_parts
@@ -330,7 +329,7 @@ where exists (
 
 -- name: parts_after
 -- A page of a shelf, to see that each part is what was stored.
-select p.number, p.checksum, c.body from part p
+select p.number, p.checksum, c.hash, c.body from part p
 left join content c on c.id = p.content_id
 where p.shelf_id = :shelf and p.number > :after
 order by p.number

@@ -510,38 +510,17 @@ insert into search_state (id, analysis) values (1, 0);
 
 -- Audit trail: every prompt and reply, in one chain -----------------------------------------------------------------
 
--- The namespaces that have entries.
-create table audit_namespace (
-    namespace_id {int} primary key references namespace (id)
-);
-
--- The messages that the models of a conversation or thread received and returned. Each is stored once, however many
--- calls contain it. A call refers to ranges of numbers, so a call with a long history costs only its new messages.
-create table audit_shelf (
-    id {id},
-    namespace_id {int} not null references namespace (id),
-    name {text} not null,
-    next {int} not null default 1,
-    unique (namespace_id, name)
-);
-create table audit_message (
-    shelf_id {int} not null references audit_shelf (id) on delete cascade,
-    number {int} not null,
-    key {text} not null,
-    content_id {int} not null references content (id),
-    primary key (shelf_id, number)
-){without_rowid};
-create index audit_message_content on audit_message (content_id, shelf_id);
-
 -- The entries. `sequence` is the place in the chain, without gaps; `digest` covers everything of the entry that
 -- never changes, and `link` this digest and the link before. An erased entry keeps these three; the rest is null.
 -- `hidden` is 0 for visible entries, 1 for junk, whose rules `junk` names as a JSON list, and 2 for a reference
--- that has a newer version. `mark` is a digest that identifies duplicates of todos and references. `messages` are
--- ranges of the shelf, as JSON. `body` is JSON, compressed if that makes an archived entry smaller.
+-- that has a newer version. `mark` is a digest that identifies duplicates of todos and references, and the calls of
+-- one conversation or thread. The messages of calls are parts of a shelf, each once, and `messages` is a recipe that
+-- names them. So a call with a long history costs only its new messages. `body` is JSON, compressed if that makes an
+-- archived entry smaller. `document_id` is its document in the search, if it has one.
 --
 -- Each index that a single new row enters is one more page for its commit to write. So on SQLite new rows are in
--- none and enter all of them later, together; `settled` marks those that have. Nothing refers to an entry by a
--- foreign key with an index of its own, since checking one would read all rows.
+-- none and enter all of them later, together; `settled` marks those that have. There is no foreign key to the
+-- namespace there: an index that serves it would have to hold all rows. `delete_empty_namespaces` looks for entries.
 create table audit (
     sequence {int} primary key,
     link {blob} not null,
@@ -559,24 +538,17 @@ create table audit (
     mark {blob},
     archived {int},
     settled {int},
+    document_id {int},
     shelf_id {int},
-    messages {text},
+    messages {blob},
     body {blob}
 );
 create index audit_key on audit (namespace_id, key) where settled = 1;
-create index audit_kind on audit (namespace_id, kind, hidden, sequence) where settled = 1;
 create index audit_conversation on audit (namespace_id, conversation, kind, hidden, sequence)
     where settled = 1 and conversation is not null;
 create index audit_thread on audit (namespace_id, thread, sequence) where settled = 1 and thread is not null;
 create index audit_mark on audit (namespace_id, kind, mark, sequence) where settled = 1 and mark is not null;
 create index audit_status on audit (namespace_id, status, sequence) where settled = 1 and status is not null;
-create index audit_shelf_id on audit (shelf_id, sequence) where settled = 1 and shelf_id is not null;
-
--- The search documents of entries: a table of its own, so that an entry need not be written twice.
-create table audit_document (
-    sequence {int} primary key references audit (sequence) on delete cascade,
-    document_id {int} not null
-);
 
 -- The end of the chain. Entries after `indexed` wait for the indexes and the search, and enter them together.
 create table audit_head (

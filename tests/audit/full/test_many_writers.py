@@ -52,7 +52,6 @@ def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
     erase = (
         """update audit set salt = null, namespace_id = null, key = null, kind = null, hidden = null, created_at = null,
             archived = null, settled = null, body = null""",
-        "delete from audit_namespace",
         "delete from namespace where path <> ''",
     )
     with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:

@@ -13,17 +13,17 @@ class TestDamage:
     DAMAGE = (
         {"id": ""}, {"id": None}, {"kind": "x"}, {"created_at": 2**70}, {"created_at": "now"},
         {"conversation": "a\0b"}, {"thread": ""}, {"junk": [1]}, {"junk": "filler"}, {"status": "open"},
-        {"mark": "xyz"}, {"mark": "00"}, {"shelf": 99}, {"messages": [[1, 99]]}, {"messages": [[0, 1]]},
+        {"mark": "xyz"}, {"mark": "00"}, {"shelf": 99}, {"messages": [[1, 99]]}, {"messages": [[-1, 1]]},
         {"messages": "1"}, {"body": None}, {"body": {}}, {"body": {"prompt": 1, "reply": ""}},
         {"body": {"said": 9, "answered": 1}}, {"body": {"prompt": "a", "said": 0, "reply": "b"}},
         {"body": {"prompt": "a", "reply": "b", "extra": [1]}}, {"body": {"prompt": "a", "reply": "b", "tokens": 5}},
         {"body": {"prompt": "a", "reply": "b", "tokens": [1]}}, {"body": {"prompt": "a", "reply": "b", "tokens": "ab"}},
         {"body": {"prompt": "a", "reply": "b", "tokens": [True, 1.5]}},
         {"body": {"prompt": "a", "reply": "b", "duration": "long"}}, {"body": {"said": 0.5, "answered": 1}},
-        {"body": {"said": 0.0, "answered": 1}}, {"messages": [[1, 2**40 - 1]]}, {"messages": [[1, 2]] * 1000},
+        {"body": {"said": 0.0, "answered": 1}}, {"messages": [[1, 2**40 - 1]]},
     )  # fmt: skip
 
-    MESSAGES = ({"number": "1"}, {"shelf": None}, {"id": None}, {"id": "a\0"}, {"body": 1}, {"body": {"role": ""}})
+    MESSAGES = ({"number": "1"}, {"shelf": None}, {"body": 1}, {"body": {"role": ""}})
 
     def test_nothing_is_imported_of_it(self, new_database, tmp_path):
         path, of = tmp_path / "export.jsonl", {}
