@@ -1,12 +1,11 @@
 """`agent_memory.json` of the original audit memory: read it, whole or damaged, write it, and set damaged files aside.
 
-A damaged file is read entry by entry. What could not be read is told with its place, and nothing is made up: an entry
-that the file ends in the middle of is none.
+A damaged file is read entry by entry. What could not be read is reported with its place, and nothing is made up: an
+entry in whose middle the file ends is left out.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import os
@@ -21,11 +20,11 @@ from langchain_agentmem.audit.audit_entry import OPEN, REFERENCE, TODO, AuditEnt
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_todos import todo_key
 from langchain_agentmem.base.clock import EPOCH
+from langchain_agentmem.base.encoding import to_plain
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.lenient_json import is_shallow
 from langchain_agentmem.storage.queries import digest
 
 MARKS: Mapping[Kind, tuple[str, str]] = {
@@ -33,19 +32,17 @@ MARKS: Mapping[Kind, tuple[str, str]] = {
     "reflection": ("[SELF-REFLECTION]", "self-reflection"),
     "reference": ("[REFERENCE]", "best-practices"),
 }
-"""How the document tells its kinds of entries: what the prompt begins with, and the conversation it is in."""
+"""How the document marks its kinds of entries: what the prompt begins with, and the conversation it is in."""
 
-_KNOWN = ("prompt", "reply", "timestamp", "conversation_id")
+_TEXTS = ("prompt", "reply", "conversation_id")
 _OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
 _HISTORY = re.compile(r'"history"\s*:\s*\[')
-_LONGEST_NUMBER = 400
-_MOST_TOLD = 1_000
+_MOST_SENTENCES = 1_000
 _LATEST = 253_402_300_799
 """Seconds from 1970 to the end of the year 9999."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DocumentEntry:
+class DocumentEntry(NamedTuple):
     """An entry of the document.
 
     Attributes:
@@ -56,24 +53,23 @@ class DocumentEntry:
         extra: Whatever else it had, and what could not be read as what it should be.
     """
 
-    prompt: str = ""
-    reply: str = ""
-    timestamp: datetime | None = None
-    conversation_id: str | None = None
-    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    prompt: str
+    reply: str
+    timestamp: datetime | None
+    conversation_id: str | None
+    extra: Mapping[str, Any]
 
     @property
     def kind(self) -> Kind:
         """What it is by the mark that its prompt begins with, else by its conversation."""
         begins = self.prompt[:200].lstrip()
-        for kind, (mark, _) in MARKS.items():
-            if begins.startswith(mark):
-                return kind
-        return next((kind for kind, (_, name) in MARKS.items() if self.conversation_id == name), "exchange")
+        marked: list[Kind] = [kind for kind, (mark, _) in MARKS.items() if begins.startswith(mark)]
+        marked += [kind for kind, (_, name) in MARKS.items() if self.conversation_id == name]
+        return marked[0] if marked else "exchange"
 
 
-class Loaded(NamedTuple):
-    """What was read of a document.
+class ParsedDocument(NamedTuple):
+    """The content of a document.
 
     Attributes:
         entries: In their order there.
@@ -88,7 +84,7 @@ class Loaded(NamedTuple):
     damaged: bool
 
 
-def read_document(path: str | os.PathLike[str]) -> Loaded:
+def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
     """Read a document, however damaged it is.
 
     It may also be a bare list of entries, one entry a line, or several documents one after the other; in UTF-8, UTF-16
@@ -108,8 +104,9 @@ def read_document(path: str | os.PathLike[str]) -> Loaded:
     if is_database(source):
         raise InvalidInput(f"{safe_repr(str(source))} is a database, and no agent_memory.json.")
     reader = _Reader()
-    reader.read(data)
-    return Loaded(reader.entries, reader.lost, reader.notes, reader.broken or bool(reader.lost))
+    is_json = reader.read(data)
+    lost, notes = (each[:_MOST_SENTENCES] for each in (reader.lost, reader.notes))
+    return ParsedDocument(reader.entries, lost, notes, not is_json or bool(lost))
 
 
 def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
@@ -128,13 +125,10 @@ def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
     source = path_of_file(path)
     name = f"{source.name}.corrupt-{now.astimezone(UTC):%Y%m%d-%H%M%S}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    target = next(path for each in names if not (path := source.with_name(each)).exists())
     try:
-        data = source.read_bytes()
-        target = next(target for each in names if not (target := source.with_name(each)).exists())
         with target.open("xb") as copy:
-            copy.write(data)
-            copy.flush()
-            os.fsync(copy.fileno())
+            copy.write(source.read_bytes())
     except OSError as error:
         raise InvalidInput(f"{safe_repr(str(source))} cannot be put aside: {error}.") from error
     return target
@@ -157,128 +151,95 @@ def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) 
     with whole_file(path) as file:
         file.write('{\n  "history": [')
         for entry in entries:
-            text = json.dumps(_as_written(entry), indent=2).replace("\n", "\n    ")
+            written = {"prompt": entry.prompt, "reply": entry.reply, "timestamp": int(entry.created_at.timestamp())}
+            conversation = entry.conversation_id or entry.extra.get("conversation_id")  # see `_conversation`
+            written |= {"conversation_id": conversation} if isinstance(conversation, str) else {}
+            text = json.dumps(written, indent=2).replace("\n", "\n    ")
             file.write(f"{',' if count else ''}\n    {text}")
             count += 1
         file.write("\n  ]\n}\n" if count else "]\n}\n")
     return count
 
 
-def _as_written(entry: AuditEntry) -> dict[str, Any]:
-    written: dict[str, Any] = {
-        "prompt": entry.prompt,
-        "reply": entry.reply,
-        "timestamp": (entry.created_at - EPOCH) // timedelta(seconds=1),
-    }
-    conversation = entry.conversation_id or entry.extra.get("conversation_id")  # see `_named`
-    return {**written, "conversation_id": conversation} if isinstance(conversation, str) else written
-
-
-def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _LONGEST_NUMBER else float(digits)
-
-
 class _Reader:
-    """Reads what it can."""
+    """Reads as much of a document as it can."""
 
     def __init__(self) -> None:
         self.entries: list[DocumentEntry] = []
         self.lost: list[str] = []
         self.notes: list[str] = []
-        self.broken = False
-        self._decoder = json.JSONDecoder(strict=False, parse_int=_integer)
+        self._decoder = json.JSONDecoder(strict=False)
 
-    def read(self, data: bytes) -> None:
-        text = self._decoded(data)
+    def read(self, data: bytes) -> bool:
+        """Read the bytes of a document, and return whether they are JSON in one of its encodings."""
+        encoding = json.detect_encoding(data)
+        text = data.decode(encoding, "replace")
+        is_text = text.encode(encoding, "surrogatepass") == data or "\ufffd" not in text
+        if not is_text:
+            self.notes.append(f"The file is no {encoding.upper()}; \ufffd stands for what could not be read.")
         try:
             value = self._decoder.decode(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            self.broken = True
-            self._salvage(text)
-            why = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        except (ValueError, RecursionError) as error:
+            self._read_objects(text)
+            why = error.msg if isinstance(error, json.JSONDecodeError) else "a number or a nesting is too large"
             if not self.lost:  # documents that stand one after the other are no JSON, and whole
-                told = self.notes if why == "Extra data" else self.lost
-                told.append(f"The file is no JSON as a whole ({why}), and was read entry by entry.")
-        else:
-            self._document(value)
+                sentences = self.notes if why == "Extra data" else self.lost
+                sentences.append(f"The file is no JSON as a whole ({why}), and was read entry by entry.")
+            return False
+        self._read_value(value)
+        return is_text
 
-    def _salvage(self, text: str) -> None:
+    def _read_objects(self, text: str) -> None:
         """Read the entries of what is no JSON as a whole."""
         at = 0
-        while (found := _OBJECT.search(text, at)) and len(self.lost) <= _MOST_TOLD:
+        while (found := _OBJECT.search(text, at)) and len(self.lost) <= _MOST_SENTENCES:
             start = found.start()
             try:
                 value, at = self._decoder.raw_decode(text, start)
-            except (json.JSONDecodeError, RecursionError) as error:
-                parsed = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
-                if head := _HISTORY.search(text, start, parsed):  # what began is a document
+            except (ValueError, RecursionError) as error:
+                stop = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
+                if head := _HISTORY.search(text, start, stop):  # what began is a document
                     at = head.end()
                     continue
-                begin = safe_repr(text[start : start + 60])
-                at = max(parsed, start + 1)
-                if str(error).startswith("Unterminated string") or not text[at:].strip():
-                    self._tell(
-                        self.lost, f"The file ends within an entry, which begins at character {start + 1:,}: {begin}."
-                    )
+                at = max(stop, start + 1)
+                ends = str(error).startswith("Unterminated string") or not text[at:].strip()
+                what = "The file ends within an entry, which begins" if ends else "An entry cannot be read"
+                self.lost.append(f"{what} at character {start + 1:,}: {safe_repr(text[start : start + 60])}.")
+                if ends:
                     return
-                self._tell(self.lost, f"An entry cannot be read at character {start + 1:,}: {begin}.")
             else:
-                self._document(value)
+                self._read_value(value)
 
-    def _document(self, value: Any) -> None:
-        """Take the entries of a document: its history, a list of them, or one."""
+    def _read_value(self, value: Any) -> None:
+        """Read the entries of a document: its history, a list of them, or one."""
         if isinstance(value, dict) and "history" in value:
-            rest = [key for key in value if key != "history"]
-            if rest:
-                self._tell(self.notes, f"The document has {', '.join(map(repr, rest[:5]))}, which were left out.")
+            if rest := [key for key in value if key != "history"]:
+                self.notes.append(f"The document has {', '.join(map(repr, rest[:5]))}, which were left out.")
             value = value["history"]
         for number, each in enumerate(value if isinstance(value, list) else [value], 1):
             if isinstance(each, dict):
-                self._take(each)
+                self._read_entry(each)
             else:
-                self._tell(self.lost, f"Number {number} of a list is no entry, but {_shown(each)}.")
+                self.lost.append(f"Number {number} of a list is no entry, but {_begin(each)}.")
 
-    def _take(self, value: dict[str, Any]) -> None:
+    def _read_entry(self, value: dict[str, Any]) -> None:
         where = f"Entry {len(self.entries) + 1}"
-        extra = {key: held for key, held in value.items() if key not in _KNOWN}
-        texts = {}
-        for name in ("prompt", "reply", "conversation_id"):
-            given = value.get(name)
-            texts[name] = given if isinstance(given, str) else _as_text(given)
-            if not (given is None or isinstance(given, str)):
-                self._tell(self.notes, f"{where} has a {name} that is no text, but {_shown(given)}.")
-        timestamp = time_of(value.get("timestamp"))
-        if timestamp is None and value.get("timestamp") is not None:
-            self._tell(self.notes, f"{where} has a timestamp that is no time: {_shown(value['timestamp'])}.")
-            extra["timestamp"] = value["timestamp"]
-        if not is_shallow(extra):
-            self._tell(self.lost, f"{where} has parts that are nested deeper than 100: {', '.join(map(repr, extra))}.")
-            extra = {}
-        self.entries.append(
-            DocumentEntry(
-                prompt=texts["prompt"],
-                reply=texts["reply"],
-                timestamp=timestamp,
-                conversation_id=texts["conversation_id"] or None,
-                extra=extra,
-            )
-        )
-
-    def _tell(self, told: list[str], sentence: str) -> None:
-        """Keep a sentence; a file of garbage is not told of without end."""
-        if len(told) < _MOST_TOLD:
-            told.append(sentence)
-        elif len(told) == _MOST_TOLD:
-            told.append("And more, which is not told of here.")
-
-    def _decoded(self, data: bytes) -> str:
-        encoding = json.detect_encoding(data)  # the first letters of JSON are ASCII
+        for name in _TEXTS:
+            if not isinstance(value.get(name), str | None):
+                self.notes.append(f"{where} has a {name} that is no text, but {_begin(value[name])}.")
+        prompt, reply, conversation = (_as_text(value.get(name)) for name in _TEXTS)
+        extra = {key: held for key, held in value.items() if key not in _TEXTS}
+        timestamp = time_of(extra.get("timestamp"))
+        if timestamp is not None or extra.get("timestamp") is None:
+            extra.pop("timestamp", None)
+        else:
+            self.notes.append(f"{where} has a timestamp that is no time: {_begin(extra['timestamp'])}.")
         try:
-            return str(data, encoding)
-        except UnicodeDecodeError:
-            self.broken = True
-            self._tell(self.notes, f"The file is no {encoding.upper()}; \ufffd stands for what could not be read.")
-            return str(data, encoding, "replace")
+            to_plain(extra)
+        except InvalidInput as error:
+            self.lost.append(f"{where} has parts that cannot be stored: {error}")
+            extra = {}
+        self.entries.append(DocumentEntry(prompt, reply, timestamp, conversation or None, extra))
 
 
 def time_of(value: Any) -> datetime | None:
@@ -296,15 +257,15 @@ def time_of(value: Any) -> datetime | None:
 
 
 def _as_text(value: Any) -> str:
-    if value is None:
-        return ""
+    if isinstance(value, str | None):
+        return value or ""
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return ""
 
 
-def _shown(value: Any) -> str:
+def _begin(value: Any) -> str:
     return safe_repr(_as_text(value)[:80])
 
 
@@ -340,34 +301,32 @@ def drafts_of(
     drafts, times = [], Counter[bytes]()
     for each in documented:
         at = each.timestamp or at  # one that has no time was written after the one before it
-        said = [each.kind, each.prompt, each.reply, str(each.timestamp), each.conversation_id or ""]
-        told = digest("\x1f".join(said).encode("utf-8", "surrogatepass"))
-        times[told] += 1
-        name, extra = _named(each)
-        mark = each.prompt.strip().removeprefix(MARKS[each.kind][0]).strip() if each.kind in MARKS else ""
+        content = [each.kind, each.prompt, each.reply, str(each.timestamp), each.conversation_id or ""]
+        key = digest("\x1f".join(content).encode("utf-8", "surrogatepass"))
+        times[key] += 1
+        conversation, extra = _conversation(each)
+        title = each.prompt.strip().removeprefix(MARKS[each.kind][0]).strip() if each.kind in MARKS else ""
         entry = AuditEntry(
-            id=f"imported-{told.hex()[:32]}-{times[told]}",
+            id=f"imported-{key.hex()[:32]}-{times[key]}",
             kind=each.kind,
             prompt=each.prompt,
             reply=each.reply,
             created_at=at,
-            conversation_id=name,
+            conversation_id=conversation,
             namespace=namespace,
             status=OPEN if each.kind == TODO else None,
-            title=mark or None if each.kind == REFERENCE else None,
+            title=title or None if each.kind == REFERENCE else None,
             extra=extra,
         )
-        key = todo_key(mark) if each.kind == TODO else mark if each.kind == REFERENCE else ""
-        drafts.append(EntryDraft(judged(entry), key or None))
+        mark = todo_key(title) if each.kind == TODO else title if each.kind == REFERENCE else ""
+        drafts.append(EntryDraft(judged(entry), mark or None))
     return drafts
 
 
-def _named(documented: DocumentEntry) -> tuple[str | None, dict[str, Any]]:
+def _conversation(documented: DocumentEntry) -> tuple[str | None, Mapping[str, Any]]:
     """The conversation of an entry, and what else is known of it: also a name that no conversation can have."""
-    extra = dict(documented.extra)
-    if documented.conversation_id is None:
-        return None, extra
+    name = documented.conversation_id
     try:
-        return id_of(documented.conversation_id, "conversation"), extra
+        return None if name is None else id_of(name, "conversation"), documented.extra
     except InvalidInput:
-        return None, {**extra, "conversation_id": documented.conversation_id}
+        return None, {**documented.extra, "conversation_id": name}
