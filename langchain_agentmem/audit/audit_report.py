@@ -18,10 +18,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import median
+from typing import NamedTuple
 
 from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import REFLECTION, AuditEntry
@@ -38,17 +38,6 @@ from langchain_agentmem.storage.transaction import Row
 MOST_READ = 20_000
 """So many entries are read, the newest; all of them are counted."""
 PAGE = 100
-
-
-def _read(tx: Transaction, low: str, high: str, take: Callable[[AuditEntry], object]) -> int:
-    """Give the newest entries of the namespaces in a range of paths, the oldest first, and say how many there were."""
-    before = query.audit_newest_within(tx, low=low, high=high, skip=MOST_READ)
-    after, count = (before[0]["sequence"] if before else 0), 0
-    while found := query.audit_within(tx, low=low, high=high, after=after, limit=PAGE):
-        for entry in audit_rows.entries(tx, found, messages=False):
-            take(entry)
-        after, count = found[-1]["sequence"], count + len(found)
-    return count
 
 
 # -- health ----------------------------------------------------------------------------------------------------------
@@ -76,8 +65,7 @@ _SAYS_DONE, _SAYS_NOT = (re.compile(pattern(name), re.IGNORECASE) for name in ("
 _STOPS = frozenset(each for word in STOP_WORDS for each in terms(word))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Growth:
+class Growth(NamedTuple):
     """How much was added of late.
 
     Attributes:
@@ -91,8 +79,7 @@ class Growth:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RateAnomaly:
+class RateAnomaly(NamedTuple):
     """An hour with far more entries than usual.
 
     Attributes:
@@ -106,8 +93,7 @@ class RateAnomaly:
     usual: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConversationSize:
+class ConversationSize(NamedTuple):
     """A conversation, by what was said in it: exchanges and model calls.
 
     Attributes:
@@ -127,8 +113,7 @@ class ConversationSize:
     last_at: datetime
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenTodo:
+class OpenTodo(NamedTuple):
     """A todo that is not done, with what can be said of it.
 
     Attributes:
@@ -142,12 +127,11 @@ class OpenTodo:
     id: str
     text: str
     age: timedelta
-    done_by: str | None = None
-    quote: str = ""
+    done_by: str | None
+    quote: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ArchiveSuggestion:
+class ArchiveSuggestion(NamedTuple):
     """What could be archived.
 
     Attributes:
@@ -161,8 +145,7 @@ class ArchiveSuggestion:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JunkCheck:
+class JunkCheck(NamedTuple):
     """How the rules for junk do.
 
     Attributes:
@@ -172,14 +155,13 @@ class JunkCheck:
         to_show: How many of them are hidden, and are none.
     """
 
-    hidden: Mapping[str, int] = field(default_factory=dict)
-    idle: tuple[str, ...] = ()
-    to_hide: int = 0
-    to_show: int = 0
+    hidden: Mapping[str, int]
+    idle: tuple[str, ...]
+    to_hide: int
+    to_show: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Health:
+class Health(NamedTuple):
     """How an audit trail fares.
 
     Attributes:
@@ -198,15 +180,15 @@ class Health:
 
     at: datetime
     sizes: EntrySizes
-    read: int = 0
-    growth: tuple[Growth, ...] = ()
-    runaway: tuple[RateAnomaly, ...] = ()
-    conversations: int = 0
-    patterns: tuple[ConversationSize, ...] = ()
-    open_todos: int = 0
-    todos: tuple[OpenTodo, ...] = ()
-    archiving: ArchiveSuggestion | None = None
-    junk: JunkCheck = field(default_factory=JunkCheck)
+    read: int
+    growth: tuple[Growth, ...]
+    runaway: tuple[RateAnomaly, ...]
+    conversations: int
+    patterns: tuple[ConversationSize, ...]
+    open_todos: int
+    todos: tuple[OpenTodo, ...]
+    archiving: ArchiveSuggestion | None
+    junk: JunkCheck
 
     @property
     def size(self) -> int:
@@ -280,19 +262,21 @@ def examine(
     where = {"low": low, "high": high}
     sizes = audit_store.sizes(tx, low, high)
     [ever] = query.audit_sizes(tx, **where, since=audit_store.EVER)
-    found = query.audit_open_todos(tx, **where, limit=MOST_TODOS)
-    todos = _OpenTodos(audit_rows.entries(tx, found))
-    differing = {True: 0, False: 0}
-
-    def take(entry: AuditEntry) -> None:
+    todos = audit_rows.entries(tx, query.audit_open_todos(tx, **where, limit=MOST_TODOS))
+    about = {each.id: frozenset(terms(_text_of(each))) - _STOPS for each in todos}
+    done: dict[str, tuple[str, str]] = {}
+    read, differing = 0, Counter[bool]()
+    for entry in _newest(tx, low, high):
+        read += 1
         is_junk = bool(reasons(entry.kind, entry.prompt, entry.reply, rules))
         differing[is_junk] += is_junk != bool(entry.junk)
-        todos.take(entry)
-
-    read = _read(tx, low, high, take)
+        for sentence in _sentences_of_completion(entry):
+            words = set(terms(sentence))
+            for todo in todos:
+                told = about[todo.id]
+                if told and todo.created_at <= entry.created_at and len(words & told) >= _ENOUGH * len(told):
+                    done[todo.id] = entry.id, one_line(sentence, _SHOWN)
     [conversations] = query.audit_count_conversations(tx, **where)
-    largest = query.audit_conversations(tx, **where, limit=MOST_CONVERSATIONS)
-    size = sizes.entry_bytes + sizes.message_bytes
     return Health(
         at=now,
         sizes=sizes,
@@ -302,20 +286,40 @@ def examine(
         conversations=int(conversations["found"]),
         patterns=tuple(
             ConversationSize(
-                conversation_id=row["conversation"],
-                namespace=namespace_of(row["path"]),
-                entries=int(row["entries"]),
-                junk=int(row["junk"]),
-                first_at=moment(row["first_at"]),
-                last_at=moment(row["last_at"]),
+                row["conversation"], namespace_of(row["path"]), int(row["entries"]), int(row["junk"]),
+                moment(row["first_at"]), moment(row["last_at"]),
             )
-            for row in largest
+            for row in query.audit_conversations(tx, **where, limit=MOST_CONVERSATIONS)
         ),
         open_todos=int(ever["todos"]),
-        todos=todos.found(now),
-        archiving=_archivable(tx, where, now - OLD) if size > large else None,
-        junk=_junk(query.audit_junk_counts(tx, **where), rules, to_hide=differing[True], to_show=differing[False]),
-    )
+        todos=tuple(
+            OpenTodo(
+                each.id, one_line(_text_of(each), _SHOWN), max(now - each.created_at, timedelta(0)),
+                *done.get(each.id, (None, "")),
+            )
+            for each in sorted(todos, key=lambda each: each.created_at)
+        ),
+        archiving=_archivable(tx, where, now - OLD) if sizes.entry_bytes + sizes.message_bytes > large else None,
+        junk=_junk(query.audit_junk_counts(tx, **where), rules, differing),
+    )  # fmt: skip
+
+
+def _newest(tx: Transaction, low: str, high: str) -> Iterator[AuditEntry]:
+    """The newest entries of the namespaces in a range of paths, the oldest of them first."""
+    before = query.audit_newest_within(tx, low=low, high=high, skip=MOST_READ)
+    after = before[0]["sequence"] if before else 0
+    while found := query.audit_within(tx, low=low, high=high, after=after, limit=PAGE):
+        yield from audit_rows.entries(tx, found, messages=False)
+        after = found[-1]["sequence"]
+
+
+def _sentences_of_completion(entry: AuditEntry) -> Iterator[str]:
+    """The sentences of a reply, or of a self-reflection, that say that something was completed."""
+    text = entry.reply[:_LOOKED_AT_OF_REPLY]
+    if not entry.junk and (entry.kind == REFLECTION or is_said(entry)) and _SAYS_DONE.search(text):
+        for sentence in _SENTENCE.split(text):
+            if _SAYS_DONE.search(sentence) and not _SAYS_NOT.search(sentence):
+                yield sentence
 
 
 def _growth(
@@ -329,7 +333,7 @@ def _growth(
     for days in _SPANS:
         [late] = query.audit_sizes(tx, **where, since=micros(now - timedelta(days=days)))
         size = round(int(late["bytes"]) + of_call * int(late["calls"]))
-        found.append(Growth(days=min(max(age, 1.0), float(days)), entries=int(late["entries"]), size=size))
+        found.append(Growth(min(max(age, 1.0), float(days)), int(late["entries"]), size))
     return tuple(found)
 
 
@@ -338,63 +342,20 @@ def _runaway_hours(tx: Transaction, where: Mapping[str, str], since: int) -> tup
     usual = float(median(row["entries"] for row in rows)) if rows else 0.0
     most = max(LEAST_IN_HOUR, TIMES_USUAL * usual)
     many = sorted((row for row in rows if row["entries"] > most), key=lambda row: -row["entries"])
-    return tuple(
-        RateAnomaly(hour=moment(row["hour"] * _HOUR), entries=int(row["entries"]), usual=usual)
-        for row in many[:MOST_RUNAWAYS]
-    )
+    return tuple(RateAnomaly(moment(row["hour"] * _HOUR), int(row["entries"]), usual) for row in many[:MOST_RUNAWAYS])
 
 
 def _archivable(tx: Transaction, where: Mapping[str, str], before: datetime) -> ArchiveSuggestion:
     [row] = query.audit_archivable(tx, **where, before=micros(before))
-    return ArchiveSuggestion(before=before, entries=int(row["entries"]), size=int(row["bytes"]))
+    return ArchiveSuggestion(before, int(row["entries"]), int(row["bytes"]))
 
 
-def _junk(counts: Sequence[Row], rules: Sequence[JunkRule], *, to_hide: int, to_show: int) -> JunkCheck:
+def _junk(counts: Sequence[Row], rules: Sequence[JunkRule], differing: Counter[bool]) -> JunkCheck:
     hidden: Counter[str] = Counter()
     for row in counts:
         hidden.update(dict.fromkeys(json.loads(row["junk"]), int(row["entries"])))
     idle = tuple(dict.fromkeys(rule.name for rule in rules if rule.name not in hidden))
-    return JunkCheck(hidden=dict(hidden.most_common()), idle=idle, to_hide=to_hide, to_show=to_show)
-
-
-class _OpenTodos:
-    """Finds what suggests that open todos are done."""
-
-    def __init__(self, todos: Iterable[AuditEntry]) -> None:
-        self._todos = sorted(todos, key=lambda each: each.created_at)
-        self._about = {each.id: frozenset(terms(_text_of(each))) - _STOPS for each in self._todos}
-        self._by_term: dict[str, list[AuditEntry]] = {}
-        for todo in self._todos:
-            for term in self._about[todo.id]:
-                self._by_term.setdefault(term, []).append(todo)
-        self._signs: dict[str, tuple[str, str]] = {}
-
-    def take(self, entry: AuditEntry) -> None:
-        text = entry.reply[:_LOOKED_AT_OF_REPLY]
-        if entry.junk or not (entry.kind == REFLECTION or is_said(entry)) or not _SAYS_DONE.search(text):
-            return
-        for sentence in _SENTENCE.split(text):
-            if _SAYS_DONE.search(sentence) and not _SAYS_NOT.search(sentence):
-                told = Counter(
-                    todo.id
-                    for term in set(terms(sentence)) & self._by_term.keys()
-                    for todo in self._by_term[term]
-                    if todo.created_at <= entry.created_at
-                )
-                for todo_id, words in told.items():
-                    if words >= _ENOUGH * len(self._about[todo_id]):
-                        self._signs[todo_id] = entry.id, one_line(sentence, _SHOWN)
-
-    def found(self, now: datetime) -> tuple[OpenTodo, ...]:
-        """The open todos, the oldest first."""
-        found = []
-        for todo in self._todos:
-            done_by, quote = self._signs.get(todo.id, (None, ""))
-            age = max(now - todo.created_at, timedelta(0))
-            found.append(
-                OpenTodo(id=todo.id, text=one_line(_text_of(todo), _SHOWN), age=age, done_by=done_by, quote=quote)
-            )
-        return tuple(found)
+    return JunkCheck(dict(hidden.most_common()), idle, to_hide=differing[True], to_show=differing[False])
 
 
 def _text_of(todo: AuditEntry) -> str:
