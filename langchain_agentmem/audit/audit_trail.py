@@ -39,12 +39,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_entry import (
@@ -77,7 +78,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
-from langchain_agentmem.storage import Operation, Transaction
+from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, Outputs, database_of
 from langchain_agentmem.tracing import Step, Thunk, brief, given_only
 
@@ -107,11 +108,6 @@ def _show_entry(entry: AuditEntry) -> dict[str, Any]:
     return given_only({**told, "status": entry.status})
 
 
-def _show_page(read: audit_store.ListedEntries) -> dict[str, Any]:
-    """A page of entries."""
-    return _show_list(read.entries)
-
-
 def _show_one(entry: AuditEntry | None) -> dict[str, Any]:
     """An entry, if there is one."""
     return _show_list([] if entry is None else [entry])
@@ -135,16 +131,11 @@ GUIDELINES, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices C
 _LONGEST_PATH = 4_000
 
 
-T = TypeVar("T")
-
 _ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
 _AND_NOT_BELOW = "\x01"
 """Behind the path of a namespace: the end of a range of paths in which it is alone."""
 _MOST = 2**31
 """More entries than this are as good as all."""
-
-_Pages: TypeAlias = Callable[[int], Operation[audit_store.ListedEntries]]
-"""Makes what reads the page behind a number."""
 
 
 class AuditTrail:
@@ -339,13 +330,16 @@ class AuditTrail:
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> Iterator[AuditEntry]:
         """Every entry, from the oldest to the newest, a page at a time; arguments as for `last`."""
-        return self._walk(self._pages(conversation_id, kinds, include_junk=include_junk))
+        return chain.from_iterable(self._pages(self._path(), _wanted(conversation_id, kinds, include_junk)))
 
-    def aentries(
+    async def aentries(
         self, conversation_id: str | None = None, *, kinds: Sequence[Kind] | None = None, include_junk: WithJunk = True
     ) -> AsyncIterator[AuditEntry]:
         """Async version of `entries`."""
-        return self._awalk(self._pages(conversation_id, kinds, include_junk=include_junk))
+        pages = self._pages(self._path(), _wanted(conversation_id, kinds, include_junk))
+        while page := await in_worker(partial(next, pages, None)):
+            for entry in page:
+                yield entry
 
     def search(self, query: str, limit: int = 10, conversation_id: str | None = None) -> list[Recollection]:
         """Find entries by their words, without a model, archived ones included, hidden ones not.
@@ -508,7 +502,8 @@ class AuditTrail:
             How many there are.
         """
         with self._step("export_document") as step:
-            count = write_document(path, self._walk(self._pages(), None))
+            pages = self._pages(self._path(), {"include_junk": True}, None)
+            count = write_document(path, chain.from_iterable(pages))
             step.finish(lambda: {"entries": count})
         return count
 
@@ -516,27 +511,15 @@ class AuditTrail:
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _pages(self, conversation_id: Any = None, kinds: Any = None, *, include_junk: Any = True) -> _Pages:
-        path, wanted = self._path(), _wanted(conversation_id, kinds, include_junk)
-        return lambda after: lambda tx: audit_store.page(tx, path, after, **wanted)
-
-    def _walk(self, make: _Pages, step: str | None = "audit.entries") -> Iterator[AuditEntry]:
+    def _pages(
+        self, path: str, wanted: Mapping[str, Any], step: str | None = "audit.entries"
+    ) -> Iterator[list[AuditEntry]]:
         after: int | None = 0
         while after is not None:
-            page = self._page(make, after, step)
-            yield from page.entries
+            read = partial(audit_store.page, path=path, after=after, **wanted)
+            page = self._database.read(step, read, self._where(), lambda page: _show_list(page.entries))
+            yield page.entries
             after = page.after
-
-    async def _awalk(self, make: _Pages) -> AsyncIterator[AuditEntry]:
-        after: int | None = 0
-        while after is not None:
-            page = await in_worker(partial(self._page, make, after))
-            for entry in page.entries:
-                yield entry
-            after = page.after
-
-    def _page(self, make: _Pages, after: int, step: str | None = "audit.entries") -> audit_store.ListedEntries:
-        return self._database.read(step, make(after), self._where(), _show_page)
 
     def _set_status(self, todo_id: Any, status: str) -> None:
         wanted, name = id_of(todo_id, "todo"), "audit.complete" if status == DONE else "audit.reopen"
@@ -687,17 +670,9 @@ def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> dict[str, An
     """Which entries somebody wants, as the statements take it."""
     if not isinstance(include_junk, int | str) or include_junk not in (False, True, audit_store.ONLY_JUNK):
         raise InvalidInput(f'include_junk is True, False or "only", not {safe_repr(include_junk)}.')
-    return {
-        "conversation": None if conversation_id is None else id_of(conversation_id, "conversation"),
-        "kinds": _kinds(kinds),
-        "include_junk": include_junk,
-    }
-
-
-def _kinds(given: Any) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    kinds = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
-    if unknown := [each for each in kinds if each not in KINDS]:
-        raise InvalidInput(f"There is no kind of entry {safe_repr(unknown[0])}; there are {', '.join(KINDS)}.")
-    return kinds
+    if kinds is not None:
+        kinds = (kinds,) if isinstance(kinds, str) or not isinstance(kinds, Iterable) else tuple(kinds)
+        if unknown := [each for each in kinds if each not in KINDS]:
+            raise InvalidInput(f"There is no kind of entry {safe_repr(unknown[0])}; there are {', '.join(KINDS)}.")
+    conversation = None if conversation_id is None else id_of(conversation_id, "conversation")
+    return {"conversation": conversation, "kinds": kinds, "include_junk": include_junk}

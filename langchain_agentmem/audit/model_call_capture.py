@@ -40,12 +40,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, Self, TypeAlias, TypedDict
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_to_message
+from pydantic_core import to_jsonable_python
 
 from langchain_agentmem.audit.audit_entry import CALL, AuditEntry
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
@@ -61,10 +62,8 @@ from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message, kept_fields
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
 
-_DEEPEST = MAX_DEPTH - 16  # what is told stands inside of messages and entries
-_MOST = 100_000
+_DEEPEST = MAX_DEPTH - 16  # a value stands inside of messages and entries
 _LONGEST = 500
-_ELSEWHERE = "…"
 _LOOSE = ("content", "structured_data", "reasoning_details", "langchain")
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
@@ -81,7 +80,7 @@ def message_of(given: Any) -> Message:
     if not isinstance(given, BaseMessage):
         return Message(role="user", content=given if isinstance(given, str) else safe_repr(given))
     try:
-        message = from_langchain(_whole(given))
+        message = from_langchain(message_chunk_to_message(given) if isinstance(given, AIMessageChunk) else given)
     except (InvalidInput, ValueError, TypeError, KeyError, AttributeError):
         message = _remains(given)
     try:
@@ -99,53 +98,33 @@ def storable(value: Any) -> Any:
         value: Anything.
 
     Returns:
-        The value itself where it can be stored. Otherwise a copy in which objects are their fields, or, where they have
-        none, a few words. What is nested too deeply or refers to itself ends in `…`.
+        The value itself where it can be stored. Otherwise a copy of JSON's own types, in which objects are their fields
+        or a few words; of what is nested too deeply or refers to itself, a few words.
     """
-    return value if is_plain(value, _DEEPEST) else _told(value, frozenset(), iter(range(_MOST)))
-
-
-def _told(value: Any, within: frozenset[int], left: Iterator[int]) -> Any:
-    """A copy of a value that stands within some others, while so many parts of the whole are left to be told."""
-    if id(value) in within or len(within) == _DEEPEST or next(left, None) is None:
-        return _ELSEWHERE
+    if is_plain(value, _DEEPEST):
+        return value
+    wrapped = value
+    for _ in range(MAX_DEPTH - _DEEPEST):
+        wrapped = [wrapped]
+    with suppress(InvalidInput):
+        to_plain(wrapped)  # such as a tuple or a date
+        return value
     with suppress(Exception):  # it is somebody's own code, and may do anything
-        if is_dataclass(value) and not isinstance(value, type):
-            value = {each.name: getattr(value, each.name) for each in fields(value)}
-        elif callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
-            value = dump()
-    inside = within | {id(value)}
-    if isinstance(value, Mapping):
-        return {_key(key): _told(item, inside, left) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [_told(item, inside, left) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    try:
-        to_plain(value)
-    except InvalidInput:
-        return safe_repr(value, _LONGEST)
-    return value
-
-
-def _key(key: Any) -> Any:
-    return key if isinstance(key, str | int | float | bool | None) else safe_repr(key)
-
-
-def _whole(message: BaseMessage) -> BaseMessage:
-    return message_chunk_to_message(message) if isinstance(message, AIMessageChunk) else message
+        plain = to_jsonable_python(value, fallback=lambda each: safe_repr(each, _LONGEST))
+        if is_plain(plain, _DEEPEST):
+            return plain
+    return safe_repr(value, _LONGEST)
 
 
 def _remains(message: BaseMessage) -> Message:
     """What is left of a message that no message can be, since somebody has set its fields to anything."""
     held = message.__dict__
     kind, content, key, name, answers = (held.get(at) for at in ("type", "content", "id", "name", "tool_call_id"))
-    if isinstance(content, list):
-        content = [each if isinstance(each, str | dict) else safe_repr(each) for each in content]
-    elif not isinstance(content, str | dict | None):
-        content = safe_repr(content)
+    if not isinstance(content, str | None):
+        content = storable(content)
     return Message(
         role=_ROLES.get(kind, kind) if isinstance(kind, str) and kind else "unknown",
-        content=storable(content),
+        content=content if isinstance(content, str | list | dict | None) else safe_repr(content),
         message_id=key if isinstance(key, str) else "",
         name=name if isinstance(name, str) else None,
         tool_call_id=answers if isinstance(answers, str) else None,
@@ -208,15 +187,12 @@ def withheld(entry: AuditEntry, reason: BaseException) -> AuditEntry:
 
 def _cleaned(message: Message, clean: Clean) -> Message:
     calls, agents = message.tool_calls, message.agent_calls
+    changed: dict[str, Any] = {name: clean(getattr(message, name)) for name in (*_LOOSE, "images")}
     return replace(
         message,
-        content=clean(message.content),
         tool_calls=calls and [replace(call, arguments=clean(call.arguments)) for call in calls],
         agent_calls=agents and [replace(call, request=clean(call.request)) for call in agents],
-        structured_data=clean(message.structured_data),
-        images=clean(message.images),
-        reasoning_details=clean(message.reasoning_details),
-        langchain=clean(message.langchain),
+        **changed,
     )
 
 
@@ -314,81 +290,48 @@ def ended(
         duration: Seconds that it took; None where that is not known.
         error: What went wrong. Default None: it was answered.
     """
-    answer = _answer(response)
-    extra = {**call.extra, **answer.extra, "answers": len(answer.messages)}
-    if error is not None and answer.messages:
+    messages, told, extra = _answer(response)
+    extra = {**call.extra, **extra, "answers": len(messages)}
+    if error is not None and messages:
         extra["partial"] = True
     return replace(
         call,
-        reply=answer.messages[0].text if answer.messages else "",
-        model=answer.model or call.model,
-        input_tokens=answer.input_tokens,
-        output_tokens=answer.output_tokens,
+        reply=messages[0].text if messages else "",
+        model=_name(told) or call.model,
+        input_tokens=0 if "cached" in extra else _count(told, _INPUT),
+        output_tokens=0 if "cached" in extra else _count(told, _OUTPUT),
         duration=duration,
         error=None if error is None else _said(error),
-        messages=(*call.messages, *answer.messages),
+        messages=(*call.messages, *messages),
         extra=extra,
     )
 
 
-class _Answer(NamedTuple):
-    messages: tuple[Message, ...] = ()
-    model: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    extra: Mapping[str, Any] = {}
-
-
-def _answer(response: Any) -> _Answer:
-    """What an `LLMResult` says."""
+def _answer(response: Any) -> tuple[list[Message], list[Mapping[str, Any]], dict[str, Any]]:
+    """The messages of an `LLMResult`, what it tells of them, in a provider's words, and what is kept of that."""
     lists = getattr(response, "generations", None)
-    flat = [each for some in _listed(lists) for each in _listed(some)]
+    messages: list[Message] = []
+    told: list[Mapping[str, Any]] = []
     extra: dict[str, Any] = {}
-    generations = []
-    for generation in flat:
-        if (refusal := _refusal(generation)) is None:
-            generations.append(generation)
-        else:
-            told = {key: refusal.get(key) for key in ("status_code", "request_id")}
-            extra |= {key: storable(value) for key, value in told.items() if value is not None}
-    tellings: list[Mapping[str, Any]] = []
-    for generation in generations:
+    for generation in [each for some in _listed(lists) for each in _listed(some)]:
         message = getattr(generation, "message", None)
         metadata = _mapped(getattr(message, "response_metadata", None))
+        if metadata and metadata.keys() <= _REFUSED and not getattr(message, "content", None):
+            # What LangChain made of a provider's refusal is no answer; headers and the like stay out.
+            kept = {key: metadata.get(key) for key in ("status_code", "request_id")}
+            extra |= {key: storable(value) for key, value in kept.items() if value is not None}
+            continue
         usage = _mapped(getattr(message, "usage_metadata", None))
-        tellings += [usage, metadata, _mapped(getattr(generation, "generation_info", None))]
+        told += [usage, metadata, _mapped(getattr(generation, "generation_info", None))]
         # LangChain says of an answer out of its cache that it cost nothing, and of no other.
         if "total_cost" in usage and not usage["total_cost"]:
             extra["cached"] = True
-    tellings.append(_mapped(getattr(response, "llm_output", None)))
-    tellings = [telling for telling in tellings if telling]
-    counts = [*tellings, *(_mapped(telling.get(key)) for telling in tellings for key in _USAGE)]
-    if (reason := _first(tellings, _REASON)) is not None:
+        text = getattr(generation, "text", generation)
+        messages.append(replace(message_of(text), role="assistant") if message is None else message_of(message))
+    told.append(_mapped(getattr(response, "llm_output", None)))
+    if (reason := _first(told, _REASON)) is not None:
         extra["stop_reason"] = storable(reason)
-    cached = extra.get("cached", False)
-    return _Answer(
-        messages=tuple(_said_by_model(generation) for generation in generations),
-        model=_name(tellings),
-        input_tokens=0 if cached else _count(counts, _INPUT),
-        output_tokens=0 if cached else _count(counts, _OUTPUT),
-        extra=extra,
-    )
-
-
-def _refusal(generation: Any) -> Mapping[str, Any] | None:
-    """What LangChain made of a provider's refusal, where this is no answer; headers and the like stay out."""
-    message = getattr(generation, "message", None)
-    metadata = _mapped(getattr(message, "response_metadata", None))
-    if message is None or getattr(message, "content", None) or not metadata or not metadata.keys() <= _REFUSED:
-        return None
-    return metadata
-
-
-def _said_by_model(generation: Any) -> Message:
-    message = getattr(generation, "message", None)
-    if message is not None:
-        return message_of(message)
-    return replace(message_of(getattr(generation, "text", generation)), role="assistant")
+    return messages, [*told, *(_mapped(each.get(key)) for each in told for key in _USAGE)], extra
 
 
 def _said(error: BaseException | str) -> str:
@@ -407,12 +350,11 @@ def _usable_id(places: Mapping[str, Any], key: str, extra: dict[str, Any]) -> st
     given = places[key]
     if given is None or (isinstance(given, str) and not given):
         return None
-    try:
+    with suppress(Exception):  # to say that it is none, an object is asked for its own words
         return id_of(given, "call")
-    except Exception:  # noqa: BLE001 - to say that it is none, an object is asked for its own words
-        extra[key] = given
-        text = _NO_ID.sub(" ", given if isinstance(given, str) else str(storable(given)))
-        return text[:LONGEST_ID].strip() or None
+    extra[key] = given
+    text = _NO_ID.sub(" ", given if isinstance(given, str) else str(storable(given)))
+    return text[:LONGEST_ID].strip() or None
 
 
 def _usable_namespace(places: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
