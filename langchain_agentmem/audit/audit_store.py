@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from langchain_agentmem.audit import audit_entry, audit_rows
 from langchain_agentmem.audit.audit_entry import CALL, EXCHANGE, KINDS, OPEN, REFERENCE, TODO, AuditEntry
@@ -40,16 +40,18 @@ EVER = -(2**62)
 _END = 2**62
 
 
-class ListedEntries(NamedTuple):
-    """A page of entries, in the order of the chain.
+class EntryFilter(TypedDict, total=False):
+    """Which entries are wanted.
 
     Attributes:
-        entries: The entries.
-        after: Where the next page begins, behind this number; None after the last page.
+        conversation: Only those of this conversation. Default: of all, and of none.
+        kinds: Only these kinds. Default: all.
+        include_junk: Whether those are wanted that are hidden as junk, or "only" those. Default: no.
     """
 
-    entries: list[AuditEntry]
-    after: int | None
+    conversation: str | None
+    kinds: Collection[str] | None
+    include_junk: WithJunk
 
 
 class EntrySizes(NamedTuple):
@@ -77,11 +79,9 @@ def last(
     path: str,
     n: int,
     *,
-    conversation: str | None = None,
-    kinds: Collection[str] | None = None,
-    include_junk: WithJunk = False,
     before: str | None = None,
     messages: bool = True,
+    **wanted: Unpack[EntryFilter],
 ) -> list[AuditEntry]:
     """The last entries, from the oldest to the newest.
 
@@ -89,81 +89,44 @@ def last(
         tx: The transaction.
         path: The path of the namespace.
         n: How many; none where it is 0 or less.
-        conversation: Only those of this conversation. Default: of all, and of none.
-        kinds: Only these kinds. Default: all.
-        include_junk: Whether those are wanted that are hidden as junk, or "only" those. Default: no.
         before: The id of an entry: only those that stand before it. Default: all.
         messages: Whether model calls are given with their messages. Default: yes.
+        **wanted: Which entries.
 
     Raises:
         InvalidInput: There is no entry of the id `before`.
     """
     end = _END
-    if before is not None:
-        end = max(numbers_named(tx, path, [before]), default=0)
-        if not end:
-            raise InvalidInput(f"There is no entry {safe_repr(before)} in this audit trail.")
+    if before is not None and not (end := max(numbers_named(tx, path, [before]), default=0)):
+        raise InvalidInput(f"There is no entry {safe_repr(before)} in this audit trail.")
     if n <= 0:
         return []
-    numbers = _waiting(tx, path, _wanted(conversation, kinds, include_junk))
-    numbers = {number for number in numbers if number < end}
+    numbers = {number for number in _waiting(tx, path, wanted) if number < end}
     if len(numbers) < n:  # what waits is newer than the rest
-        look = query.audit_newest if conversation is None else query.audit_newest_in
-        where: dict[str, Any] = {} if conversation is None else {"conversation": conversation}
-        found = []
-        for kind, hidden in _groups(kinds, include_junk):
-            each = look.ahead(tx, path=path, kind=kind, hidden=hidden, before=end, limit=n, **where)
-            found.append(each)
-        numbers |= {row["sequence"] for each in found for row in each}
+        numbers |= _indexed(tx, path, wanted, query.audit_newest, query.audit_newest_in, before=end, limit=n)
     return of_numbers(tx, sorted(numbers)[-n:], messages=messages)
 
 
 def page(
-    tx: Transaction,
-    path: str,
-    after: int = 0,
-    *,
-    limit: int = LIST_PAGE,
-    conversation: str | None = None,
-    kinds: Collection[str] | None = None,
-    include_junk: WithJunk = False,
-) -> ListedEntries:
-    """A page of the entries, from the oldest to the newest.
+    tx: Transaction, path: str, after: int = 0, *, limit: int = LIST_PAGE, **wanted: Unpack[EntryFilter]
+) -> tuple[list[AuditEntry], int | None]:
+    """A page of the entries, from the oldest to the newest, and the number behind which the next one begins, if any.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
         after: The number behind which to begin, as the page before says. Default: from the beginning.
         limit: Most entries of a page.
-        conversation: As for `last`, and so the rest.
-        kinds: See there.
-        include_junk: See there.
+        **wanted: Which entries.
     """
-    numbers = following(tx, path, after, limit=limit, conversation=conversation, kinds=kinds, include_junk=include_junk)
-    found = of_numbers(tx, numbers)
-    return ListedEntries(found, numbers[-1] if len(numbers) == limit else None)
+    numbers = following(tx, path, after, limit, wanted)
+    return of_numbers(tx, numbers), numbers[-1] if len(numbers) == limit else None
 
 
-def following(
-    tx: Transaction,
-    path: str,
-    after: int,
-    *,
-    limit: int,
-    conversation: str | None = None,
-    kinds: Collection[str] | None = None,
-    include_junk: WithJunk = False,
-) -> list[int]:
-    """The numbers of the entries behind a number; arguments as for `page`."""
-    look = query.audit_following if conversation is None else query.audit_following_in
-    where: dict[str, Any] = {} if conversation is None else {"conversation": conversation}
-    found = []
-    for kind, hidden in _groups(kinds, include_junk):
-        each = look.ahead(tx, path=path, kind=kind, hidden=hidden, after=after, limit=limit, **where)
-        found.append(each)
-    numbers = {row["sequence"] for each in found for row in each}
-    waiting = _waiting(tx, path, _wanted(conversation, kinds, include_junk))
-    return sorted(numbers | {number for number in waiting if number > after})[:limit]
+def following(tx: Transaction, path: str, after: int, limit: int, wanted: EntryFilter) -> list[int]:
+    """The numbers of the first entries behind a number."""
+    numbers = _indexed(tx, path, wanted, query.audit_following, query.audit_following_in, after=after, limit=limit)
+    return sorted(numbers | {number for number in _waiting(tx, path, wanted) if number > after})[:limit]
 
 
 def of_numbers(tx: Transaction, numbers: Sequence[int], *, messages: bool = True) -> list[AuditEntry]:
@@ -174,17 +137,16 @@ def of_numbers(tx: Transaction, numbers: Sequence[int], *, messages: bool = True
     return audit_rows.entries(tx, found, messages=messages)
 
 
-def get(tx: Transaction, path: str, ids: Sequence[str]) -> dict[str, AuditEntry]:
-    """The entries of some ids, by their ids; hidden ones too. What is not there is left out."""
-    numbers = numbers_named(tx, path, ids)
-    return {each.id: each for each in of_numbers(tx, sorted(numbers))}
+def get(tx: Transaction, path: str, entry_id: str) -> AuditEntry | None:
+    """The entry of an id, also if it is hidden; None if there is none."""
+    found = of_numbers(tx, sorted(numbers_named(tx, path, [entry_id])))
+    return found[0] if found else None
 
 
 def numbers_named(tx: Transaction, path: str, ids: Sequence[str]) -> set[int]:
     """The numbers of the entries of some ids."""
     found = query.audit_named(tx, path=path, keys=json.dumps(list(ids)))
-    waiting = _waiting(tx, path, lambda row: row["key"] in ids)
-    return waiting | {row["sequence"] for row in found}
+    return {row["sequence"] for row in (*found, *query.audit_unsettled(tx, path=path)) if row["key"] in ids}
 
 
 def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
@@ -196,7 +158,8 @@ def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
         status: "open" or "done".
     """
     found = query.audit_of_status(tx, path=path, status=status)
-    numbers = _waiting(tx, path, lambda row: row["status"] == status and row["hidden"] == SHOWN)
+    waiting = query.audit_unsettled(tx, path=path)
+    numbers = {row["sequence"] for row in waiting if row["status"] == status and row["hidden"] == SHOWN}
     return of_numbers(tx, sorted(numbers | {row["sequence"] for row in found}))
 
 
@@ -229,21 +192,27 @@ def _marked(tx: Transaction, path: str, kind: str, mark: bytes | None) -> dict[i
     return {row["sequence"]: row["hidden"] for row in (*found, *mine)}
 
 
-def _waiting(tx: Transaction, path: str, is_wanted: Callable[[Row], bool]) -> set[int]:
-    """The numbers of those entries of a namespace that are in no index yet, and wanted."""
-    found = query.audit_unsettled(tx, path=path)
-    return {row["sequence"] for row in found if is_wanted(row)}
+def _waiting(tx: Transaction, path: str, wanted: EntryFilter) -> set[int]:
+    """The numbers of the wanted entries of a namespace that are in no index yet."""
+    groups, conversation = _groups(wanted), wanted.get("conversation")
+    return {
+        row["sequence"]
+        for row in query.audit_unsettled(tx, path=path)
+        if (row["kind"], row["hidden"]) in groups and conversation in (None, row["conversation"])
+    }
 
 
-def _wanted(conversation: str | None, kinds: Collection[str] | None, include_junk: WithJunk) -> Callable[[Row], bool]:
-    groups = set(_groups(kinds, include_junk))
-    return lambda row: (
-        (row["kind"], row["hidden"]) in groups and (conversation is None or row["conversation"] == conversation)
-    )
+def _indexed(tx: Transaction, path: str, wanted: EntryFilter, of_all: Query, of_one: Query, **ends: int) -> set[int]:
+    """The numbers of the wanted entries that a query finds in an index, asked for each kind and visibility."""
+    conversation = wanted.get("conversation")
+    look, where = (of_all, {}) if conversation is None else (of_one, {"conversation": conversation})
+    found = [look.ahead(tx, path=path, kind=kind, hidden=hidden, **ends, **where) for kind, hidden in _groups(wanted)]
+    return {row["sequence"] for each in found for row in each}
 
 
-def _groups(kinds: Collection[str] | None, include_junk: WithJunk) -> list[tuple[str, int]]:
-    states = (JUNK,) if include_junk == ONLY_JUNK else (SHOWN, JUNK) if include_junk else (SHOWN,)
+def _groups(wanted: EntryFilter) -> list[tuple[str, int]]:
+    junk, kinds = wanted.get("include_junk", False), wanted.get("kinds")
+    states = (JUNK,) if junk == ONLY_JUNK else (SHOWN, JUNK) if junk else (SHOWN,)
     return [(kind, hidden) for kind in KINDS if kinds is None or kind in kinds for hidden in states]
 
 
@@ -388,7 +357,7 @@ def judge(
         limit: Most entries of a page.
     """
     _settled(tx, path)
-    numbers = following(tx, path, after, limit=limit, include_junk=True)
+    numbers = following(tx, path, after, limit, {"include_junk": True})
     found = query.audit_rows(tx, sequences=json.dumps(numbers))
     said = audit_rows.said(tx, found)
     changes = []

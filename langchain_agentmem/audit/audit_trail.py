@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -64,7 +64,7 @@ from langchain_agentmem.audit.audit_entry import (
     Status,
 )
 from langchain_agentmem.audit.audit_rows import EntryDraft
-from langchain_agentmem.audit.audit_store import WithJunk
+from langchain_agentmem.audit.audit_store import EntryFilter, WithJunk
 from langchain_agentmem.audit.audit_todos import todo_key, todos_in
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
 from langchain_agentmem.audit.legacy_json import MARKS, Imported, drafts_of, put_aside, read_document, write_document
@@ -306,11 +306,12 @@ class AuditTrail:
             InvalidInput: An argument is wrong.
         """
         check_whole("n", n)
-        wanted = _wanted(conversation_id, kinds, include_junk) | {"messages": check_flag("messages", messages)}
+        wanted = _wanted(conversation_id, kinds, include_junk)
         behind = None if before is None else id_of(before, "trail entry")
         path = self._path()
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds, before=behind)
-        find = partial(audit_store.last, path=path, n=min(n, _MOST), before=behind, **wanted)
+        check_flag("messages", messages)
+        find = partial(audit_store.last, path=path, n=min(n, _MOST), before=behind, messages=messages, **wanted)
         return self._database.read("audit.last", find, asked, _show_list)
 
     alast = awaited(last)
@@ -318,11 +319,8 @@ class AuditTrail:
     def get(self, entry_id: str) -> AuditEntry | None:
         """The entry of an id, also if it is hidden; None if there is none."""
         path, wanted = self._path(), id_of(entry_id, "trail entry")
-
-        def look(tx: Transaction) -> AuditEntry | None:
-            return audit_store.get(tx, path, [wanted]).get(wanted)
-
-        return self._database.read("audit.get", look, self._where(entry_id=wanted), _show_one)
+        find = partial(audit_store.get, path=path, entry_id=wanted)
+        return self._database.read("audit.get", find, self._where(entry_id=wanted), _show_one)
 
     aget = awaited(get)
 
@@ -511,15 +509,12 @@ class AuditTrail:
 
     # -- plumbing -----------------------------------------------------------------------------------------------
 
-    def _pages(
-        self, path: str, wanted: Mapping[str, Any], step: str | None = "audit.entries"
-    ) -> Iterator[list[AuditEntry]]:
+    def _pages(self, path: str, wanted: EntryFilter, step: str | None = "audit.entries") -> Iterator[list[AuditEntry]]:
         after: int | None = 0
         while after is not None:
             read = partial(audit_store.page, path=path, after=after, **wanted)
-            page = self._database.read(step, read, self._where(), lambda page: _show_list(page.entries))
-            yield page.entries
-            after = page.after
+            entries, after = self._database.read(step, read, self._where(), lambda page: _show_list(page[0]))
+            yield entries
 
     def _set_status(self, todo_id: Any, status: str) -> None:
         wanted, name = id_of(todo_id, "todo"), "audit.complete" if status == DONE else "audit.reopen"
@@ -666,9 +661,9 @@ def _told(draft: EntryDraft) -> tuple[Thunk, Outputs]:
     return partial(_show_new, draft.entry), lambda _: {"entry_id": draft.entry.id, "junk": draft.entry.junk}
 
 
-def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> dict[str, Any]:
+def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> EntryFilter:
     """Which entries somebody wants, as the statements take it."""
-    if not isinstance(include_junk, int | str) or include_junk not in (False, True, audit_store.ONLY_JUNK):
+    if include_junk not in (False, True, audit_store.ONLY_JUNK):
         raise InvalidInput(f'include_junk is True, False or "only", not {safe_repr(include_junk)}.')
     if kinds is not None:
         kinds = (kinds,) if isinstance(kinds, str) or not isinstance(kinds, Iterable) else tuple(kinds)

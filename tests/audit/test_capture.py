@@ -255,7 +255,7 @@ def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it():
         ({"keep": (1, b"x"), Nameless: 2}, {"keep": [1, "x"], f"<class {__name__}.Nameless>": 2}),
         (cyclic(), safe_repr(cyclic())),
         (range(10_000), "range(0, 10000)"),
-        ({1, 2}, [1, 2]),
+        ({1, 2}, {1, 2}),
         (1e400, 1e400),
     ):
         assert storable(value) == told

@@ -81,7 +81,7 @@ class TestWhatIsWhole:
         expected = blake2b(told, digest_size=32, key=bytes(row["salt"])).digest()
         assert bytes(row["digest"]) == expected
         assert bytes(row["link"]) == blake2b(bytes(32) + expected, digest_size=32).digest()
-        assert read(memory, audit_store.get, "", ["e"])["e"] == kept
+        assert read(memory, audit_store.get, "", "e") == kept
 
 
 @pytest.mark.sqlite_suffices

@@ -51,7 +51,7 @@ class TestWhatIsKept:
             fields = {"parent_run_id": "p", "error": "none", "junk": ("rule", "other"), **ALL_KINDS[kind]}
             kept = entry(kind=kind, namespace=("team", "ana"), **fields)
             add(memory, kept, path="team\x1fana\x1f")
-            assert read(memory, audit_store.get, "team\x1fana\x1f", [kept.id]) == {kept.id: kept}
+            assert read(memory, audit_store.get, "team\x1fana\x1f", kept.id) == kept
 
     def test_times_are_in_utc_whatever_zone_they_came_in(self, memory):
         at = datetime(2026, 5, 1, 12, 0, tzinfo=timezone(timedelta(hours=2)))
