@@ -42,211 +42,126 @@ from typing import TYPE_CHECKING
 from langchain_agentmem.base.lazy_imports import lazily
 
 if TYPE_CHECKING:
-    from langchain_agentmem.agent_memory import AgentMemory
-    from langchain_agentmem.audit.audit_trail import AuditTrail
-    from langchain_agentmem.base.events import (
-        CompactionEvent,
-        MemoryEvent,
-        MemoryResetEvent,
-    )
-    from langchain_agentmem.base.fencing import harmless
-    from langchain_agentmem.base.limits import MemoryLimits
-    from langchain_agentmem.base.redaction import SecretPattern, patterns_with, redact, redact_value
-    from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
-    from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+    from langchain_agentmem.agent_memory import AgentMemory as AgentMemory
+    from langchain_agentmem.audit.audit_trail import AuditTrail as AuditTrail
+    from langchain_agentmem.base.events import CompactionEvent as CompactionEvent
+    from langchain_agentmem.base.events import MemoryEvent as MemoryEvent
+    from langchain_agentmem.base.events import MemoryResetEvent as MemoryResetEvent
+    from langchain_agentmem.base.fencing import harmless as harmless
+    from langchain_agentmem.base.limits import MemoryLimits as MemoryLimits
+    from langchain_agentmem.base.redaction import SecretPattern as SecretPattern
+    from langchain_agentmem.base.redaction import patterns_with as patterns_with
+    from langchain_agentmem.base.redaction import redact as redact
+    from langchain_agentmem.base.redaction import redact_value as redact_value
+    from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver as AgentMemorySaver
+    from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig as ManagedMemoryConfig
     from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware as CompactionMiddleware
-    from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionState
-    from langchain_agentmem.compaction.managed_conversation import ManagedConversationMemory
-    from langchain_agentmem.conversations.conversation_memory import ConversationMemory
-    from langchain_agentmem.conversations.session_memory import SessionMemory
-    from langchain_agentmem.errors import (
-        AgentMemoryError,
-        InvalidInput,
-        LimitExceeded,
-        MessageError,
-        MissingExtra,
-        StorageError,
+    from langchain_agentmem.compaction.compaction_node import CompactionNode as CompactionNode
+    from langchain_agentmem.compaction.compaction_node import CompactionState as CompactionState
+    from langchain_agentmem.compaction.managed_conversation import (
+        ManagedConversationMemory as ManagedConversationMemory,
     )
-    from langchain_agentmem.experiences.experience import Experience, section
-    from langchain_agentmem.experiences.experience_library import ExperienceLibrary
+    from langchain_agentmem.conversations.conversation_memory import ConversationMemory as ConversationMemory
+    from langchain_agentmem.conversations.session_memory import SessionMemory as SessionMemory
+    from langchain_agentmem.errors import AgentMemoryError as AgentMemoryError
+    from langchain_agentmem.errors import InvalidInput as InvalidInput
+    from langchain_agentmem.errors import LimitExceeded as LimitExceeded
+    from langchain_agentmem.errors import MessageError as MessageError
+    from langchain_agentmem.errors import MissingExtra as MissingExtra
+    from langchain_agentmem.errors import StorageError as StorageError
+    from langchain_agentmem.experiences.experience import Experience as Experience
+    from langchain_agentmem.experiences.experience import section as section
+    from langchain_agentmem.experiences.experience_library import ExperienceLibrary as ExperienceLibrary
     from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware as ExperienceMiddleware
-    from langchain_agentmem.experiences.experience_selector import ExperienceSelector
-    from langchain_agentmem.facts.fact import (
-        Fact,
-        FactsConfig,
-    )
-    from langchain_agentmem.facts.fact_tools import RememberFacts, fact_tools
-    from langchain_agentmem.facts.kg_memory import KGMemory
-    from langchain_agentmem.injection.memory_injection import MemoryInjection
+    from langchain_agentmem.experiences.experience_selector import ExperienceSelector as ExperienceSelector
+    from langchain_agentmem.facts.fact import Fact as Fact
+    from langchain_agentmem.facts.fact import FactsConfig as FactsConfig
+    from langchain_agentmem.facts.fact_tools import RememberFacts as RememberFacts
+    from langchain_agentmem.facts.fact_tools import fact_tools as fact_tools
+    from langchain_agentmem.facts.kg_memory import KGMemory as KGMemory
+    from langchain_agentmem.injection.memory_injection import MemoryInjection as MemoryInjection
     from langchain_agentmem.injection.memory_middleware import MemoryMiddleware as MemoryMiddleware
-    from langchain_agentmem.language_models.tokens import Budget, TokenCounter
-    from langchain_agentmem.layers.archival_memory import ArchivalMemory
-    from langchain_agentmem.layers.compression import Compressor
-    from langchain_agentmem.layers.core_memory import CoreMemory
-    from langchain_agentmem.layers.layer import LayersConfig
-    from langchain_agentmem.layers.layer_tools import layer_tools
-    from langchain_agentmem.layers.layered_memory import LayeredMemory
-    from langchain_agentmem.layers.recall_memory import RecallMemory
-    from langchain_agentmem.layers.resource_memory import ResourceMemory, build_resource_snapshot
-    from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
-    from langchain_agentmem.messages.message import AgentCallMsg, Message, ToolCallMsg
-    from langchain_agentmem.messages.role_rounds import (
-        Attachment,
-        AttachmentType,
-        Conversation,
-        MessageContent,
-        Post,
-        Retention,
-        Round,
-        SharedMemoryEntry,
-    )
-    from langchain_agentmem.search.memory_search import Recollection
-    from langchain_agentmem.stores.agent_store import AgentMemoryStore, AgentMemoryThreadStore
-    from langchain_agentmem.stores.byte_store import AgentMemoryByteStore
-    from langchain_agentmem.stores.retriever import AgentMemoryRetriever
-    from langchain_agentmem.tenants import Tenants
-    from langchain_agentmem.upkeep.admin import Admin
+    from langchain_agentmem.language_models.tokens import Budget as Budget
+    from langchain_agentmem.language_models.tokens import TokenCounter as TokenCounter
+    from langchain_agentmem.layers.archival_memory import ArchivalMemory as ArchivalMemory
+    from langchain_agentmem.layers.compression import Compressor as Compressor
+    from langchain_agentmem.layers.core_memory import CoreMemory as CoreMemory
+    from langchain_agentmem.layers.layer import LayersConfig as LayersConfig
+    from langchain_agentmem.layers.layer_tools import layer_tools as layer_tools
+    from langchain_agentmem.layers.layered_memory import LayeredMemory as LayeredMemory
+    from langchain_agentmem.layers.recall_memory import RecallMemory as RecallMemory
+    from langchain_agentmem.layers.resource_memory import ResourceMemory as ResourceMemory
+    from langchain_agentmem.layers.resource_memory import build_resource_snapshot as build_resource_snapshot
+    from langchain_agentmem.messages.langchain_messages import from_langchain as from_langchain
+    from langchain_agentmem.messages.langchain_messages import to_langchain as to_langchain
+    from langchain_agentmem.messages.message import AgentCallMsg as AgentCallMsg
+    from langchain_agentmem.messages.message import Message as Message
+    from langchain_agentmem.messages.message import ToolCallMsg as ToolCallMsg
+    from langchain_agentmem.messages.role_rounds import Attachment as Attachment
+    from langchain_agentmem.messages.role_rounds import AttachmentType as AttachmentType
+    from langchain_agentmem.messages.role_rounds import Conversation as Conversation
+    from langchain_agentmem.messages.role_rounds import MessageContent as MessageContent
+    from langchain_agentmem.messages.role_rounds import Post as Post
+    from langchain_agentmem.messages.role_rounds import Retention as Retention
+    from langchain_agentmem.messages.role_rounds import Round as Round
+    from langchain_agentmem.messages.role_rounds import SharedMemoryEntry as SharedMemoryEntry
+    from langchain_agentmem.search.memory_search import Recollection as Recollection
+    from langchain_agentmem.stores.agent_store import AgentMemoryStore as AgentMemoryStore
+    from langchain_agentmem.stores.agent_store import AgentMemoryThreadStore as AgentMemoryThreadStore
+    from langchain_agentmem.stores.byte_store import AgentMemoryByteStore as AgentMemoryByteStore
+    from langchain_agentmem.stores.retriever import AgentMemoryRetriever as AgentMemoryRetriever
+    from langchain_agentmem.tenants import Tenants as Tenants
+    from langchain_agentmem.upkeep.admin import Admin as Admin
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Admin": "upkeep.admin",
-    "AgentCallMsg": "messages.message",
-    "AgentMemory": "agent_memory",
-    "AgentMemoryByteStore": "stores.byte_store",
-    "AgentMemoryError": "errors",
-    "AgentMemoryRetriever": "stores.retriever",
-    "AgentMemorySaver": "checkpoints.checkpoint_saver",
-    "AgentMemoryStore": "stores.agent_store",
-    "AgentMemoryThreadStore": "stores.agent_store",
-    "ArchivalMemory": "layers.archival_memory",
-    "Attachment": "messages.role_rounds",
-    "AttachmentType": "messages.role_rounds",
-    "AuditTrail": "audit.audit_trail",
-    "Budget": "language_models.tokens",
-    "CompactionEvent": "base.events",
-    "CompactionMiddleware": "compaction.compaction_middleware",
-    "CompactionNode": "compaction.compaction_node",
-    "CompactionState": "compaction.compaction_node",
-    "Compressor": "layers.compression",
-    "Conversation": "messages.role_rounds",
-    "ConversationMemory": "conversations.conversation_memory",
-    "CoreMemory": "layers.core_memory",
-    "Experience": "experiences.experience",
-    "ExperienceLibrary": "experiences.experience_library",
-    "ExperienceMiddleware": "experiences.experience_middleware",
-    "ExperienceSelector": "experiences.experience_selector",
-    "Fact": "facts.fact",
-    "FactsConfig": "facts.fact",
-    "InvalidInput": "errors",
-    "KGMemory": "facts.kg_memory",
-    "LayeredMemory": "layers.layered_memory",
-    "LayersConfig": "layers.layer",
-    "LimitExceeded": "errors",
-    "ManagedConversationMemory": "compaction.managed_conversation",
-    "ManagedMemoryConfig": "compaction.compaction_config",
-    "MemoryEvent": "base.events",
-    "MemoryInjection": "injection.memory_injection",
-    "MemoryLimits": "base.limits",
-    "MemoryMiddleware": "injection.memory_middleware",
-    "MemoryResetEvent": "base.events",
-    "Message": "messages.message",
-    "MessageContent": "messages.role_rounds",
-    "MessageError": "errors",
-    "MissingExtra": "errors",
-    "Post": "messages.role_rounds",
-    "RecallMemory": "layers.recall_memory",
-    "Recollection": "search.memory_search",
-    "RememberFacts": "facts.fact_tools",
-    "ResourceMemory": "layers.resource_memory",
-    "Retention": "messages.role_rounds",
-    "Round": "messages.role_rounds",
-    "SecretPattern": "base.redaction",
-    "SessionMemory": "conversations.session_memory",
-    "SharedMemoryEntry": "messages.role_rounds",
-    "StorageError": "errors",
-    "Tenants": "tenants",
-    "TokenCounter": "language_models.tokens",
-    "ToolCallMsg": "messages.message",
-    "build_resource_snapshot": "layers.resource_memory",
-    "fact_tools": "facts.fact_tools",
-    "from_langchain": "messages.langchain_messages",
-    "harmless": "base.fencing",
-    "layer_tools": "layers.layer_tools",
-    "patterns_with": "base.redaction",
-    "redact": "base.redaction",
-    "redact_value": "base.redaction",
-    "section": "experiences.experience",
-    "to_langchain": "messages.langchain_messages",
-}
-
-__all__ = [
-    "Admin",
-    "AgentCallMsg",
-    "AgentMemory",
-    "AgentMemoryByteStore",
-    "AgentMemoryError",
-    "AgentMemoryRetriever",
-    "AgentMemorySaver",
-    "AgentMemoryStore",
-    "AgentMemoryThreadStore",
-    "ArchivalMemory",
-    "Attachment",
-    "AttachmentType",
-    "AuditTrail",
-    "Budget",
-    "CompactionEvent",
-    "CompactionNode",
-    "CompactionState",
-    "Compressor",
-    "Conversation",
-    "ConversationMemory",
-    "CoreMemory",
-    "Experience",
-    "ExperienceLibrary",
-    "ExperienceSelector",
-    "Fact",
-    "FactsConfig",
-    "InvalidInput",
-    "KGMemory",
-    "LayeredMemory",
-    "LayersConfig",
-    "LimitExceeded",
-    "ManagedConversationMemory",
-    "ManagedMemoryConfig",
-    "MemoryEvent",
-    "MemoryInjection",
-    "MemoryLimits",
-    "MemoryResetEvent",
-    "Message",
-    "MessageContent",
-    "MessageError",
-    "MissingExtra",
-    "Post",
-    "RecallMemory",
-    "Recollection",
-    "RememberFacts",
-    "ResourceMemory",
-    "Retention",
-    "Round",
-    "SecretPattern",
-    "SessionMemory",
+_MODULES = {
+    "agent_memory": "AgentMemory",
+    "audit.audit_trail": "AuditTrail",
+    "base.events": "CompactionEvent MemoryEvent MemoryResetEvent",
+    "base.fencing": "harmless",
+    "base.limits": "MemoryLimits",
+    "base.redaction": "SecretPattern patterns_with redact redact_value",
+    "checkpoints.checkpoint_saver": "AgentMemorySaver",
+    "compaction.compaction_config": "ManagedMemoryConfig",
+    "compaction.compaction_middleware": "CompactionMiddleware",
+    "compaction.compaction_node": "CompactionNode CompactionState",
+    "compaction.managed_conversation": "ManagedConversationMemory",
+    "conversations.conversation_memory": "ConversationMemory",
+    "conversations.session_memory": "SessionMemory",
+    "errors": "AgentMemoryError InvalidInput LimitExceeded MessageError MissingExtra StorageError",
+    "experiences.experience": "Experience section",
+    "experiences.experience_library": "ExperienceLibrary",
+    "experiences.experience_middleware": "ExperienceMiddleware",
+    "experiences.experience_selector": "ExperienceSelector",
+    "facts.fact": "Fact FactsConfig",
+    "facts.fact_tools": "RememberFacts fact_tools",
+    "facts.kg_memory": "KGMemory",
+    "injection.memory_injection": "MemoryInjection",
+    "injection.memory_middleware": "MemoryMiddleware",
+    "language_models.tokens": "Budget TokenCounter",
+    "layers.archival_memory": "ArchivalMemory",
+    "layers.compression": "Compressor",
+    "layers.core_memory": "CoreMemory",
+    "layers.layer": "LayersConfig",
+    "layers.layer_tools": "layer_tools",
+    "layers.layered_memory": "LayeredMemory",
+    "layers.recall_memory": "RecallMemory",
+    "layers.resource_memory": "ResourceMemory build_resource_snapshot",
+    "messages.langchain_messages": "from_langchain to_langchain",
+    "messages.message": "AgentCallMsg Message ToolCallMsg",
+    "messages.role_rounds": "Attachment AttachmentType Conversation MessageContent Post Retention Round "
     "SharedMemoryEntry",
-    "StorageError",
-    "Tenants",
-    "TokenCounter",
-    "ToolCallMsg",
-    "build_resource_snapshot",
-    "fact_tools",
-    "from_langchain",
-    "harmless",
-    "layer_tools",
-    "patterns_with",
-    "redact",
-    "redact_value",
-    "section",
-    "to_langchain",
-]
-
+    "search.memory_search": "Recollection",
+    "stores.agent_store": "AgentMemoryStore AgentMemoryThreadStore",
+    "stores.byte_store": "AgentMemoryByteStore",
+    "stores.retriever": "AgentMemoryRetriever",
+    "tenants": "Tenants",
+    "upkeep.admin": "Admin",
+}
+"""The public names, by the modules where they live."""
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+_NEED_AN_EXTRA = {"CompactionMiddleware", "ExperienceMiddleware", "MemoryMiddleware"}
+__all__ = [name for name in sorted(_HOMES) if name not in _NEED_AN_EXTRA]
 
 __getattr__, __dir__ = lazily(__name__, _HOMES)
