@@ -29,9 +29,11 @@ from langchain_agentmem.cli.console import (
     elsewhere,
     emit_list,
     existing,
+    flag,
     hit,
     interruptible,
     minute,
+    option,
     reasons,
     shortened,
     time_option,
@@ -97,7 +99,7 @@ def options(
     key_file: Annotated[str | None, _FILE] = None,  # noqa: ARG001
     key_command: Annotated[str | None, _COMMAND] = None,  # noqa: ARG001
     schema: Annotated[str | None, _SCHEMA] = None,  # noqa: ARG001 - of the commands that have a database
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+    version: bool = flag("--version", "Print the version and leave.", is_eager=True),
 ) -> None:
     """One database for everything an agent remembers."""
     if version:
@@ -113,15 +115,10 @@ def demo(
             metavar="DATABASE", help="Keep it here: a path or a postgresql:// URL. Default: a temporary one."
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="PROVIDER:NAME", help="A real model. Default: a deterministic one that needs no key."),
-    ] = None,
+    model: str | None = option("A real model. Default: a deterministic one that needs no key.", "PROVIDER:NAME"),
     process: Annotated[int, typer.Option(hidden=True)] = 1,
-    studio: Annotated[
-        bool, typer.Option("--studio", help="Go on to a longer life, and look at it in Studio. Extra [studio].")
-    ] = False,
-    no_open: Annotated[bool, typer.Option("--no-open", help="With --studio: open no browser.")] = False,
+    studio: bool = flag("--studio", "Go on to a longer life, and look at it in Studio. Extra [studio]."),
+    no_open: bool = flag("--no-open", "With --studio: open no browser."),
     as_json: AsJson = False,
 ) -> None:
     """Watch an agent that remembers, in two processes.
@@ -154,28 +151,19 @@ def search(
     *,
     database: Existing,
     query: Words,
-    namespace: Annotated[
-        str | None,
-        typer.Option("--namespace", metavar="A/B", help="This namespace and all below it. Default: the root alone."),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--everything", help="Look in every namespace.")] = False,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND",
-            help="Only message, fact, item, event, record or audit; may be repeated. Default: all but audit.",
-        ),
-    ] = None,
-    conversation: Annotated[str | None, typer.Option(metavar="ID", help="Only this conversation or thread.")] = None,
-    role: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE", help="Only what this role said, such as user; may be repeated.")
-    ] = None,
-    before: Annotated[datetime | None, time_option(told="Only what was said before. Without a zone in UTC.")] = None,
-    after: Annotated[datetime | None, time_option(told="Only what was said then or later.")] = None,
-    order: Annotated[
-        Order, typer.Option(help="The best first, or the oldest: how a topic went on, and what was replaced.")
-    ] = "score",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="Most results.")] = 10,
+    namespace: str | None = option("This namespace and all below it. Default: the root alone.", "A/B"),
+    everything: bool = flag("--everything", "Look in every namespace."),
+    kind: list[str] | None = option(
+        "Only message, fact, item, event, record or audit; may be repeated. Default: all but audit.", "KIND"
+    ),
+    conversation: str | None = option("Only this conversation or thread.", "ID"),
+    role: list[str] | None = option("Only what this role said, such as user; may be repeated.", "ROLE"),
+    before: datetime | None = time_option("Only what was said before. Without a zone in UTC."),
+    after: datetime | None = time_option("Only what was said then or later."),
+    order: Order = option(
+        "The best first, or the oldest: how a topic went on, and what was replaced.", default="score"
+    ),
+    limit: int = option("Most results.", "N", default=10, min=1, max=10_000),
     as_json: AsJson = False,
 ) -> None:
     """Find what was said, and why it was found.

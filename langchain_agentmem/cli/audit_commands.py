@@ -22,8 +22,10 @@ from langchain_agentmem.cli.console import (
     emit_check,
     emit_list,
     existing,
+    flag,
     interruptible,
     made,
+    option,
     plain,
     progress_bar,
     shortened,
@@ -58,13 +60,9 @@ def entries(
     database: Existing,
     namespace: Namespace = None,
     conversation: Conversation = None,
-    include_junk: Annotated[
-        bool, typer.Option("--include-junk", help="Print hidden entries too, and why they are hidden.")
-    ] = False,
-    messages: Annotated[
-        bool, typer.Option("--messages", help="Print entries with all messages that the model was given and gave.")
-    ] = False,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Print the last N entries.")] = 10,
+    include_junk: bool = flag("--include-junk", "Print hidden entries too, and why they are hidden."),
+    messages: bool = flag("--messages", "Print entries with all messages that the model was given and gave."),
+    limit: int = option("Print the last N entries.", "N", default=10, min=1),
     as_json: AsJson = False,
 ) -> None:
     """List the last entries, the newest last."""
@@ -84,13 +82,9 @@ def todos(
     *,
     database: Existing,
     namespace: Namespace = None,
-    done: Annotated[
-        bool, typer.Option("--done", help="List those that are done. Default: those that are open.")
-    ] = False,
-    complete: Annotated[list[str] | None, typer.Option(metavar="ID", help="This one is done; may be repeated.")] = None,
-    reopen: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="This one is to be done after all; may be repeated.")
-    ] = None,
+    done: bool = flag("--done", "List those that are done. Default: those that are open."),
+    complete: list[str] | None = option("This one is done; may be repeated.", "ID"),
+    reopen: list[str] | None = option("This one is to be done after all; may be repeated.", "ID"),
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
@@ -109,10 +103,7 @@ def todos(
 def verify(
     *,
     database: Existing,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="SEQ:LINK", help="A head that was kept elsewhere: nothing up to it may differ."),
-    ] = None,
+    since: str | None = option("A head that was kept elsewhere: nothing up to it may differ.", "SEQ:LINK"),
     as_json: AsJson = False,
 ) -> None:
     """Walk along the chain of the whole database.
@@ -131,9 +122,7 @@ def archive(
     *,
     database: Existing,
     namespace: Namespace = None,
-    before: Annotated[
-        datetime | None, typer.Option(metavar="DATE", help="Entries before this time, in UTC. Default: 30 days ago.")
-    ] = None,
+    before: datetime | None = option("Entries before this time, in UTC. Default: 30 days ago.", "DATE"),
     as_json: AsJson = False,
 ) -> None:
     """Compress old entries where they are. They are read and found as before."""

@@ -149,9 +149,19 @@ def time_named(text: str) -> datetime:
         raise typer.BadParameter(str(error)) from error
 
 
-def time_option(*names: str, told: str) -> Any:
+def option(told: str, metavar: str | None = None, *, name: str | None = None, default: Any = None, **more: Any) -> Any:
+    """An option of a command, whose name is that of the parameter unless it is given."""
+    return typer.Option(default, *([name] if name else []), metavar=metavar, help=told, **more)
+
+
+def flag(name: str, told: str, **more: Any) -> Any:
+    """An option of a command that is given or not."""
+    return typer.Option(False, name, help=told, **more)  # noqa: FBT003 - the default
+
+
+def time_option(told: str, name: str | None = None) -> Any:
     """An option that gives a time."""
-    return typer.Option(*names, metavar="TIME", parser=time_named, help=told)
+    return option(told, "TIME", name=name, parser=time_named)
 
 
 def elsewhere(

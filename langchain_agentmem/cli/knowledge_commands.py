@@ -23,7 +23,9 @@ from langchain_agentmem.cli.console import (
     emit,
     emit_list,
     existing,
+    flag,
     one_thread,
+    option,
     shortened,
     time_option,
 )
@@ -40,22 +42,14 @@ def facts(
     database: Existing,
     words: Annotated[list[str] | None, typer.Argument(metavar="ENTITY", help="Only facts that name it.")] = None,
     namespace: Whose = None,
-    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="A named branch of memory.")] = MAIN,
-    thread: Annotated[
-        str | None, typer.Option("--thread", metavar="ID", help="The memory of this thread, in place of a branch.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="CHECKPOINT", help="As the thread knew it there. Default: the newest.")
-    ] = None,
-    as_of: Annotated[datetime | None, time_option("--as-of", told="What held then. Default: now.")] = None,
-    known: Annotated[datetime | None, time_option("--known", told="As it was known then. Default: now.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="All that ever held of ENTITY, ended or not.")] = False,
-    neighbours: Annotated[
-        bool, typer.Option("--neighbours", help="What is connected with ENTITY, the nearest first.")
-    ] = False,
-    depth: Annotated[
-        int, typer.Option("--depth", min=1, max=10, metavar="N", help="With --neighbours: how many facts away.")
-    ] = 1,
+    branch: str = option("A named branch of memory.", "NAME", default=MAIN),
+    thread: str | None = option("The memory of this thread, in place of a branch.", "ID"),
+    at: str | None = option("As the thread knew it there. Default: the newest.", "CHECKPOINT"),
+    as_of: datetime | None = time_option("What held then. Default: now."),
+    known: datetime | None = time_option("As it was known then. Default: now."),
+    history: bool = flag("--history", "All that ever held of ENTITY, ended or not."),
+    neighbours: bool = flag("--neighbours", "What is connected with ENTITY, the nearest first."),
+    depth: int = option("With --neighbours: how many facts away.", "N", default=1, min=1, max=10),
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
@@ -158,10 +152,8 @@ def select(
     *,
     folder: Folder,
     query: Annotated[list[str], typer.Argument(help="What a user may ask, in one word or several.")],
-    role: Annotated[str | None, typer.Option(metavar="NAME", help="Who asks. Default: nobody in particular.")] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Choose so many at most. Default: all that apply.")
-    ] = None,
+    role: str | None = option("Who asks. Default: nobody in particular.", "NAME"),
+    limit: int | None = option("Choose so many at most. Default: all that apply.", "N", min=1),
     subfolders: Subfolders = False,
     as_json: AsJson = False,
 ) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import typer
-
-from langchain_agentmem.cli.console import AsJson, Existing, emit, existing
+from langchain_agentmem.cli.console import (
+    AsJson,
+    Existing,
+    emit,
+    existing,
+    flag,
+    option,
+)
 from langchain_agentmem.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -19,20 +24,15 @@ if TYPE_CHECKING:
 def studio(
     *,
     database: Existing,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 for any that is free.")] = 8642,
-    host: Annotated[str, typer.Option(help="The address to listen at, by which it is known, too.")] = "127.0.0.1",
-    read_only: Annotated[bool, typer.Option("--read-only", help="Open the database so that nothing changes.")] = False,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open a browser there.")] = False,
-    user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who makes corrections. Default: who you are logged in as.")
-    ] = None,
-    index: Annotated[
-        Literal["static"] | None,
-        typer.Option(help="The embeddings of the memory, where a search is to go by vectors too. Default: by words."),
-    ] = None,
-    experiences: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A library of experiences to show.")
-    ] = None,
+    port: int = option("0 for any that is free.", default=8642, min=0, max=65_535),
+    host: str = option("The address to listen at, by which it is known, too.", default="127.0.0.1"),
+    read_only: bool = flag("--read-only", "Open the database so that nothing changes."),
+    open_browser: bool = flag("--open", "Open a browser there."),
+    user: str | None = option("Who makes corrections. Default: who you are logged in as.", "NAME"),
+    index: Literal["static"] | None = option(
+        "The embeddings of the memory, for searches by vectors. Default: by words."
+    ),
+    experiences: Path | None = option("A library of experiences to show.", "FOLDER"),
     as_json: AsJson = False,
 ) -> None:
     """See in a browser what is remembered, and correct it.

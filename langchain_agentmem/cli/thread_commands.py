@@ -30,11 +30,13 @@ from langchain_agentmem.cli.console import (
     emit,
     existing,
     fields,
+    flag,
     interruptible,
     lines_of,
     minute,
     more,
     one_thread,
+    option,
     shortened,
     some,
     time_option,
@@ -73,13 +75,10 @@ def listed(
     *,
     database: Existing,
     namespace: Within = None,
-    query: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Only those with a message of all these words, or this in the id."),
-    ] = None,
-    role: Annotated[str | None, typer.Option(help="Only those in which this role speaks.")] = None,
-    since: Annotated[datetime | None, time_option(told="Only those that changed last then or later, in UTC.")] = None,
-    until: Annotated[datetime | None, time_option(told="Only those that changed last before this time.")] = None,
+    query: str | None = option("Only those with a message of all these words, or this in the id.", "TEXT"),
+    role: str | None = option("Only those in which this role speaks."),
+    since: datetime | None = time_option("Only those that changed last then or later, in UTC."),
+    until: datetime | None = time_option("Only those that changed last before this time."),
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
@@ -145,22 +144,11 @@ def show(
     database: Existing,
     thread: Annotated[str | None, typer.Argument(metavar="ID", help="A thread, or a conversation.")] = None,
     namespace: Whose = None,
-    branch: Annotated[
-        str | None, typer.Option(metavar="NAME", help="In place of a thread: the core memory of this named branch.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="CHECKPOINT", help="As it was there. Default: the newest checkpoint.")
-    ] = None,
-    conversation: Annotated[
-        bool,
-        typer.Option("--conversation", help="The log of the conversation, where there is a thread of this id too."),
-    ] = False,
-    with_memory: Annotated[
-        bool, typer.Option("--with-memory", help="Print also what memory put into the state for a prompt.")
-    ] = False,
-    around: Annotated[
-        str | None, typer.Option(metavar="MESSAGE", help="Of a conversation: this message and what stands around it.")
-    ] = None,
+    branch: str | None = option("In place of a thread: the core memory of this named branch.", "NAME"),
+    at: str | None = option("As it was there. Default: the newest checkpoint.", "CHECKPOINT"),
+    conversation: bool = flag("--conversation", "The log of the conversation, where there is a thread of this id too."),
+    with_memory: bool = flag("--with-memory", "Print also what memory put into the state for a prompt."),
+    around: str | None = option("Of a conversation: this message and what stands around it.", "MESSAGE"),
     limit: Most = None,
     as_json: AsJson = False,
 ) -> None:
@@ -197,7 +185,7 @@ def why(
     database: Existing,
     thread: Annotated[str, typer.Argument(metavar="ID", help="A thread.")],
     namespace: Whose = None,
-    message: Annotated[str | None, typer.Option(metavar="MESSAGE", help="Only what it was shown for this one.")] = None,
+    message: str | None = option("Only what it was shown for this one.", "MESSAGE"),
     as_json: AsJson = False,
 ) -> None:
     """Show what memory put into prompts, and why.
@@ -391,9 +379,7 @@ def diff(
     second: Annotated[
         str | None, typer.Argument(metavar="B", help="Another one. Default, with --thread: the newest.")
     ] = None,
-    thread: Annotated[
-        str | None, typer.Option("--thread", metavar="ID", help="A and B are checkpoints of this thread.")
-    ] = None,
+    thread: str | None = option("A and B are checkpoints of this thread.", "ID"),
     namespace: Whose = None,
     limit: Most = None,
     as_json: AsJson = False,
