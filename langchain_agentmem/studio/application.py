@@ -99,32 +99,26 @@ class KeptAnswers:
             AgentMemoryError: It could not be found out. Whoever asks next has it tried again.
         """
         finding = self._finding.get(name)
-        if finding is not None and finding.done():  # since somebody looked
-            self._collected(name, finding)
-            finding = None
-        known = self._seen.get(name)
-        if finding is None:
-            if known is not None and datetime.now(UTC) - known.at < KEPT_FOR:
-                return known
+        if finding is None or _is_over(finding):
             finding = self._finding[name] = self._threads.submit(lambda: Seen(find(), datetime.now(UTC)))
         await asyncio.to_thread(wait, [finding], patience)
-        return self._collected(name, finding) if finding.done() else known
-
-    def _collected(self, name: Hashable, finding: Future[Seen[Any]]) -> Seen[Any]:
-        if self._finding.get(name) is not finding:  # somebody else has collected it, or it is out of date
-            return finding.result()
-        del self._finding[name]
-        found = finding.result()
-        self._seen.pop(name, None)
-        self._seen[name] = found
+        if finding.done() and self._finding.get(name) is finding:
+            self._seen.pop(name, None)
+            self._seen[name] = finding.result()
         while len(self._seen) > MOST_KEPT:
-            del self._seen[next(iter(self._seen))]
-        return found
+            oldest = next(iter(self._seen))
+            del self._seen[oldest], self._finding[oldest]
+        return self._seen.get(name)
 
     def forget(self) -> None:
         """Find out everything anew, as after something was erased."""
         self._seen.clear()
         self._finding.clear()
+
+
+def _is_over(finding: Future[Seen[Any]]) -> bool:
+    """Whether something has to be found anew."""
+    return finding.done() and (finding.exception() is not None or datetime.now(UTC) - finding.result().at >= KEPT_FOR)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from langgraph.types import interrupt
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.experiences.experience import Experience
@@ -53,77 +54,12 @@ class StoryTurn(NamedTuple):
     looks_up: str = ""
 
 
-TALK = (
-    StoryTurn(
-        "I lived in Olomouc until last winter. Since March I live in Brno.",
-        "Noted: you live in Brno now.",
-        {"home": "Olomouc"},
-        facts=[(*LIVES, "Olomouc", "2019-09-01"), (*LIVES, "Brno", "2025-03-01")],
-    ),
-    StoryTurn(
-        "My brother Marek turns forty on the ninth of October. He keeps bees.",
-        "A birthday to remember. What does he wish for?",
-        {"home": "Brno", "goal": "A gift for Marek's fortieth birthday, 9 October."},
-        "Marek keeps bees on the roof of the old house in Olomouc.",
-        [("Marek", "keeps", "bees", "2015-05-01"), ("Marek", "is the brother of", "Irena", "1986-10-09")],
-    ),
-    StoryTurn(
-        "For years he has wanted a copper smoker for his bees.",
-        "Then a copper smoker is the gift to look for.",
-        record="Marek has wanted a copper smoker for years; the tin one rusts.",
-        facts=[("Marek", "wants", "a copper smoker", "2022-01-01")],
-    ),
-    StoryTurn(
-        "When does a train go to Olomouc on the ninth?",
-        "At 7:12 from Brno; you arrive at 8:55.",
-        {"train": "7:12 from Brno on 9 October"},
-        facts=[("Irena", "takes the train at", "7:12", "2025-10-09")],
-        looks_up="Brno to Olomouc, 9 October",
-    ),
-    StoryTurn(
-        "One warning before you suggest any cake: walnuts make me ill.",
-        "No walnuts, then.",
-        {"health": "Walnuts make Irena ill."},
-        "Walnuts make Irena ill, even a crumb of them.",
-        [("Irena", "is allergic to", "walnuts", "1990-01-01")],
-    ),
-    StoryTurn(
-        "Which cake would suit the party, and what gift did we choose?",
-        "A honey cake without nuts, and the copper smoker.",
-        record="The party has a honey cake without nuts.",
-    ),
-)
-OTHERWISE = (
-    StoryTurn(
-        "I have changed my mind: a book about bees is the better gift.",
-        "A book about bees, then.",
-        {"goal": "A book about bees for Marek's birthday."},
-        facts=[("Marek", "wants", "a book about bees", "2025-09-01")],
-    ),
-    StoryTurn("No, forget the book. He has twelve of them.", "Back to the smoker."),
-)
-ORDERS = StoryTurn("Please order the copper smoker, but nothing above 90 €.", "It is ordered.")
-OF_MAREK = StoryTurn(
-    "I winter four hives on the roof, and feed them in August.",
-    "Four hives, fed in August.",
-    {"hives": "4"},
-    facts=[("Marek", "has", "four hives", "2025-08-01")],
-)
+_STORY = data_table("studio/sample.yaml")
+TALK, OTHERWISE = (tuple(StoryTurn(**turn) for turn in _STORY[name]) for name in ("talk", "otherwise"))
+ORDERS, OF_MAREK = StoryTurn(**_STORY["orders"]), StoryTurn(**_STORY["of_marek"])
 _SCRIPT = {turn.said: turn for turn in (*TALK, *OTHERWISE, ORDERS, OF_MAREK)}
 
-EXPERIENCES = (
-    Experience(
-        "gift-within-budget",
-        when="Use when somebody looks for a gift, or orders one.",
-        what="Name one thing only, with its price, and ask before you order.",
-    ),
-    Experience(
-        "trains-with-arrival",
-        who=("Planner",),
-        when="Use when somebody asks for a train or a connection.",
-        what="Tell the arrival, too.",
-    ),
-)
+EXPERIENCES = tuple(Experience(**each) for each in _STORY["experiences"])
 
 
 class ScriptedModel(BaseChatModel):

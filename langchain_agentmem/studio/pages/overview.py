@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -45,44 +44,22 @@ WAITING = (
 GROWTH = (("messages", "Messages"), ("checkpoints", "Checkpoints"), ("memories", "Memories"))
 
 
-@dataclass(kw_only=True, slots=True)
-class NamespaceUsage:
+class NamespaceUsage(NamedTuple):
     """The content of a namespace and of all below it.
 
     Attributes:
         namespace: Which.
         itself: Whether it is the namespace alone, as what is below it stands in lines of its own.
         below: How many namespaces there are below it.
-        threads: Threads and conversations.
         messages: Messages.
-        checkpoints: Checkpoints.
-        memories: Entries of core memory, events, records and facts.
-        items: Long-term items.
-        audit: Entries of the audit trail.
-        bytes: What they take.
+        bytes: What everything there takes.
     """
 
     namespace: Namespace
-    itself: bool = False
-    below: int = 0
-    threads: int = 0
-    messages: int = 0
-    checkpoints: int = 0
-    memories: int = 0
-    items: int = 0
-    audit: int = 0
-    bytes: int = 0
-
-    def add(self, part: NamespaceSummary) -> None:
-        """Add what one namespace holds."""
-        self.below += part.namespace != self.namespace
-        self.threads += part.threads
-        self.messages += part.messages
-        self.checkpoints += part.checkpoints
-        self.memories += part.memories
-        self.items += part.items
-        self.audit += part.audit
-        self.bytes += part.bytes
+    itself: bool
+    below: int
+    messages: int
+    bytes: int
 
 
 def parts_of(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> list[NamespaceUsage]:
@@ -90,19 +67,23 @@ def parts_of(summaries: Sequence[NamespaceSummary], within: Namespace = ()) -> l
 
     Where all that is below it is below one label, that is parted in its turn, since it tells nobody apart.
     """
-    found: dict[Namespace, NamespaceUsage] = {}
+    found: dict[Namespace, list[NamespaceSummary]] = {}
     for each in summaries:
         if each.namespace[: len(within)] == within and (each.bytes or each.threads):
-            name = each.namespace[: len(within) + 1]
-            found.setdefault(name, NamespaceUsage(namespace=name)).add(each)
-    own = found.pop(within, None)
-    parts = list(found.values())
+            found.setdefault(each.namespace[: len(within) + 1], []).append(each)
+    own = found.pop(within, [])
+    parts = [_usage(name, some) for name, some in found.items()]
     if len(parts) == 1 and parts[0].below:
         parts = parts_of(summaries, parts[0].namespace)
-    if own is not None:
-        own.itself = bool(parts)
-        parts.append(own)
+    if own:
+        parts.append(_usage(within, own)._replace(itself=bool(parts)))
     return sorted(parts, key=lambda each: -each.bytes)
+
+
+def _usage(name: Namespace, summaries: Sequence[NamespaceSummary]) -> NamespaceUsage:
+    below = sum(each.namespace != name for each in summaries)
+    messages, size = sum(each.messages for each in summaries), sum(each.bytes for each in summaries)
+    return NamespaceUsage(name, itself=False, below=below, messages=messages, bytes=size)
 
 
 async def namespaces_kept(request: Request, patience: float = PATIENCE) -> Seen[list[NamespaceSummary]] | None:
@@ -129,8 +110,7 @@ async def holders(request: Request, what: str, patience: float = 0) -> list[Name
     return sorted(held, key=lambda each: -getattr(each, what))[:PAGE]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figures:
+class Figures(NamedTuple):
     """What the overview tells of the database.
 
     Attributes:
