@@ -24,7 +24,7 @@ from langchain_agentmem.rewinding.memory_access import listed, looking, step_on
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Kept, View, message_source
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.tracing import brief, documents
 
 USUAL_LIMIT = 10
 MORE = 4
@@ -131,7 +131,7 @@ def find_facts(
             facts = every[::-1][:most]
         else:
             facts = _find(ground, query, most, at, raw=raw)
-        step.finish(lambda: fact_store.documents_shown(facts))
+        step.finish(lambda: documents(facts, "fact"))
     return facts
 
 

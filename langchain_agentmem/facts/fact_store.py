@@ -30,7 +30,7 @@ from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, OTHERS, SAID,
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.tracing import brief, documents
+from langchain_agentmem.tracing import brief
 
 
 def about(
@@ -654,15 +654,6 @@ def _next_number(extra: Mapping[str, Any]) -> int:
 def facts_shown(facts: Sequence[Fact]) -> dict[str, Any]:
     """Facts that were read."""
     return counted("facts", facts, _fact)
-
-
-def documents_shown(facts: Iterable[Fact]) -> dict[str, Any]:
-    """Facts that a search found, as documents."""
-    return documents(facts, lambda fact: (fact.text, {"kind": "message" if fact.raw else "fact", **_since(fact)}))
-
-
-def _since(fact: Fact) -> dict[str, Any]:
-    return {"valid_from": fact.valid_from, "valid_to": fact.valid_to, "message_ids": fact.sources}
 
 
 def messages_shown(some: Sequence[Message]) -> list[dict[str, Any]]:

@@ -296,7 +296,7 @@ def redraft(kept: Kept, **changes: Any) -> RowDraft:
 
 def hits_shown(kind: str, hits: Sequence[Event | Record]) -> dict[str, Any]:
     """Describe what a search found, as the outputs of a retriever."""
-    return documents(hits, about=lambda each: (each.content, {"kind": kind}))
+    return documents(hits, kind)
 
 
 def event_shown(each: Event) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from langchain_agentmem.storage import (
 )
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.part import bring_up_to_date
-from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tracing
+from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tracing, outcome
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -253,12 +253,12 @@ class Database:
             name: Part and verb, "conversation.add". None for a detail of another step.
             do: The operation.
             inputs: What a trace shows of it; called only when somebody looks.
-            outputs: What it shows of its value. Default: how much that is.
+            outputs: What it shows of its value. Default: a summary.
         """
         check_cancelled()
         with self.step(name, inputs) as step:
             value = self.engine.read(do)
-            step.finish(lambda: (outputs or _outcome)(value))
+            step.finish(lambda: (outputs or outcome)(value))
         return value
 
     def write(
@@ -268,7 +268,7 @@ class Database:
         check_cancelled()
         with self.step(name, inputs) as step:
             value = self.engine.write(do)
-            step.finish(lambda: (outputs or _outcome)(value))
+            step.finish(lambda: (outputs or outcome)(value))
         self._written()
         return value
 
@@ -369,14 +369,3 @@ def database_of(memory: MemoryLike) -> Database:
 def _close(worker: Worker, engine: Engine) -> None:
     worker.close()
     engine.close()
-
-
-def _outcome(value: Any) -> dict[str, Any]:
-    """What a trace shows of a result: how much there was, not all of it."""
-    if hasattr(value, "_asdict"):
-        return {name: next(iter(_outcome(part).values())) for name, part in value._asdict().items()}
-    if isinstance(value, list | tuple | dict):
-        return {"count": len(value)}
-    if value is None or isinstance(value, bool | int | float):
-        return {"result": value}
-    return {"result": str(value)[:1000] if isinstance(value, str) else type(value).__name__}

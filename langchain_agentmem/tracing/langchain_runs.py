@@ -302,4 +302,5 @@ def _documents(found: Any) -> list[Any]:
     return [
         Document(page_content=str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
         for each in found
+        if isinstance(each, Mapping)  # of many, the last says how many there are
     ]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
+from itertools import islice
 from typing import Any, TypeAlias
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -63,9 +64,8 @@ GIVEN = frozenset({"filter", "value", "values"})
 """Keys of what users gave in a form of their own. Its keys say nothing, and its numbers are content too."""
 
 _DEEPEST = 8
-_BRIEF = 300
-_CLIPPED = 200
 _LISTED = 20
+_CHARACTERS, _LENGTH_SHOWN = 300, 30
 
 
 class Withheld(Exception):
@@ -99,7 +99,7 @@ class Showing:
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Plain data, with content as it is to be shown."""
-        told = {plain_text(str(key)): plain(value) for key, value in given.items()}
+        told = {key: summary(value) for key, value in given.items()}
         return told if self.everything else {key: self._masked(key, value) for key, value in told.items()}
 
     def error(self, error: BaseException) -> BaseException:
@@ -142,24 +142,34 @@ def _is_item(told: Mapping[str, Any]) -> bool:
     return "id" in told and "item" in (told.get("kind"), about.get("kind") if isinstance(about, dict) else None)
 
 
-def documents(
-    found: Iterable[Any],
-    about: Callable[[Any], tuple[str, dict[str, Any]]] = lambda each: (each.text, {"kind": each.kind}),
-) -> dict[str, Any]:
-    """The outputs of a retriever: what a search found, as documents, and why each of them.
+def documents(found: Iterable[Any], kind: str | None = None) -> dict[str, Any]:
+    """Return the outputs of a retriever: the hits of a search as documents, with the reasons for each.
 
     Args:
-        found: What was found.
-        about: The text of each, and what else is told of it. Default: its kind.
+        found: The hits.
+        kind: The kind of all of them. Default: the kind of each.
     """
+    return {"documents": [_document(each, kind or each.kind) for each in found]}
 
-    def document(each: Any) -> dict[str, Any]:
-        text, more = about(each)
-        score = None if each.score is None else round(each.score, 4)
-        why = None if each.why is None else str(each.why)
-        return {"id": each.id, "page_content": text, "metadata": {"id": each.id, "score": score, "why": why, **more}}
 
-    return {"documents": [document(each) for each in found]}
+def _document(hit: Any, kind: str) -> dict[str, Any]:
+    text = hit.text if hasattr(hit, "text") else hit.content
+    score = None if hit.score is None else round(hit.score, 4)
+    why = None if hit.why is None else str(hit.why)
+    return {"id": hit.id, "page_content": text, "metadata": {"id": hit.id, "kind": kind, "score": score, "why": why}}
+
+
+def outcome(value: Any) -> dict[str, Any]:
+    """Return what a trace shows of the result of an operation: the fields of a record, or how many items there are.
+
+    The keys of a mapping may be chosen by a user, so each is shown as a value.
+    """
+    if isinstance(value, Mapping):
+        value = [{"key": key, "value": each} for key, each in value.items()]
+    shown = summary(value)
+    if isinstance(shown, list):
+        return {"count": len(value), "items": shown}
+    return shown if isinstance(shown, dict) else {"result": shown}
 
 
 def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,53 +178,43 @@ def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def brief(text: str) -> str:
-    """A text as a step shows it: the beginning of one that is long, and how long it is."""
-    return text if len(text) <= _BRIEF else f"{text[:_BRIEF]}… ({len(text)} characters)"
+    """Return the first 300 characters of a text, and how long it is if it is longer.
+
+    Half a surrogate pair cannot be sent: storage keeps it exactly, a trace need not.
+    """
+    is_long = len(text) > _CHARACTERS + _LENGTH_SHOWN
+    shown = f"{text[:_CHARACTERS]}… ({len(text)} characters)" if is_long else text
+    return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode()
 
 
-def small(value: Any) -> Any:
-    """What a stream of events carries of plain data: long texts are cut, long lists counted, documents named."""
-    if isinstance(value, str):
-        return value if len(value) <= _CLIPPED else f"{value[:_CLIPPED]}… ({len(value)} characters)"
-    if isinstance(value, list):
-        listed = [small(each) for each in value[:_LISTED]]
-        return listed if len(value) <= _LISTED else [*listed, f"… ({len(value)} in all)"]
-    if isinstance(value, dict):
-        if "page_content" in value:
-            known = value.get("metadata") or {}
-            return {"id": value.get("id"), "kind": known.get("kind"), "score": known.get("score")}
-        return {key: small(each) for key, each in value.items()}
-    return value
+def summary(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one line for each type
+    """Return plain data that a person can read: ids, numbers, and the first 300 characters of texts.
 
-
-def plain(value: Any, depth: int = 0) -> Any:
-    """The value as JSON knows it, for a person to read. Of bytes only the number is told."""
+    Args:
+        value: Anything. Of bytes only the number is shown, of a list the first 20, of other objects the fields.
+        depth: How many containers it stands in.
+    """
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return brief(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
     if isinstance(value, date):
         return value.isoformat()
-    return plain_text(value) if isinstance(value, str) else _plain_parts(value, depth)
-
-
-def plain_text(text: str) -> str:
-    """The text, as it can be sent. Half a surrogate pair cannot: storage keeps it exactly; a trace need not."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-def _plain_parts(value: Any, depth: int) -> Any:
     if depth >= _DEEPEST:  # which also ends cycles
         return "…"
     if isinstance(value, Mapping):
-        return {plain_text(str(key)): plain(item, depth + 1) for key, item in value.items()}
+        return {brief(str(key)): summary(each, depth + 1) for key, each in islice(value.items(), _LISTED)}
+    if callable(fields_of := getattr(value, "_asdict", None)):
+        return {name: summary(each, depth + 1) for name, each in fields_of().items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item, depth + 1) for item in value]
+        listed = [summary(each, depth + 1) for each in islice(value, _LISTED)]
+        return listed if len(value) <= _LISTED else [*listed, f"… ({len(value)} in all)"]
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name), depth + 1) for each in fields(value)}
-    # LangChain's messages and documents are pydantic models.
-    if not isinstance(value, type) and callable(dump := getattr(value, "model_dump", None)):
-        return plain(dump(), depth + 1)
-    return plain_text(str(value))
+        return {each.name: summary(getattr(value, each.name), depth + 1) for each in fields(value)}
+    if not isinstance(value, type) and callable(dump := getattr(value, "model_dump", None)):  # LangChain's messages
+        return {name: summary(each, depth + 1) for name, each in dump().items()}
+    return brief(str(value))

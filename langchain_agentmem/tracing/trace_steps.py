@@ -20,7 +20,7 @@ from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, may_be_traced, stream_writer, unseen
-from langchain_agentmem.tracing.shown_values import Content, Showing, Withheld, small
+from langchain_agentmem.tracing.shown_values import Content, Showing, Withheld
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -354,6 +354,6 @@ class _HeardStep(Step):
                     "name": self._name,
                     "id": self._event["step_id"],
                     "parent_id": self._event["parent_id"],
-                    **{name: small(value) for name, value in details.items()},
+                    **details,
                 }
             )

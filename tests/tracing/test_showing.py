@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from langchain_agentmem.tracing.shown_values import plain
+from langchain_agentmem.tracing.shown_values import summary
 
 
 @dataclass
@@ -15,16 +15,16 @@ class Part:
 
 
 class TestPlainValues:
-    def test_whatever_is_told_can_be_sent_and_read(self):
+    def test_any_value_can_be_sent_and_read(self):
         for value, readable in (
             (("acme", "user"), ["acme", "user"]), ({1: {"a"}}, {"1": ["a"]}), (b"1234", "<4 bytes>"),
             (float("nan"), "nan"), ("half \ud800 a pair", "half \\ud800 a pair"), ("ganze Wörter", "ganze Wörter"),
             (Part(datetime(2026, 1, 2, tzinfo=UTC), ("x",)), {"when": "2026-01-02T00:00:00+00:00", "names": ["x"]}),
             (ValueError("bad"), "bad"),
         ):  # fmt: skip
-            assert plain(value) == readable
-            json.dumps(plain(value), allow_nan=False).encode()
+            assert summary(value) == readable
+            json.dumps(summary(value), allow_nan=False).encode()
         endless: list[Any] = []
         endless.append(endless)
 
-        assert "…" in json.dumps(plain(endless), ensure_ascii=False)
+        assert "…" in json.dumps(summary(endless), ensure_ascii=False)

@@ -85,9 +85,9 @@ class TestCustom:
 
         started, finished = ours(graph_of(node))
 
-        assert started["inputs"] == {"query": "w" * 200 + "… (999 characters)"}
+        assert started["inputs"] == {"query": "w" * 300 + "… (999 characters)"}
         documents = finished["outputs"]["documents"]
-        assert documents[0] == {"id": "m0", "kind": "message", "score": None}
+        assert documents[0]["page_content"] == ("word " * 60) + "… (500 characters)"
         assert documents[-1] == "… (30 in all)"
         assert len(documents) == 21
 
