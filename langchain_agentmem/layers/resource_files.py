@@ -22,18 +22,29 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-import heapq
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import yaml
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    StringConstraints,
+    ValidationError,
+)
 
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.layers.compression import truncated
@@ -44,25 +55,41 @@ SourceKind: TypeAlias = Literal["local", "github", "huggingface"]
 
 CLASSES: dict[SourceKind, str] = {"local": "local_data", "github": "github", "huggingface": "huggingface"}
 """The class of an item in a snapshot, by its source."""
-KINDS = ("template", "setup", "document", "library", "dataset", "model")
-"""The classes of items in a resource file, besides those of `CLASSES`."""
+LARGEST = 500_000
 
 _TABLES = data_table("layers/resource_tables.yaml")
-_SOURCE_KEYS: Mapping[SourceKind, Mapping[str, Sequence[str]]] = _TABLES["sources"]
-_SOURCE_NAMES: Mapping[str, SourceKind] = {each: each for each in CLASSES} | {"local_data": "local"}
-_KIND_OF_USE: Mapping[str, str] = _TABLES["kinds_of_use"]
-_USUAL: Mapping[str, Any] = {
-    "include_tree": False, "include_content": False, "max_files": 4, "max_chars": 3_000, "max_total_chars": 8_000,
-}  # fmt: skip
-LARGEST = 500_000
-_LONGEST = 1_000
+_SOURCES: Mapping[str, SourceKind] = {**{each: each for each in CLASSES}, "local_data": "local"}
 _LONGEST_ID = 480
 """The longest id of an item, which has to fit into a tag."""
-_WANTED = {str: "a text", bool: "true or false", int: "a whole number, 0 or more"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResourceSource:
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"The text {safe_repr(text)} has characters that cannot be shown.")
+    return text
+
+
+_lower = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+Line: TypeAlias = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=1_000), AfterValidator(_check_printable)
+]
+Notes: TypeAlias = Annotated[
+    str, StringConstraints(max_length=10_000), AfterValidator(lambda text: " ".join(text.split()))
+]
+SourceName: TypeAlias = Annotated[Literal["local", "github", "huggingface", "local_data"], _lower]
+ItemKind: TypeAlias = Annotated[
+    Literal["template", "setup", "document", "library", "dataset", "model", "local_data", "github", "huggingface", ""],
+    _lower,
+]
+
+
+class _Entry(BaseModel):
+    """An entry of a resource file, without its nulls and empty texts. Unknown keys are ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class ResourceSource(_Entry):
     """A place that items come from.
 
     Attributes:
@@ -77,23 +104,35 @@ class ResourceSource:
     """
 
     source: SourceKind
-    name: str = ""
-    host_path: str = ""
-    mount_path: str = ""
-    repo: str = ""
-    ref: str = ""
-    use: str = ""
+    name: Line = ""
+    host_path: Line = Field(default="", validation_alias=AliasChoices("host_path", "path"))
+    mount_path: Line = Field(default="", validation_alias=AliasChoices("mount_path", "dest"), pattern="^(/|$)")
+    repo: Line = Field(default="", validation_alias=AliasChoices("repo", "repo_id", "url"))
+    ref: Line = Field(default="", validation_alias=AliasChoices("ref", "revision"))
+    use: Annotated[Literal["library", "data", "dataset", "model", ""], _lower] = Field(
+        default="", validation_alias=AliasChoices("as", "type")
+    )
     read_only: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
+class _ItemSource(_Entry):
+    """The keys of an item that name its class and its source."""
+
+    kind: ItemKind = Field(default="", alias="class")
+    source: SourceName | None = None
+    resource: Line = ""
+    repo: Line = ""
+    repo_id: Line = ""
+    ref: Line = Field(default="", validation_alias=AliasChoices("ref", "revision"))
+
+
+class Item(_Entry):
     """A file or folder of a source.
 
     Attributes:
         id: `class:name:source:resource:path`.
         name: Its name.
-        kind: One of `KINDS`; empty where the file names only the source.
+        kind: Its class; empty where the file names only the source.
         source: Its source.
         path: Its path there; "." for all of the source.
         notes: The notes in the file.
@@ -105,18 +144,21 @@ class Item:
         max_total_chars: The most characters of all together; 0 for `ITEM_CHARS`.
     """
 
-    id: str
-    name: str
+    id: str = ""
+    name: Line = ""
     kind: str
     source: ResourceSource
-    path: str
-    notes: str
-    include_files: tuple[str, ...]
-    include_tree: bool
-    include_content: bool
-    max_files: int
-    max_chars: int
-    max_total_chars: int
+    path: Line = ""
+    notes: Notes = Field(default="", validation_alias=AliasChoices("notes", "description"))
+    include_files: list[str] = []
+    include_tree: bool = False
+    include_content: bool = False
+    max_files: NonNegativeInt = 4
+    max_chars: NonNegativeInt = 3_000
+    max_total_chars: NonNegativeInt = 8_000
+
+
+EntryT = TypeVar("EntryT", bound=_Entry)
 
 
 class ResourceFile(NamedTuple):
@@ -153,7 +195,7 @@ def read_resource_file(path: Any) -> ResourceFile:
         raise InvalidInput(f"The resource file {shown} cannot be read: {error.strerror or error}.") from error
     if len(data) > LARGEST:
         raise InvalidInput(f"The resource file {shown} has more than {LARGEST:,} bytes.")
-    content = _parsed(data, file.name)
+    content = _parsed(data, shown)
     if isinstance(content, list):
         content = {"items": content}
     if not isinstance(content, Mapping):
@@ -165,7 +207,7 @@ def read_resource_file(path: Any) -> ResourceFile:
     used = {(item.source.source, item.source.name) for item in items}
     for (kind, name), source in named.items():
         if (kind, name) not in used:
-            whole = {"source": kind, "resource": name, "class": _KIND_OF_USE.get(source.use.lower())}
+            whole = {"source": kind, "resource": name, "class": _TABLES["kinds_of_use"].get(source.use, "")}
             items.append(_item(whole, named, name))
     by_id = _unique("id", ((item.id, item) for item in items))
     if too_long := [key for key in by_id if len(key) > _LONGEST_ID]:
@@ -178,29 +220,28 @@ def read_resource_file(path: Any) -> ResourceFile:
     )
 
 
-def _parsed(data: bytes, name: str) -> Any:
+def _parsed(data: bytes, shown: str) -> Any:
     try:
         text = data.decode("utf-8-sig")
-        if not name.lower().endswith((".yaml", ".yml")):
-            try:
-                return json.loads(text)
-            except ValueError:
-                if name.lower().endswith(".json"):
-                    raise
+        with suppress(ValueError):
+            return json.loads(text)
         return yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise InvalidInput(f"The resource file {safe_repr(name)} is neither JSON nor YAML: {error!s:.300}") from error
+        raise InvalidInput(f"The resource file {shown} is neither JSON nor YAML: {error!s:.300}") from error
 
 
 def _entries(content: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Iterate over the entries of a list, each with its place."""
+    """Iterate over the entries of a list, each with its place, without nulls and empty texts."""
     entries = content.get(key)
     if entries is not None and not isinstance(entries, list):
         raise InvalidInput(f"{key} of a resource file must be a list, not {safe_repr(entries)}.")
     for number, entry in enumerate(entries or ()):
         if not isinstance(entry, Mapping):
             raise InvalidInput(f"{key}[{number}] of a resource file must be an object, not {safe_repr(entry)}.")
-        yield f"{key}[{number}]", entry
+        yield (
+            f"{key}[{number}]",
+            {name: each for name, each in entry.items() if each not in (None, "") and name != "id"},
+        )
 
 
 def _unique(what: str, given: Iterable[tuple[Any, T]]) -> dict[Any, T]:
@@ -212,96 +253,54 @@ def _unique(what: str, given: Iterable[tuple[Any, T]]) -> dict[Any, T]:
     return found
 
 
-def _source(entry: Mapping[str, Any], source: SourceKind, where: str) -> ResourceSource:
-    keys, plain = _SOURCE_KEYS[source], ResourceSource(source=source)
-    made = ResourceSource(
-        source=source, **{key: _value(entry, names, where, getattr(plain, key)) for key, names in keys.items()}
-    )
-    for key in ("name", "host_path", "repo"):
-        if key in keys and not getattr(made, key):
-            raise InvalidInput(f"{where} of the resource file has no {keys[key][0]}.")
-    if made.use:
-        _one_of(made.use.lower(), _KIND_OF_USE, f"The use of {where}")
-    if made.mount_path and not made.mount_path.startswith("/"):
-        raise InvalidInput(f"{where} is mounted at {safe_repr(made.mount_path)}, which is not absolute.")
+def _checked(kind: type[EntryT], entry: Mapping[str, Any], where: str) -> EntryT:
+    try:
+        return kind.model_validate(entry)
+    except ValidationError as error:
+        raise InvalidInput(f"{where} of the resource file is wrong: {describe_fault(error)}") from error
+
+
+def _source(entry: Mapping[str, Any], kind: SourceKind, where: str) -> ResourceSource:
+    made = _checked(ResourceSource, {**entry, "source": kind}, where)
+    for key in ("name", "host_path" if kind == "local" else "repo"):
+        if not getattr(made, key):
+            raise InvalidInput(f"{where} of the resource file has no {key}.")
     return made
 
 
 def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], ResourceSource], where: str) -> Item:
-    given = _value(entry, ("class",), where, "").lower()
-    kind = "" if given in _SOURCE_NAMES else given
-    if kind:
-        _one_of(kind, KINDS, f"The class of {where}", *CLASSES.values())
-    source = _source_of(entry, _SOURCE_NAMES.get(given), named, where)
-    origin = source.name or source.repo
-    path = _value(entry, ("path",), where, "")
-    if not path and not origin:
+    said = _checked(_ItemSource, entry, where)
+    source = _source_of(said, named, where)
+    kind = "" if said.kind in _SOURCES else said.kind
+    limits = dict(_TABLES["limits"].get(kind, {}))
+    limits["include_content"] = limits.get("include_content", False) or bool(entry.get("include_files"))
+    item = _checked(Item, {**limits, **entry, "kind": kind, "source": source}, where)
+    origin, path = source.name or source.repo, item.path or "."
+    if not item.path and not origin:
         raise InvalidInput(f"{where} of the resource file has no path.")
-    path = path or "."
-    name = _value(entry, ("name",), where, "") or (origin if path == "." else path).rstrip("/").rpartition("/")[2]
-    files = [] if entry.get("include_files") is None else entry["include_files"]
-    if not (isinstance(files, list) and all(isinstance(each, str) for each in files)):
-        raise InvalidInput(f"include_files of {where} must be a list of paths, not {safe_repr(files)}.")
-    usual = {**_USUAL, **_TABLES["limits"].get(kind, {})}
-    usual["include_content"] |= bool(files)
-    return Item(
-        id=f"{given or CLASSES[source.source]}:{name}:{source.source}:{origin}:{path}",
-        name=name,
-        kind=kind,
-        source=source,
-        path=path,
-        notes=" ".join(_value(entry, ("notes", "description"), where, "", most=10 * _LONGEST).split()),
-        include_files=tuple(files),
-        **{key: _value(entry, (key,), where, default) for key, default in usual.items()},
-    )
+    name = item.name or (origin if path == "." else path).rstrip("/").rpartition("/")[2]
+    number = f"{said.kind or CLASSES[source.source]}:{name}:{source.source}:{origin}:{path}"
+    return item.model_copy(update={"id": number, "name": name, "path": path})
 
 
-def _source_of(
-    entry: Mapping[str, Any], kind: SourceKind | None, named: Mapping[tuple[str, str], ResourceSource], where: str
-) -> ResourceSource:
-    if given := _value(entry, ("source",), where, "").lower():
-        _one_of(given, _SOURCE_NAMES, f"The source of {where}")
-        kind = _SOURCE_NAMES[given]
-    if resource := _value(entry, ("resource",), where, ""):
-        found = [source for (of, name), source in named.items() if name == resource and kind in (None, of)]
+def _source_of(item: _ItemSource, named: Mapping[tuple[str, str], ResourceSource], where: str) -> ResourceSource:
+    kind = _SOURCES.get(item.source or item.kind)
+    if item.resource:
+        found = [source for (of, name), source in named.items() if name == item.resource and kind in (None, of)]
         if len(found) != 1:
             fault = "several" if found else "no"
             raise InvalidInput(
-                f"{where} is of the resource {safe_repr(resource)}, and there is {fault} {kind or 'such'} one "
+                f"{where} is of the resource {safe_repr(item.resource)}, and there is {fault} {kind or 'such'} one "
                 "with that name in the file. Give its name, or leave out resource and give repo or repo_id."
             )
         return found[0]
-    kind = kind or ("huggingface" if "repo_id" in entry else "github" if "repo" in entry else "local")
+    kind = kind or ("huggingface" if item.repo_id else "github" if item.repo else "local")
     if kind == "local":
         return ResourceSource(source=kind)
-    repo = _value(entry, _SOURCE_KEYS[kind]["repo"], where, "")
+    repo = item.repo_id or item.repo
     if not repo:
         raise InvalidInput(f"{where} names neither a resource nor a repository.")
-    return ResourceSource(source=kind, repo=repo, ref=_value(entry, ("ref", "revision"), where, ""))
-
-
-def _value(entry: Mapping[str, Any], names: Sequence[str], where: str, default: Any, *, most: int = _LONGEST) -> Any:
-    """Return the first value of an entry under one of some names, which must have the type of the default."""
-    for name in names:
-        value = entry.get(name)
-        if value is None:
-            continue
-        if type(value) is not type(default) or (isinstance(value, int) and value < 0):
-            hint = " Put it in quotes." if isinstance(default, str) else ""
-            raise InvalidInput(f"{name} of {where} must be {_WANTED[type(default)]}, not {safe_repr(value)}.{hint}")
-        if not isinstance(value, str):
-            return value
-        if len(value) > most or (most == _LONGEST and not value.isprintable()):
-            fault = "is too long, or has characters that cannot be shown"
-            raise InvalidInput(f"{name} of {where} {fault}: {safe_repr(value)}.")
-        if value := value.strip():
-            return value
-    return default
-
-
-def _one_of(value: str, known: Iterable[str], what: str, *more: str) -> None:
-    if value not in known:
-        raise InvalidInput(f"{what} is {safe_repr(value, 50)}: say one of {', '.join([*known, *more])}.")
+    return ResourceSource(source=kind, repo=repo, ref=item.ref)
 
 
 ITEM_CHARS = 6_000
@@ -326,10 +325,10 @@ class Unreachable(AgentMemoryError):
 
 
 class FolderEntry(NamedTuple):
-    """An entry of a folder or of one below it."""
+    """An entry of a folder or of one below it: a "file", a "folder", a "link" or something "other"."""
 
     parts: tuple[str, ...]
-    kind: Literal["file", "folder", "link", "other"]
+    kind: str
     size: int
 
 
@@ -435,33 +434,26 @@ def _walked(root: Path) -> tuple[list[FolderEntry], bool]:
     folders: list[tuple[str, ...]] = [()]
     more = False
     for folder in folders:  # grows meanwhile; the folders nearest to the root come first
-        room = _MOST_ENTRIES - len(found)
-        if room <= 0 or len(folder) > _DEEPEST:
+        if len(found) >= _MOST_ENTRIES or len(folder) > _DEEPEST:
             more = True
             continue
         try:
             with os.scandir(root.joinpath(*folder)) as entries:
-                kept = (each for each in entries if each.name not in _IGNORED)
-                there = [_entry(folder, each) for each in heapq.nsmallest(room + 1, kept, key=lambda each: each.name)]
+                there = [_entry(folder, each) for each in entries if each.name not in _IGNORED]
         except OSError as error:
             if not folder:
                 raise Unreachable(f"It cannot be read: {error.strerror or error}.") from error
             continue
-        more = more or len(there) > room
-        found += there[:room]
-        folders += [each.parts for each in there[:room] if each.kind == "folder"]
-    return sorted(found), more
+        found += sorted(there)
+        folders += [each.parts for each in sorted(there) if each.kind == "folder"]
+    return sorted(found[:_MOST_ENTRIES]), more or len(found) > _MOST_ENTRIES
 
 
 def _entry(folder: tuple[str, ...], found: os.DirEntry[str]) -> FolderEntry:
-    parts = (*folder, found.name)
-    if found.is_symlink():
-        return FolderEntry(parts, "link", 0)
-    if found.is_dir(follow_symlinks=False):
-        return FolderEntry(parts, "folder", 0)
-    if found.is_file(follow_symlinks=False):
-        return FolderEntry(parts, "file", found.stat(follow_symlinks=False).st_size)
-    return FolderEntry(parts, "other", 0)
+    is_file = found.is_file(follow_symlinks=False)
+    folder_or_other = "folder" if found.is_dir(follow_symlinks=False) else "other"
+    kind = "link" if found.is_symlink() else "file" if is_file else folder_or_other
+    return FolderEntry((*folder, found.name), kind, found.stat(follow_symlinks=False).st_size if is_file else 0)
 
 
 def _chosen(item: Item, found: Sequence[FolderEntry], root: Path, folder: Path) -> list[tuple[str, Path]]:

@@ -26,7 +26,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -97,10 +96,10 @@ def build_resource_snapshot(
     workspace = Path(os.path.realpath(root)) if resolve_paths else None
     items = [_snapshot(item, file.folder, workspace, clean) for item in file.items]
     normalized: dict[str, Any] = {
-        kind: [asdict(each) for each in file.sources if each.source == kind] for kind in CLASSES
+        kind: [each.model_dump() for each in file.sources if each.source == kind] for kind in CLASSES
     }
     normalized["items"] = [
-        asdict(each) | {"source": each.source.source, "resource": each.source.name or each.source.repo}
+        each.model_dump() | {"source": each.source.source, "resource": each.source.name or each.source.repo}
         for each in file.items
     ]
     stable = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
