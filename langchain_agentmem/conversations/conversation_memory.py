@@ -31,7 +31,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
@@ -56,7 +55,7 @@ from langchain_agentmem.conversations.log_entries import (
 )
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.prompt_notes import PromptNote
-from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import (
     AgentCallLike,
@@ -516,9 +515,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     ) -> int:
         """How many tokens the whole conversation takes in a prompt.
 
-        Counts are kept with the messages, so that only new messages are counted. Those of a counter of your own are
-        not: it may count otherwise tomorrow.
-
         Args:
             counter: A `TokenCounter`, or anything one can be made of: a function, a LangChain model. Default:
                 `TokenCounter()`; for a managed conversation, what its configuration counts with.
@@ -527,8 +523,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         used = self._counter_of(counter)
         with self._database.step("conversation.count_tokens", self._given_to()) as step:
-            messages, tokens = self._count_tokens(used, tools=tools, system=system)
-            step.finish(lambda: {"messages": messages, "tokens": tokens})
+            rows = self._run(None, lambda tx: message_log.messages(tx, self._at))
+            messages = (to_langchain(decode_body(row.body, row.key), read_images=named_part) for row in rows)
+            counted = math.ceil(sum(map(used.count_message, messages)) * used.factor())
+            tokens = counted + used.count((), tools=tools, system=system)
+            step.finish(lambda: {"messages": len(rows), "tokens": tokens})
         return tokens
 
     acount_tokens = awaited(count_tokens)
@@ -653,16 +652,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _count(self) -> int:
         return self._run(None, lambda tx: message_log.count(tx, self._at))
 
-    def _count_tokens(self, counter: TokenCounter, **around: Any) -> tuple[int, int]:
-        """Return how many messages there are, and their tokens with those of what goes around them."""
-        kept_as = counter.kept_as or ""
-        rows = self._run(None, lambda tx: message_log.counted(tx, self._at, kept_as))
-        total, new = _count_tokens(counter, rows)
-        if new and kept_as:
-            with suppress(DatabaseReadOnly):  # it is counted all the same
-                self._run(None, lambda tx: message_log.keep_token_counts(tx, kept_as, new), write=True)
-        return len(rows), math.ceil(total * counter.factor()) + counter.count((), **around)
-
     def _counter_of(self, counter: Any) -> TokenCounter:
         """What counts the tokens of this conversation where a caller gave this."""
         from langchain_agentmem.language_models.tokens import TokenCounter  # noqa: PLC0415 - only those who count pay for its tables
@@ -678,21 +667,3 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         if not isinstance(description, str):
             raise InvalidInput(f"A description is text, not {type(description).__name__}.")
         return self._given(None, role="system", content=description)._replace(kind=message_log.DESCRIPTION)
-
-
-def _count_tokens(counter: TokenCounter, rows: Sequence[message_log.Counted]) -> tuple[int, dict[bytes, int]]:
-    """The tokens of messages before calibration, and those counts that were not known yet, by digest of the body.
-
-    Args:
-        counter: How to count.
-        rows: The messages, each with the tokens that are kept for it or with its body.
-    """
-    total = 0
-    new: dict[bytes, int] = {}
-    for row in rows:
-        tokens = new.get(row.content_hash) if row.tokens is None else row.tokens
-        if tokens is None:
-            message = to_langchain(decode_body(row.body or b"", ""), read_images=named_part)
-            tokens = new[row.content_hash] = counter.count_message(message)
-        total += tokens
-    return total, new

@@ -330,7 +330,7 @@ PART = Part(
         )
     },
     tables={
-        "conversations": ("branch", "entry", "token_count"),
+        "conversations": ("branch", "entry"),
         "compactions": ("compaction",),
         "prompts": ("prompt_note",),
     },

@@ -40,6 +40,8 @@ MESSAGE, ROUND, DESCRIPTION = "message", "round", "description"
 NESTED_MESSAGE = "nested_message"
 """What the index calls the messages of nested graphs, so that searches elsewhere do not meet them."""
 ALL = 2**62
+_FIRST, _LAST = {"position": -1, "slot": -1}, {"position": ALL, "slot": ALL}
+"""Places before the first message of a conversation, and behind the last."""
 
 
 class Address(NamedTuple):
@@ -191,7 +193,7 @@ def append(
     fresh = entries
     if not all(entry.new_key for entry in entries):
         spot = _open(tx, at, now)
-        fresh = _fresh(tx, spot[0], entries)
+        fresh = _fresh(tx, at, spot[0], entries)
     dropped: list[str] = []
     if fresh:
         branch = _write(tx, at, spot, fresh, now=now, tail=tail)
@@ -225,10 +227,8 @@ def record(
     Returns:
         The keys of the entries that were new or have changed.
     """
-    named = {"path": at.path, "kind": CONVERSATION, "name": at.name}
-    found = query.lock_branch.ahead(tx, **named)
-    known = query.known_in(tx, **named, keys=json.dumps([entry.key for entry in entries]))
-    here = {row["key"]: _row_identity(row) for row in known}
+    found = query.lock_branch.ahead(tx, path=at.path, kind=CONVERSATION, name=at.name)
+    here = _known(tx, at, [entry.key for entry in entries])
     if found:
         branch, head = found[0]["id"], found[0]["head"]
     else:
@@ -258,7 +258,7 @@ def describe(tx: Transaction, at: Address, entry: LogEntry, *, now: int, tail: i
     began without any stays as it is.
     """
     branch, head = _open(tx, at, now)
-    first = query.messages_forward(tx, branch=branch, limit=1, offset=0)
+    first = query.messages_after(tx, branch=branch, **_FIRST, limit=1, offset=0)
     if not first:
         _write(tx, at, (branch, head), [entry], now=now, tail=tail)
     elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
@@ -268,7 +268,7 @@ def describe(tx: Transaction, at: Address, entry: LogEntry, *, now: int, tail: i
 
 def is_described(tx: Transaction, at: Address, entry: LogEntry) -> bool:
     """Whether `describe` would change nothing."""
-    first = rows_of(tx, at, query.messages_forward, limit=1, offset=0)
+    first = rows_of(tx, at, query.messages_after, **_FIRST, limit=1, offset=0)
     return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
 
 
@@ -450,23 +450,23 @@ def move(tx: Transaction, at: Address, path: str, *, tail: int) -> bool:
 def at_index(tx: Transaction, at: Address, idx: int) -> Stored | None:
     """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
     locked(tx, at)
-    asked = query.messages_forward if idx >= 0 else query.messages_backward
-    found = _entries(tx, at, asked, limit=1, offset=idx if idx >= 0 else -idx - 1)
+    if idx >= 0:
+        found = messages(tx, at, limit=1, offset=idx)
+    else:
+        found = _entries(tx, at, query.messages_before, **_LAST, limit=1, offset=-idx - 1)
     return found[0] if found else None
 
 
 def messages(tx: Transaction, at: Address, *, limit: int = ALL, offset: int = 0) -> list[Stored]:
     """Messages in the order they were said."""
-    return _entries(tx, at, query.messages_forward, limit=limit, offset=offset)
+    return _entries(tx, at, query.messages_after, **_FIRST, limit=limit, offset=offset)
 
 
 def recent(tx: Transaction, at: Address, *, limit: int = ALL, role: str | None = None) -> list[Stored]:
     """The last messages, oldest first; only one role's when it is named."""
     if role is None:
-        found = _entries(tx, at, query.messages_backward, limit=limit, offset=0)
-    else:
-        found = _entries(tx, at, query.messages_of_role, limit=limit, role=role)
-    return found[::-1]
+        return _entries(tx, at, query.messages_before, **_LAST, limit=limit, offset=0)
+    return _entries(tx, at, query.messages_of_role, limit=limit, role=role)[::-1]
 
 
 def recent_turns(tx: Transaction, at: Address, *, limit: int) -> list[Stored]:
@@ -492,8 +492,8 @@ def around(tx: Transaction, at: Address, key: str, *, before: int, after: int) -
     if not found:
         raise unknown(key, at)
     place = {"position": found[0]["position"], "slot": found[0]["slot"]}
-    earlier = _entries(tx, at, query.messages_before, **place, limit=min(before, ALL - 1) + 1)
-    return earlier + _entries(tx, at, query.messages_after, **place, limit=after)
+    earlier = _entries(tx, at, query.messages_before, **place, limit=min(before, ALL - 1) + 1, offset=0)
+    return earlier + _entries(tx, at, query.messages_after, **place, limit=after, offset=0)
 
 
 def get(tx: Transaction, at: Address, key: str) -> Stored | None:
@@ -519,29 +519,8 @@ def rounds(tx: Transaction, at: Address) -> tuple[list[Stored], list[Stored]]:
     if branch is None:
         return [], []
     begun = query.rounds(tx, branch=branch)
-    said = query.messages_forward(tx, branch=branch, limit=ALL, offset=0)
+    said = query.messages_after(tx, branch=branch, **_FIRST, limit=ALL, offset=0)
     return list(map(_stored, begun)), list(map(_stored, said))
-
-
-class Counted(NamedTuple):
-    """A message with the tokens that are kept for it, or with its body where none are."""
-
-    content_hash: bytes
-    tokens: int | None
-    body: bytes | None
-
-
-def counted(tx: Transaction, at: Address, counter: str) -> list[Counted]:
-    """Every message with the tokens that one way of counting has kept for it."""
-    rows = rows_of(tx, at, query.bodies_to_count, counter=counter)
-    return [Counted(bytes(row["hash"]), row["tokens"], row["body"]) for row in rows]
-
-
-def keep_token_counts(tx: Transaction, counter: str, counts: dict[bytes, int]) -> None:
-    """Keep token counts by body digest."""
-    query.store_token_count.many(
-        tx, [{"hash": key, "counter": counter, "tokens": counts[key]} for key in sorted(counts)]
-    )
 
 
 def disown(tx: Transaction, at: Address, key: str) -> None:
@@ -661,10 +640,10 @@ def _open(tx: Transaction, at: Address, now: int) -> tuple[int, int]:
     return found
 
 
-def _fresh(tx: Transaction, branch: int, entries: Sequence[LogEntry]) -> list[LogEntry]:
+def _fresh(tx: Transaction, at: Address, branch: int, entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Those entries whose keys are new; a repeat is left out, a contradiction raised."""
     given = [entry.key for entry in entries if not entry.new_key]
-    known = {row["key"]: _row_identity(row) for row in _known(tx, branch, given)}
+    known = _known(tx, at, given)
     fresh: list[LogEntry] = []
     if not known and len(set(given)) == len(given):
         return list(entries)
@@ -680,11 +659,10 @@ def _fresh(tx: Transaction, branch: int, entries: Sequence[LogEntry]) -> list[Lo
     return fresh
 
 
-def _known(tx: Transaction, branch: int, keys: Sequence[str]) -> Rows:
-    """The entries that hold these keys, without their bodies."""
-    if len(keys) == 1:
-        return query.known_key(tx, branch=branch, key=keys[0])
-    return query.known_keys(tx, branch=branch, keys=json.dumps(keys)) if keys else []
+def _known(tx: Transaction, at: Address, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """What is stored under these keys, as `_identity` tells it."""
+    found = query.known_in(tx, path=at.path, kind=CONVERSATION, name=at.name, keys=json.dumps(keys)) if keys else []
+    return {row["key"]: _row_identity(row) for row in found}
 
 
 def _write(

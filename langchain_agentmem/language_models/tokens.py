@@ -338,15 +338,6 @@ class TokenCounter:
         """The way of counting, to be stored beside counts: "estimate-1", "o200k_base", "custom:<qualified name>"."""
         return self._counting()[0]
 
-    @property
-    def kept_as(self) -> str | None:
-        """What message counts may be kept under in a database: the way of counting with all that a count depends on.
-
-        None for a counter of the user's own, of which only the user knows when it counts otherwise.
-        """
-        name = self.name
-        return None if name.startswith("custom:") else f"{name}/{self._image_tokens}"
-
     def count_text(self, text: str) -> int:
         """Count one text, without overhead, cache or calibration.
 

@@ -76,7 +76,6 @@ TABLES = (
     Table("branch"),
     Table("content"),
     Table("entry"),
-    Table("token_count", ("content_id", "counter")),
     Table("shelf"),
     Table("thread"),
     Table("author"),

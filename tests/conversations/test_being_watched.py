@@ -117,19 +117,7 @@ class TestCountingTokens:
         chat.update("1", content="one two three")
         assert await do(chat, "count_tokens", counter) == before + 2
 
-    async def test_the_estimates_are_kept_in_the_database(self, memory, do, monkeypatch):
-        counted = []
-        count = TokenCounter.count_message
-        monkeypatch.setattr(TokenCounter, "count_message", lambda self, m: counted.append(m.text) or count(self, m))
-        chat = memory.conversation("chat")
-        chat.add_messages([HumanMessage("one"), AIMessage("two words")])
-        first = await do(chat, "count_tokens", TokenCounter("estimate"))
-        assert counted == ["one", "two words"]
-        chat.add_user_message("three more words")
-        assert await do(chat, "count_tokens", TokenCounter("estimate")) > first
-        assert counted == ["one", "two words", "three more words"]
-
-    async def test_what_a_count_depends_on_keeps_counts_apart(self, memory, do):
+    async def test_a_count_depends_on_its_counter(self, memory, do):
         chat = memory.conversation("chat")
         chat.add(role="user", content="look", images=["https://example.org/cat.png"])
         many = await do(chat, "count_tokens", TokenCounter("estimate", image_tokens=800))

@@ -43,7 +43,7 @@ class TestOperationsWithoutADatabase:
         stored = message_log.append(answers, AT, [entry("m1")], now=5, tail=64)
 
         assert stored.keys == ["m1"]
-        assert answers.names[:3] == ["lock_branch", "known_key", "move_head"]
+        assert answers.names[:3] == ["lock_branch", "known_in", "move_head"]
         assert answers.asked[2].parameters == {"branch": 7, "expected": 3, "position": 4, "added": 1}
         fresh = Answers(move_on=[{"id": 7, "head": 4}], insert_entry=new, series_places=PLACES)
         message_log.append(fresh, AT, [entry("m1")._replace(new_key=True)], now=5, tail=64)

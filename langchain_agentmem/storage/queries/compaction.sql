@@ -61,12 +61,9 @@ select id as slot from entry where branch_id = :branch and key = :key and replac
 
 -- name: messages_between
 -- Messages from one place of a conversation to another, both included.
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+select {entry_columns}
 from entry slot
-join entry v on v.id = ({version})
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+{version_that_counts}
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
     and slot.id >= :first and slot.id <= :last
 order by slot.position, slot.id;

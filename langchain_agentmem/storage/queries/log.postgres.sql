@@ -13,16 +13,6 @@ from namespace n
 where n.id = b.namespace_id and n.path = :path and b.kind = :kind and b.name = :name
 returning b.id, b.head;
 
--- name: known_keys
--- As known_key, for many keys at once.
-select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
-from entry slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-where slot.branch_id = :branch and slot.replaces is null
-    and slot.key {in_texts keys};
-
 -- fragment: new_entry
 -- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
 -- foreign key, and the operation begins again; a null would silently lose attachments. For Citus, what is

@@ -79,6 +79,30 @@ case when not exists (select 1 from entry n where n.replaces = slot.id) then slo
     )
 ), (select max(n.id) from entry n where n.replaces = slot.id)) end
 
+-- fragment: entry_columns
+slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
+    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+
+-- fragment: contents
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+
+-- fragment: newest_version
+-- The newest version of the message or round `slot`, with its contents.
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+{contents}
+
+-- fragment: version_that_counts
+-- The version of `slot` that counts, with its contents.
+join entry v on v.id = ({version})
+{contents}
+
+-- fragment: messages_in_order
+select {entry_columns}
+from slot
+{version_that_counts}
+order by slot.position, slot.id
+
 -- fragment: edited
 -- The newest version of the wording that begins with `own`.
 coalesce((
@@ -133,126 +157,65 @@ select id as slot from entry where branch_id = :branch and replaces is null and 
 
 -- name: following_versions
 -- The same with all versions, in the order they were written.
-select v.id, v.replaces, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key, v.created_at, v.follows, c.body,
-    a.body as attachments
+select v.replaces, v.follows, {entry_columns}
 from entry slot
 join entry v on v.id = slot.id or v.replaces = slot.id
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+{contents}
 where slot.branch_id = :branch and slot.replaces is null and slot.follows = 1
 order by v.id;
 
 -- name: current_entry
 -- The version of the message or round of this key that counts, the wording that it belongs to, and the newest wording.
-select slot.id as slot, own.id as wording, own.document_id, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments,
+select own.id as wording, own.document_id, {entry_columns},
     (select max(g.id) from entry g where g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) as newest
 from entry slot
-join entry v on v.id = ({version})
+{version_that_counts}
 join entry own on own.id = (
     select max(g.id) from entry g
     where (g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) and g.id <= v.id
 )
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
-
--- name: known_key
--- The same without bodies: what an append has to know.
-select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
-from entry slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
 -- name: known_in
--- The same of many keys of a conversation that is known by its name.
+-- What an append has to know of keys of a conversation.
 select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
 from namespace n
 join branch b on b.namespace_id = n.id
 join entry slot on slot.branch_id = b.id
 join entry v on v.id = coalesce((select max(x.id) from entry x where x.replaces = slot.id), slot.id)
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+{contents}
 where n.path = :path and b.kind = :kind and b.name = :name and slot.replaces is null and slot.key {in_texts keys};
 
 -- name: versions
 -- Every version of one message, oldest first.
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments, v.follows
+select v.follows, {entry_columns}
 from entry slot
 join entry v on v.id = slot.id or v.replaces = slot.id
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+{contents}
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null
 order by v.id;
 
--- name: messages_forward
--- The slots are picked before anything is joined to them, so that a few messages of a long conversation cost few.
+-- name: messages_after
+-- Messages after a place. They are picked before anything is joined to them, so that a few of a long conversation cost few.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
+        and (e.position, e.id) > (:position, :slot)
     order by e.position, e.id
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
-from slot
-join entry v on v.id = ({version})
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-order by slot.position, slot.id;
-
--- name: messages_backward
--- The same from the end.
-with slot as materialized (
-    select e.id, e.position, e.branch_id, e.key from entry e
-    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
-    order by e.position desc, e.id desc
-    limit cast(:limit as bigint) offset cast(:offset as bigint)
-)
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
-from slot
-join entry v on v.id = ({version})
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-order by slot.position desc, slot.id desc;
+{messages_in_order};
 
 -- name: messages_before
--- The last messages up to a slot; the slot's own is one of them.
+-- The last messages up to a place, that place included.
 with slot as materialized (
     select e.id, e.position, e.branch_id, e.key from entry e
     where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
-        and (e.position < :position or (e.position = :position and e.id <= :slot))
+        and (e.position, e.id) <= (:position, :slot)
     order by e.position desc, e.id desc
-    limit cast(:limit as bigint)
+    limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
-from slot
-join entry v on v.id = ({version})
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-order by slot.position, slot.id;
-
--- name: messages_after
--- The next messages after a slot.
-with slot as materialized (
-    select e.id, e.position, e.branch_id, e.key from entry e
-    where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and {shown}
-        and (e.position > :position or (e.position = :position and e.id > :slot))
-    order by e.position, e.id
-    limit cast(:limit as bigint)
-)
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
-from slot
-join entry v on v.id = ({version})
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-order by slot.position, slot.id;
+{messages_in_order};
 
 -- name: newest_documents
 -- The newest messages of a conversation, with the documents of all their versions.
@@ -276,13 +239,10 @@ where branch_id = :branch and key = :key and replaces is null and kind <> 'round
 
 -- name: messages_of_role
 -- The newest of one role first. An edit may have changed the role, so the versions decide.
-select e.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+select {entry_columns}
 from entry e
 join entry slot on slot.id = e.id
-join entry v on v.id = ({version})
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+{version_that_counts}
 where e.branch_id = :branch and e.replaces is null and e.kind <> 'round' and v.role = :role and {shown}
 order by e.position desc, e.id desc
 limit cast(:limit as bigint);
@@ -309,12 +269,9 @@ where r.branch_id = :branch and r.kind = 'round' and r.replaces is null and r.po
     and not exists (select 1 from entry p where p.branch_id = :branch and p.round_key = r.key);
 
 -- name: rounds
-select slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key,
-    v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
+select {entry_columns}
 from entry slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+{newest_version}
 where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'round'
 order by slot.position, slot.id;
 
@@ -443,18 +400,3 @@ join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces 
 where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'message'
 order by slot.position, slot.id
 limit cast(:limit as bigint);
-
--- name: bodies_to_count
--- Every message with the tokens that are kept for it; the body only where they are not.
-select c.hash, t.tokens, case when t.tokens is null then c.body end as body
-from entry slot
-join entry v on v.id = ({version})
-join content c on c.id = v.content_id
-left join token_count t on t.content_id = c.id and t.counter = :counter
-where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
-order by slot.position, slot.id;
-
--- name: store_token_count
-insert into token_count (content_id, counter, tokens)
-select id, cast(:counter as text), cast(:tokens as bigint) from content where hash = :hash
-on conflict (content_id, counter) do nothing;

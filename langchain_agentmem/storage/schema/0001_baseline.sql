@@ -39,14 +39,6 @@ create table content (
     body {blob} not null
 );
 
--- Token counts by counting method, computed on first use.
-create table token_count (
-    content_id {int} not null references content (id) on delete cascade,
-    counter {text} not null,
-    tokens {int} not null,
-    primary key (content_id, counter)
-){without_rowid};
-
 -- Conversations -----------------------------------------------------------------------------------------------------
 
 -- One version of a message or round. `position` is the position of its call on the branch. A row with `replaces` is

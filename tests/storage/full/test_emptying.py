@@ -31,7 +31,7 @@ DEEDS = (
     "drop index entry_content; create table more (id bigint)",
     "drop schema agentmem cascade",
     "analyze",
-    f"insert into token_count select 1, n::text, 1 from generate_series(1, {GROWN // 40}) n",
+    f"insert into content (hash, body) select n::text::bytea, 'x' from generate_series(1, {GROWN // 40}) n",
 )
 
 
@@ -51,5 +51,5 @@ class TestPostgres:
             with psycopg.connect(url) as connection:
                 sampled = "select * from pg_stats where schemaname = 'agentmem'"
                 assert connection.execute(sampled).fetchall() == [], deed
-                [[size]] = connection.execute("select pg_total_relation_size('agentmem.token_count')").fetchall()
+                [[size]] = connection.execute("select pg_total_relation_size('agentmem.content')").fetchall()
             assert size < GROWN
