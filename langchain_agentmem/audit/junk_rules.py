@@ -9,24 +9,23 @@ the other side too, which lets the entry stay. And a todo, which has no reply, i
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias, get_args
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
 
 from langchain_agentmem.audit.audit_entry import KINDS, Kind
 from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
-Field: TypeAlias = Literal["prompt", "reply", "both", "either"]
-
 WORDS = data_table("audit/words.yaml")
-_FIELDS: tuple[Field, ...] = get_args(Field)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JunkRule:
+class JunkRule(Options):
     """By which entries are junk.
 
     Attributes:
@@ -43,26 +42,25 @@ class JunkRule:
         InvalidInput: A pattern is no regular expression, or something else is none of what it can be.
     """
 
-    name: str
+    name: str = Field(pattern=r"\S")
     pattern: str
-    field: Field = "reply"
-    kinds: tuple[Kind, ...] = ("exchange", "call")
+    field: Literal["prompt", "reply", "both", "either"] = "reply"
+    kinds: tuple[Kind, ...] = Field(default=("exchange", "call"), min_length=1)
     unless: str | None = None
-    _find: re.Pattern[str] = dataclasses.field(init=False, repr=False, compare=False)
-    _stays: re.Pattern[str] | None = dataclasses.field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidInput(f"A junk rule has a name, a text, not {safe_repr(self.name)}.")
-        if self.field not in _FIELDS:
-            raise InvalidInput(f"{self._place('field')} is one of {', '.join(_FIELDS)}, not {safe_repr(self.field)}.")
-        kinds: Any = (self.kinds,) if isinstance(self.kinds, str) else self.kinds
-        if not isinstance(kinds, Iterable) or not (kinds := tuple(kinds)) or any(kind not in KINDS for kind in kinds):
-            raise InvalidInput(f"{self._place('kinds')} are some of {', '.join(KINDS)}, not {safe_repr(self.kinds)}.")
-        object.__setattr__(self, "kinds", kinds)
-        object.__setattr__(self, "_find", self._compiled("pattern", self.pattern))
-        stays = None if self.unless is None else self._compiled("unless", self.unless)
-        object.__setattr__(self, "_stays", stays)
+    @field_validator("kinds", mode="before")
+    @classmethod
+    def _as_tuple(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else given
+
+    @field_validator("pattern", "unless")
+    @classmethod
+    def _is_regular_expression(cls, given: str | None) -> str | None:
+        try:
+            _compiled(given or "")
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ValueError(f"{safe_repr(given)} is no regular expression: {error}.") from error
+        return given
 
     def hides(self, kind: Kind, prompt: str, reply: str) -> bool:
         """Whether an entry is junk by this rule.
@@ -74,29 +72,20 @@ class JunkRule:
         """
         if kind not in self.kinds:
             return False
-        find = self._find.search
-        others: tuple[str, ...]
+        others: tuple[str, ...] = (prompt, reply)
+        find = _compiled(self.pattern).search
         if self.field == "prompt":
             found, others = find(prompt), (reply,)
         elif self.field == "reply":
             found, others = find(reply), (prompt,)
         else:
             found = (find(prompt) and find(reply)) if self.field == "both" else (find(prompt) or find(reply))
-            others = (prompt, reply)
-        return bool(found) and not (self._stays and any(map(self._stays.search, others)))
+        return bool(found) and not (self.unless is not None and any(map(_compiled(self.unless).search, others)))
 
-    def _compiled(self, name: str, pattern: Any) -> re.Pattern[str]:
-        if not isinstance(pattern, str):
-            raise InvalidInput(f"{self._place(name)} is a regular expression as text, not {type(pattern).__name__}.")
-        try:
-            return re.compile(pattern, re.IGNORECASE)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise InvalidInput(
-                f"{self._place(name)} is no regular expression: {error}, in {safe_repr(pattern)}."
-            ) from error
 
-    def _place(self, name: str) -> str:
-        return f"{safe_repr(name)} of the junk rule {safe_repr(self.name)}"
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def reasons(
