@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from langchain_agentmem.base.argument_checks import ALL, check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
@@ -54,6 +53,7 @@ KINDS = (CORE, RECORD, FACT, MESSAGE)
 """The kinds that can be corrected."""
 PERSON = "person"
 """The source of a corrected value, see `Writer`."""
+_PLACE = ("namespace", "branch", "thread_id")
 _KEY, _WHO = "the key of what is corrected", "the name of who corrects"
 Values: TypeAlias = Mapping[str, Any]
 
@@ -115,6 +115,20 @@ class PresentValue(NamedTuple):
     thread_id: str | None = None
 
 
+class CorrectedPlace(TypedDict, total=False):
+    """Where the value that is corrected stands.
+
+    Attributes:
+        namespace: Its namespace. Default: that of the running config, else the root.
+        branch: Its branch; of a message the conversation. Default: "main", which the threads of a namespace see.
+        thread_id: A thread that shares nothing with others, at its newest checkpoint, in place of a branch.
+    """
+
+    namespace: Sequence[str] | None
+    branch: str
+    thread_id: str | None
+
+
 _Edit: TypeAlias = Callable[[Any, Any], RowDraft | None]
 """Returns the next version of the present one, given the change; or changes a fact, given the `Book` of facts."""
 
@@ -142,11 +156,9 @@ class Corrections:
         value: str,
         *,
         by: str,
-        namespace: Sequence[str] | None = None,
-        branch: str = MAIN,
-        thread_id: str | None = None,
         importance: int | None = None,
         expected: str | None = None,
+        **place: Unpack[CorrectedPlace],
     ) -> Correction:
         """Correct a value of core memory, or add one. Its end stays, and nothing leaves to make room.
 
@@ -154,17 +166,15 @@ class Corrections:
             key: Its key.
             value: What it says from now on.
             by: Who corrects it.
-            namespace: Whose it is. Default: the running config's, else the root.
-            branch: The branch. Default: "main", which a namespace's threads see.
-            thread_id: A thread that shares nothing with others, at its newest checkpoint, in place of a branch.
             importance: From 1 to 5. Default: as it was, for a new one 3.
-            expected: The `version` that `present` told of it. Default: whatever is there.
+            expected: The `version` that `present` returned for it. Default: any.
+            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
 
         Raises:
             InvalidInput: An argument is wrong, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(namespace, branch, thread_id)
+        layers = self._layers(**place)
         setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
 
         def edit(change: Change, old: Kept | None) -> RowDraft:
@@ -184,10 +194,8 @@ class Corrections:
         tags: Sequence[str] | None = None,
         *,
         by: str,
-        namespace: Sequence[str] | None = None,
-        branch: str = MAIN,
-        thread_id: str | None = None,
         expected: str | None = None,
+        **place: Unpack[CorrectedPlace],
     ) -> Correction:
         """Correct a record of archival memory; what is not given stays as it is.
 
@@ -196,16 +204,14 @@ class Corrections:
             content: What it says from now on.
             tags: Its tags; an empty list takes them all.
             by: Who corrects it.
-            namespace: Whose it is. Default: the running config's, else the root.
-            branch: The branch. Default: "main".
-            thread_id: A thread that shares nothing with others, in place of a branch.
-            expected: The `version` that `present` told of it. Default: whatever is there.
+            expected: The `version` that `present` returned for it. Default: any.
+            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
 
         Raises:
             InvalidInput: An argument is wrong, there is no such record, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(namespace, branch, thread_id)
+        layers = self._layers(**place)
         clean, marks = layers.archival._checked("" if content is None else content, () if tags is None else tags)
 
         def edit(_: Change, old: Kept) -> RowDraft:
@@ -215,35 +221,21 @@ class Corrections:
 
     arecord = awaited(record, writes=True)
 
-    def fact(
-        self,
-        fact_id: str,
-        /,
-        *,
-        by: str,
-        namespace: Sequence[str] | None = None,
-        branch: str = MAIN,
-        thread_id: str | None = None,
-        expected: str | None = None,
-        **changes: Any,
-    ) -> Correction:
+    def fact(self, fact_id: str, /, *, by: str, expected: str | None = None, **changes: Any) -> Correction:
         """Correct a fact. It knows what it said before, as after `KGMemory.update`.
 
         Args:
             fact_id: Which fact.
             by: Who corrects it.
-            namespace: Whose it is. Default: the running config's, else the root.
-            branch: The branch. Default: "main".
-            thread_id: A thread that shares nothing with others, in place of a branch.
-            expected: The `version` that `present` told of it. Default: whatever is there.
+            expected: The `version` that `present` returned for it. Default: any.
             **changes: `role`, `subject`, `predicate`, `obj`, `valid_from`, `valid_to` (None: it goes on) and
-                `confidence`.
+                `confidence`; and `namespace`, and `branch` or `thread_id`, see `CorrectedPlace`.
 
         Raises:
             InvalidInput: A value cannot be one, there is no such fact, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(namespace, branch, thread_id)
+        layers = self._layers(**{name: changes.pop(name) for name in _PLACE if name in changes})
 
         def edit(book: Book, old: Kept) -> None:
             book.correct(old, fact_commands.fields_given(layers._facts_ground, old.extra, changes))
@@ -272,7 +264,7 @@ class Corrections:
             message_id: Which message.
             by: Who corrects it.
             namespace: Whose it is. Default: the running config's, else the root.
-            expected: The `version` that `present` told of it. Default: whatever is there.
+            expected: The `version` that `present` returned for it. Default: any.
             **changes: Fields of `Message` with their new values.
 
         Raises:
@@ -290,10 +282,8 @@ class Corrections:
         key: str,
         *,
         by: str,
-        namespace: Sequence[str] | None = None,
-        branch: str = MAIN,
-        thread_id: str | None = None,
         expected: str | None = None,
+        **place: Unpack[CorrectedPlace],
     ) -> Correction:
         """Have a value, a record or a fact be gone; undone, it is there again.
 
@@ -303,10 +293,8 @@ class Corrections:
             kind: "core", "record" or "fact".
             key: The key, or the id.
             by: Who says so.
-            namespace: Whose it is. Default: the running config's, else the root.
-            branch: The branch. Default: "main".
-            thread_id: A thread that shares nothing with others, in place of a branch.
-            expected: The `version` that `present` told of it. Default: whatever is there.
+            expected: The `version` that `present` returned for it. Default: any.
+            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
 
         Raises:
             InvalidInput: An argument is wrong, or it is not there.
@@ -314,7 +302,6 @@ class Corrections:
         """
         if _kind_given(kind) == MESSAGE:
             raise InvalidInput("A message is removed with memory.conversation(…).remove_by_id(…), and for good.")
-        layers = self._layers(namespace, branch, thread_id)
 
         def edit(given: Change | Book, old: Kept) -> RowDraft | None:
             if isinstance(given, Change):
@@ -323,7 +310,7 @@ class Corrections:
             given.switch(old, [event["n"] for event in told if event["do"] == SAID])
             return None
 
-        return self._correcting(layers, kind, key, by, edit, expected)
+        return self._correcting(self._layers(**place), kind, key, by, edit, expected)
 
     adelete = awaited(delete, writes=True)
 
@@ -349,57 +336,43 @@ class Corrections:
         made = next((each for each in every if each.id == name), None)
         if made is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
-
-        kept, expected = made._stored, None if force else _version_of(made._stored["after"])
+        stored, expected = made._stored, None if force else _version_of(made._stored["after"])
         if made.kind == MESSAGE:
-            message, at = decode_body(kept["before"], made.key), message_log.Address(path, made.branch)
+            message, at = decode_body(stored["before"], made.key), message_log.Address(path, made.branch)
             return self._rewording(at, made.key, by, lambda old: new_version(old, message), expected, made)
 
         def edit(given: Change | Book, old: Kept) -> RowDraft | None:
             if isinstance(given, Change):
-                return _draft_of(made.kind, made.key, kept["before"], given.now)
-            given.switch(old, kept["events"])
+                return _draft_of(made.kind, made.key, stored["before"], given.now)
+            given.switch(old, stored["events"])
             return None
 
         layers = self._layers(made.namespace, made.branch, made.thread_id)
-        adds = made.kind != FACT
-        return self._correcting(layers, made.kind, made.key, by, edit, expected, made, adds=adds)
+        return self._correcting(layers, made.kind, made.key, by, edit, expected, made, adds=made.kind != FACT)
 
     aundo = awaited(undo, writes=True)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def present(
-        self,
-        kind: CorrectedKind,
-        key: str,
-        *,
-        namespace: Sequence[str] | None = None,
-        branch: str = MAIN,
-        thread_id: str | None = None,
-    ) -> PresentValue:
+    def present(self, kind: CorrectedKind, key: str, **place: Unpack[CorrectedPlace]) -> PresentValue:
         """What something says now, with the version by which a correction knows that it does still.
 
         Args:
             kind: "core", "record", "fact" or "message".
             key: The key, or the id.
-            namespace: Whose it is. Default: the running config's, else the root.
-            branch: The branch; of a message the conversation. Default: "main".
-            thread_id: A thread that shares nothing with others, in place of a branch.
+            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
         if _kind_given(kind) == MESSAGE:
-            at = self._address(branch, namespace)
-            name = id_of(key, "message", MessageError)
+            at, name = self._address(**place), id_of(key, "message", MessageError)
             stored = self._database.read(
                 "corrections.present", lambda tx: message_log.get(tx, at, name), lambda: {"message_id": name}
             )
             if stored is None or stored.kind == message_log.ROUND:
                 return PresentValue(None, _version_of(None))
             return PresentValue(_shown(MESSAGE, stored.body, name), _version_of(stored.body), moment(stored.written_at))
-        layers = self._layers(namespace, branch, thread_id)
         key = name_given(key, _KEY)
 
         def look(tx: Transaction, view: View) -> PresentValue:
@@ -410,8 +383,7 @@ class Corrections:
             at = moment(kept.written_at)
             return PresentValue(_shown(kind, row, key), _version_of(row), at, kept.source, kept.actor, kept.thread)
 
-        told = partial(dict[str, Any], found=True)
-        return looking(layers._facts_ground, "corrections.present", look, outputs=lambda _: told(), key=key)
+        return looking(self._layers(**place)._facts_ground, "corrections.present", look, key=key)
 
     apresent = awaited(present)
 
@@ -420,11 +392,9 @@ class Corrections:
         kind: CorrectedKind | None = None,
         key: str | None = None,
         *,
-        namespace: Sequence[str] | None = None,
-        branch: str = MAIN,
-        thread_id: str | None = None,
         limit: int | None = 50,
         offset: int = 0,
+        **place: Unpack[CorrectedPlace],
     ) -> list[Correction]:
         """What was corrected, the newest first.
 
@@ -432,11 +402,9 @@ class Corrections:
             kind: "core", "record", "fact" or "message"; with the key, the corrections of that alone. Default: all that
                 were made in the namespace and all below it.
             key: The key, or the id.
-            namespace: Whose it is. Default: the running config's, else the root.
-            branch: The branch; of a message the conversation. Default: "main".
-            thread_id: A thread that shares nothing with others, in place of a branch.
             limit: Most corrections; None for all. Default: 50.
             offset: How many of the first to leave out. Default: 0.
+            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
 
         Raises:
             InvalidInput: An argument is wrong.
@@ -444,31 +412,37 @@ class Corrections:
         if (kind is None) != (key is None):
             raise InvalidInput("Give the kind and the key of what was corrected, or neither.")
         most, first = limit_given(limit), message_log.count_given("offset", offset)
-        low, high = range_of(self._database.scopes.resolve(namespace, bare=kind is None))
+        low, high = range_of(self._database.scopes.resolve(place.get("namespace"), bare=kind is None))
         of: dict[str, Any] = {}
         if kind is not None and key is not None:
-            thread = None if thread_id is None else id_of(thread_id, "thread")
-            of = self._slot(low, _kind_given(kind), name_given(key, _KEY), id_of(branch, "branch"), thread)
+            thread = place.get("thread_id")
+            thread = None if thread is None else id_of(thread, "thread")
+            of = self._slot(
+                low, _kind_given(kind), name_given(key, _KEY), id_of(place.get("branch", MAIN), "branch"), thread
+            )
             high = low + "\x01"
         return self._database.read(
-            "corrections.history",
-            lambda tx: self._stored(tx, low, high, limit=most, offset=first, **of),
-            outputs=lambda found: {"count": len(found)},
+            "corrections.history", lambda tx: self._stored(tx, low, high, limit=most, offset=first, **of)
         )
 
     ahistory = awaited(history)
 
     # -- plumbing ----------------------------------------------------------------------------------------------------
 
-    def _layers(self, namespace: Sequence[str] | None, branch: str, thread_id: str | None) -> LayeredMemory:
+    def _layers(
+        self, namespace: Sequence[str] | None = None, branch: str = MAIN, thread_id: str | None = None
+    ) -> LayeredMemory:
         if thread_id is None:
             return LayeredMemory(self._database, id_of(branch, "branch"), namespace=namespace)
         path = path_of(self._database.scopes.resolve(namespace))
         return LayeredMemory(self._database, amending(self._database, id_of(thread_id, "thread"), path))
 
-    def _address(self, conversation_id: str, namespace: Sequence[str] | None) -> message_log.Address:
+    def _address(
+        self, branch: str = MAIN, namespace: Sequence[str] | None = None, thread_id: str | None = None
+    ) -> message_log.Address:
+        del thread_id  # a conversation belongs to no thread
         path = path_of(self._database.scopes.resolve(namespace))
-        return message_log.Address(path, id_of(conversation_id, "conversation"))
+        return message_log.Address(path, id_of(branch, "conversation"))
 
     def _stored(
         self, tx: Transaction, /, low: str, high: str, *, limit: int = ALL, offset: int = 0, **of: str | None
@@ -526,13 +500,11 @@ class Corrections:
                 events = [event.get("of", event["n"]) for event in new.extra["told"] if event["n"] not in known]
             elif new := edit(change, old):
                 change.drafts.append(new)
-            after = _row_of(kind, new)
-            told = self._told(who, undone, before, after)
             # A correction may still have words of those from whom its predecessor came.
             others = [made._stored["sources"] for made in last if made._stored["after"] == before]
             others += [undone._stored["sources"]] if undone else []
             sources = sorted({*_sources_of(old), *chain.from_iterable(others), *filter(None, [thread])})
-            told |= {"before": before, "after": after, "sources": sources, "events": events}
+            told = self._values(who, undone, before, _row_of(kind, new)) | {"sources": sources, "events": events}
             place = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
             change.drafts[place] = change.drafts[place]._replace(correction=told)
             return _correction(path, kind, key, layers.name, thread, change.now, told)
@@ -556,25 +528,25 @@ class Corrections:
         def make(old: message_log.Stored) -> message_log.LogEntry:
             _check(old.body, expected, undone)
             entry = edit(old)
-            told = self._told(who, undone, old.body, entry.body)
-            values = {**told, "before": old.body, "after": entry.body}
-            made[:] = [_correction(at.path, MESSAGE, key, at.name, None, now, values)]
-            return entry._replace(correction=told)
+            told = self._values(who, undone, old.body, entry.body)
+            made[:] = [_correction(at.path, MESSAGE, key, at.name, None, now, told)]
+            return entry._replace(correction={name: told[name] for name in ("id", "by", "undoes")})
 
         with self._database.step(_step(undone), lambda: {"kind": MESSAGE, "key": key, "by": who}) as step:
             self._conversation(at.name, namespace_of(at.path))._correct(key, make, now)
             step.finish(lambda: _made_shown(made[0]))
         return made[0]
 
-    def _told(self, who: str, undone: Correction | None, before: Any, after: Any) -> dict[str, Any]:
-        """Return the fields that every correction stores.
+    def _values(self, who: str, undone: Correction | None, before: Any, after: Any) -> dict[str, Any]:
+        """Return the fields that every correction has.
 
         Raises:
             InvalidInput: Nothing changes.
         """
         if _version_of(after) == _version_of(before):
             raise InvalidInput("It says so already: nothing was changed.")
-        return {"id": self._database.new_id(), "by": who, "undoes": None if undone is None else undone.id}
+        undoes = None if undone is None else undone.id
+        return {"id": self._database.new_id(), "by": who, "undoes": undoes, "before": before, "after": after}
 
 
 def _read(row: Row, *, shared: bool) -> Correction:
@@ -595,16 +567,14 @@ def _correction(
     path: str, kind: str, key: str, name: str | None, thread: str | None, at: int, told: dict[str, Any]
 ) -> Correction:
     return Correction(
-        id=told["id"],
+        **{field: told[field] for field in ("id", "by", "undoes")},
         kind=kind,
         key=key,
         namespace=namespace_of(path),
         branch=thread or name or MAIN,
-        by=told["by"],
         at=moment(at),
         before=_shown(kind, told["before"], key),
         after=_shown(kind, told["after"], key),
-        undoes=told["undoes"],
         thread_id=thread,
         _stored=told,
     )
