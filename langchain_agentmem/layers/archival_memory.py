@@ -10,12 +10,13 @@ from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, nam
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.layer import Layer, Record, bounded, hits_shown, record_of, record_shown, redraft
+from langchain_agentmem.layers.layer import Layer, Record, bounded, ids_of, record_of, redraft
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, listed
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.tracing import documents
 
 
 class ArchivalMemory(Layer):
@@ -80,13 +81,13 @@ class ArchivalMemory(Layer):
             return key in there
 
         told = {"record_id": key, "content": clean, "tags": marks}
-        return self._change("update", make, outputs=lambda there: {"updated": there}, **told)
+        return self._change("update", make, **told)
 
     aupdate = awaited(update, writes=True)
 
     def get(self, record_id: str) -> Record | None:
         """One record by its id, or None."""
-        return self._one(RECORD, "record", name_given(record_id, "the id of a record"), record_of, record_shown)
+        return self._one(RECORD, "record", name_given(record_id, "the id of a record"), record_of)
 
     aget = awaited(get)
 
@@ -121,7 +122,7 @@ class ArchivalMemory(Layer):
             else:
                 hits = found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
                 records = [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
-            step.finish(lambda: hits_shown(RECORD, records))
+            step.finish(lambda: documents(records, RECORD))
         return records
 
     asearch = awaited(search)
@@ -156,7 +157,7 @@ class ArchivalMemory(Layer):
             limit=bounded(most),
             newest=newest,
             tags=sorted(set(marks)) or None,
-            outputs=lambda values: listed("records", values, record_shown),
+            outputs=ids_of,
         )
 
     def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:

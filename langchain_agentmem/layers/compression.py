@@ -32,7 +32,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.lenient_json import strip_reasoning
 from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
-from langchain_agentmem.tracing import Tracing, brief
+from langchain_agentmem.tracing import Tracing
 
 if TYPE_CHECKING:
     from langchain_agentmem.storage.database import Database
@@ -217,9 +217,9 @@ class Compressor:
             return known
         tracing = _WITHOUT_DATABASE if self._database is None else self._database.tracing
         more = {"context": context, "max_characters": max_chars}
-        with tracing.step(f"memory.{NAME}", inputs=lambda: _shown(text) | more) as step:
+        with tracing.step(f"memory.{NAME}", inputs=lambda: {"text": text, "characters": len(text), **more}) as step:
             shortened = self._shorten(key, since, text, max_chars, context)
-            step.finish(lambda: _shown(shortened))
+            step.finish(lambda: {"text": shortened, "characters": len(shortened)})
         return shortened
 
     acompress = awaited(compress)
@@ -257,10 +257,6 @@ class Compressor:
             reason = f"The model gave nothing shorter than the text, {self._attempts} times."
         told: dict[str, Any] = {"context": context, "characters": len(text), "max_chars": max_chars, "reason": reason}
         self._database.emit(lambda: CompressionFellShort(**told, error=failure))
-
-
-def _shown(text: str) -> dict[str, Any]:
-    return {"text": brief(text), "characters": len(text)}
 
 
 def _question(text: str, max_chars: int, context: str, prompt: str | None) -> list[BaseMessage]:

@@ -102,7 +102,7 @@ def consolidate(
     """
     with step_on(ground, name, keep=keep, event_type=kind, automatic=automatic) as step:
         report = _consolidate(ground, keep, kind, automatic=automatic)
-        step.finish(lambda: report_shown(report))
+        step.finish(lambda: asdict(report))
     return report
 
 
@@ -142,12 +142,6 @@ def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
     """
     most = int(ground.settings.recall_max_events * CONSOLIDATES_AT)
     return new > 0 and count(tx, _own(ground, change.view), EVENT) + new > most
-
-
-def report_shown(report: ConsolidationReport) -> dict[str, Any]:
-    """What a trace shows of a consolidation."""
-    told = {"level": report.level, "events": report.events, "record_ids": report.records, "evicted": report.evicted}
-    return {name: value for name, value in told.items() if value is not None}
 
 
 def make_room(ground: Ground) -> None:
@@ -348,7 +342,7 @@ def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> Con
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
     with step_on(ground, "layers.consolidate", level=level) as step:
         report = _relieve(ground, core, measure_pressure(ground, shown=False).level if level is None else level)
-        step.finish(lambda: report_shown(report))
+        step.finish(lambda: asdict(report))
     return report
 
 
@@ -370,5 +364,5 @@ def _relieve(ground: Ground, core: CoreMemory, level: str) -> ConsolidationRepor
 
     evicted: tuple[str, ...] = ()
     if rank >= LEVELS.index("high"):
-        evicted = changing(ground, "core.relieve", relieve, outputs=lambda keys: {"evicted": keys})
+        evicted = changing(ground, "core.relieve", relieve)
     return replace(report, level=level, evicted=evicted)

@@ -22,10 +22,9 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import PROTECTED_KEYS, Layer, LayersConfig, Written, origin
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, pairs
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of, moved
 from langchain_agentmem.storage import Transaction
-from langchain_agentmem.tracing import brief
 
 EVICTED = "CORE_EVICT"
 """The tag of what left core memory to make room."""
@@ -114,7 +113,7 @@ class CoreMemory(Layer):
             there = memory_rows.named(tx, view, CORE, wanted)
             return {key: there[key].text for key in wanted if key in there}
 
-        return self._look("get", look, keys=wanted, outputs=pairs)
+        return self._look("get", look, keys=wanted)
 
     aget = awaited(get)
 
@@ -124,7 +123,7 @@ class CoreMemory(Layer):
         def look(tx: Transaction, view: View) -> list[CoreEntry]:
             return [entry_of(each) for each in everything(tx, view)]
 
-        return self._look("read", look, outputs=lambda found: pairs({each.key: each.value for each in found}))
+        return self._look("read", look)
 
     aentries = awaited(entries)
 
@@ -142,7 +141,7 @@ class CoreMemory(Layer):
             InvalidInput: An argument is wrong, or there is no room for the value.
         """
         setting = self._setting_of(key, value, importance, ttl)
-        with self._step("set", entries=lambda: [setting_shown(setting)]) as step:
+        with self._step("set", entries=[setting]) as step:
             _, change, _ = self._place([setting])
             step.finish(lambda: {"evicted": change.evicted})
 
@@ -209,7 +208,7 @@ class CoreMemory(Layer):
             change.remove(RECORD, old.key)
             return True
 
-        return self._change("restore", make, key=wanted, outputs=lambda there: {"restored": there})
+        return self._change("restore", make, key=wanted)
 
     arestore = awaited(restore, writes=True)
 
@@ -358,11 +357,6 @@ def leaving(
             gone.append(each)
             total -= cost(each.key, each.text)
     return gone
-
-
-def setting_shown(setting: Setting) -> dict[str, Any]:
-    """A value to be set, as a trace shows it."""
-    return {"key": setting.key, "value": brief(setting.value), "importance": setting.importance}
 
 
 def entry_of(kept: Kept) -> CoreEntry:

@@ -19,11 +19,11 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, maybe, step_on
+from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, step_on
 from langchain_agentmem.rewinding.memory_rows import CORE, Kept, RowDraft, View
 from langchain_agentmem.search.memory_search import Why
 from langchain_agentmem.storage import Transaction
-from langchain_agentmem.tracing import RunType, Step, brief, documents
+from langchain_agentmem.tracing import RunType, Step
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
 """Keys of core memory that never leave it by themselves."""
@@ -251,7 +251,7 @@ class Layer:
         """Open a step for several operations; see `step_on`."""
         return step_on(self._ground, f"{self._part}.{verb}", run_type, **inputs)
 
-    def _one(self, kind: str, what: str, key: str, value_of: Callable[[Kept], T], show: Callable[[T], Any]) -> T | None:
+    def _one(self, kind: str, what: str, key: str, value_of: Callable[[Kept], T]) -> T | None:
         """Read one thing by its id."""
 
         def look(tx: Transaction, view: View) -> T | None:
@@ -259,7 +259,7 @@ class Layer:
             return value_of(there[key]) if key in there else None
 
         more = {f"{what}_id": key}
-        return self._look("get", look, outputs=lambda each: maybe(what, each, show), **more)
+        return self._look("get", look, outputs=lambda each: {"found": each is not None}, **more)
 
     def _deleted(self, kind: str, key: str, /, **inputs: Any) -> bool:
         """Delete one thing. Return whether it was there."""
@@ -270,7 +270,7 @@ class Layer:
                 change.remove(kind, each)
             return key in there
 
-        return self._change("delete", make, outputs=lambda there: {"deleted": there}, **inputs)
+        return self._change("delete", make, **inputs)
 
 
 def bounded(most: int) -> int | None:
@@ -294,16 +294,6 @@ def redraft(kept: Kept, **changes: Any) -> RowDraft:
     return draft._replace(**changes)
 
 
-def hits_shown(kind: str, hits: Sequence[Event | Record]) -> dict[str, Any]:
-    """Describe what a search found, as the outputs of a retriever."""
-    return documents(hits, kind)
-
-
-def event_shown(each: Event) -> dict[str, Any]:
-    """An event."""
-    return {"id": each.id, "event_type": each.kind, "content": brief(each.content), "created_at": each.created_at}
-
-
-def record_shown(each: Record) -> dict[str, Any]:
-    """A record."""
-    return {"id": each.id, "content": brief(each.content), "tags": each.tags, "updated_at": each.updated_at}
+def ids_of(found: Sequence[Event | Record]) -> dict[str, Any]:
+    """Return what a trace shows of events or records: their number, and the ids of the first."""
+    return {"count": len(found), "ids": [each.id for each in found]}

@@ -77,7 +77,7 @@ from langchain_agentmem.layers.consolidation import (
     relieve_pressure,
     too_many,
 )
-from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, setting_shown
+from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything
 from langchain_agentmem.layers.layer import (
     USUAL_LAYERS,
     Ground,
@@ -103,7 +103,6 @@ from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, RowDraft, View
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import brief
 
 LAYERS = ("core", "recall", "archival")
 NOTE = "note"
@@ -167,16 +166,6 @@ def _listed(given: Any) -> list[Any]:
     if not isinstance(given, Sequence) or not all(isinstance(each, str | Mapping) for each in given):
         raise InvalidInput(f"Events and records are texts or mappings, or lists of them, not {safe_repr(given)}.")
     return list(given)
-
-
-def _counts(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a trace shows of whole layers: how much there is of each."""
-    return {name: len(values) for name, values in found.items() if isinstance(values, Mapping | list)}
-
-
-def _final_counts(final: Mapping[str, Any]) -> dict[str, Any]:
-    counts = {name: len(final[name]) for name in ("core", "recall", "resources_used")}
-    return {**counts, "archival": final["archival_summary"]["count"]}
 
 
 Level = Literal["low", "medium", "high", "critical"]
@@ -287,7 +276,7 @@ class LayeredMemory(Layer):
             }
             return {name: data[name] for name in layers}
 
-        return self._look("read", look, scope=scope, outputs=_counts)
+        return self._look("read", look, scope=scope)
 
     aread = awaited(read)
 
@@ -319,11 +308,9 @@ class LayeredMemory(Layer):
         clean = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
         with self._step(
             "write",
-            core=lambda: [setting_shown(each) for each in settings],
-            recall=lambda: [
-                {"event_type": each.label, "content": brief(memory_rows.text_of(each.body or b""))} for each in new
-            ],
-            archival=lambda: [{"content": brief(text), "tags": tags} for text, tags in clean],
+            core=settings,
+            recall=lambda: [memory_rows.text_of(each.body or b"") for each in new],
+            archival=[text for text, _ in clean],
         ) as step:
             written = self._written(settings, new, clean)
             step.finish(lambda: {"event_ids": written.recall, "record_ids": written.archival})
@@ -465,7 +452,7 @@ class LayeredMemory(Layer):
 
         with self._step("context", task_hint=lambda: task_hint) as step:
             data = composed(self._material(task_hint), room, whole=True).data
-            step.finish(lambda: _counts(data))
+            step.finish(lambda: {name: len(part) for name, part in data.items()})
         return data
 
     acontext = awaited(context)
@@ -487,7 +474,7 @@ class LayeredMemory(Layer):
 
         with self._step("format_for_prompt", task_hint=lambda: task_hint) as step:
             text = composed(self._material(task_hint), room, self._ground.compressor.compress).text
-            step.finish(lambda: {"text": brief(text), "characters": len(text)})
+            step.finish(lambda: {"text": text, "characters": len(text)})
         return text
 
     aformat_for_prompt = awaited(format_for_prompt)
@@ -517,7 +504,7 @@ class LayeredMemory(Layer):
             held = _held(tx, view)
             return final_memory(held.core, held.events, held.records)
 
-        final = self._look("export_final", look, outputs=_final_counts)
+        final = self._look("export_final", look)
         settings = self.settings
         names = (settings.final_memory_filename_md, settings.final_memory_filename_json)
         return write_final(final, output_dir, *names)

@@ -15,12 +15,13 @@ from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.consolidation import ConsolidationReport, consolidate, make_room, too_many
-from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, event_shown, hits_shown
+from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, ids_of
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, listed
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Transaction
+from langchain_agentmem.tracing import documents
 
 EVICTED = "RECALL_EVICT"
 """The tag of the record of an event that was evicted."""
@@ -83,7 +84,7 @@ class RecallMemory(Layer):
 
     def get(self, event_id: str) -> Event | None:
         """One event by its id, or None."""
-        return self._one(EVENT, "event", name_given(event_id, "the id of an event"), event_of, event_shown)
+        return self._one(EVENT, "event", name_given(event_id, "the id of an event"), event_of)
 
     aget = awaited(get)
 
@@ -103,7 +104,7 @@ class RecallMemory(Layer):
             limit=bounded(most),
             newest=bounded(most),
             event_type=label,
-            outputs=lambda values: listed("events", values, event_shown),
+            outputs=ids_of,
         )
 
     def search(self, query: str, limit: int | None = 10) -> list[Event]:
@@ -128,7 +129,7 @@ class RecallMemory(Layer):
             else:
                 hits = found(self._ground, (EVENT,), query, most)
                 found_events = [event_of(hit.kept, hit.score, hit.why) for hit in hits]
-            step.finish(lambda: hits_shown(EVENT, found_events))
+            step.finish(lambda: documents(found_events, EVENT))
         return found_events
 
     asearch = awaited(search)
@@ -162,7 +163,7 @@ class RecallMemory(Layer):
             return len(gone)
 
         told = {"event_ids": None if wanted is None else sorted(wanted), "event_type": label, "oldest": oldest}
-        return self._change("evict", make, outputs=lambda count: {"evicted": count}, **told)
+        return self._change("evict", make, **told)
 
     aevict = awaited(evict, writes=True)
 

@@ -52,7 +52,7 @@ from langchain_agentmem.layers.resource_files import (
     under,
 )
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import LISTED, Change, listed
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
 from langchain_agentmem.storage import Transaction
 
@@ -277,12 +277,7 @@ class ResourceMemory(Layer):
             "load",
             make,
             file=name,
-            outputs=lambda _: {
-                "items": len(items),
-                "pending": sum(item["fetch_status"] != "available" for item in items),
-                "resource_ids": [item["id"] for item in items[:LISTED]],
-                "digest": snapshot["digest"],
-            },
+            outputs=lambda _: {"resource_ids": [item["id"] for item in items], "digest": snapshot["digest"]},
         )
         return snapshot
 
@@ -320,24 +315,17 @@ class ResourceMemory(Layer):
                 del item["file"]
             return sorted(items, key=lambda item: str(item["id"]))
 
-        def show(item: dict[str, Any]) -> dict[str, Any]:
-            return {"id": item["id"], "status": item["fetch_status"]}
-
-        return self._look("items", look, outputs=lambda items: listed("resources", items, show))
+        return self._look("items", look)
 
     aitems = awaited(items)
 
     def used(self) -> list[dict[str, Any]]:
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
-
-        def show(use: dict[str, Any]) -> dict[str, Any]:
-            return {name: use.get(name) for name in ("resource_id", "usage_type")}
-
         with self._step("used") as step:
             records = self._archival._listing([RESOURCE_USED], shown=False)
             every = (use_of(each.content, each.tags, each.created_at) for each in records)
             uses = [use for use in every if use is not None]
-            step.finish(lambda: listed("uses", uses, show))
+            step.finish(lambda: {"count": len(uses)})
         return uses
 
     aused = awaited(used)

@@ -63,22 +63,6 @@ def listed(name: str, values: Sequence[T], show: Callable[[T], Any]) -> dict[str
     return {"count": len(values), name: [show(each) for each in values[:LISTED]]}
 
 
-def pairs(values: Mapping[str, str]) -> dict[str, Any]:
-    """Values of core memory, by key."""
-    return listed("entries", list(values.items()), lambda each: {"key": each[0], "value": brief(each[1])})
-
-
-def maybe(name: str, value: T | None, show: Callable[[T], Any]) -> dict[str, Any]:
-    """Something that was asked for by its id, if it is there.
-
-    Args:
-        name: What it is.
-        value: It.
-        show: Shows it.
-    """
-    return {"found": value is not None, **({} if value is None else {name: show(value)})}
-
-
 @dataclass(slots=True, kw_only=True)
 class Change:
     """What a call is about to write.

@@ -61,8 +61,8 @@ def test_a_consolidation_shows_the_model_s_work_and_what_was_written(collector, 
     assert collector.shapes == [("mine", [("memory.layers.consolidate", beneath)])]
     whole = collector.run("memory.layers.consolidate").outputs
     assert (whole["level"], whole["events"], whole["evicted"]) == ("critical", 1, ["k"])
-    assert collector.run("memory.recall.consolidate").outputs["record_ids"] == whole["record_ids"]
-    assert collector.run("memory.core.relieve").outputs == {"evicted": ["k"]}
+    assert collector.run("memory.recall.consolidate").outputs["records"] == whole["records"]
+    assert collector.run("memory.core.relieve").outputs["items"] == ["k"]
 
 
 def test_an_injection_in_a_chain_says_what_was_put_in_and_why(collector, memory, layers):
