@@ -15,7 +15,6 @@ from langchain_agentmem.studio.pages import (
     overview,
     search,
     thread,
-    threads,
 )
 
 ROUTES: Sequence[Route] = (
@@ -27,5 +26,4 @@ ROUTES: Sequence[Route] = (
     *overview.ROUTES,
     *search.ROUTES,
     *thread.ROUTES,
-    *threads.ROUTES,
 )

@@ -1,4 +1,4 @@
-"""A thread at a checkpoint: its tree, what was said, what it remembered, what the step did, and what prompts showed.
+"""Threads and conversations, and one of them at a checkpoint: what was said, remembered, done and shown to the model.
 
 A conversation that no thread belongs to is the same without a tree; a named branch of memory shows what it holds.
 """
@@ -26,8 +26,10 @@ from langchain_agentmem.studio.application import (
     namespace_asked,
     number_asked,
     page,
+    pages_of,
     required,
     studio_of,
+    time_asked,
 )
 from langchain_agentmem.studio.thread_views import (
     ShownChange,
@@ -76,6 +78,10 @@ Shown = dict[str, Any]
 """What a template is given."""
 
 
+ROLES = ("user", "assistant", "system", "tool")
+"""Roles that a form proposes."""
+
+
 class Place(NamedTuple):
     """What a page is about.
 
@@ -99,6 +105,40 @@ class Place(NamedTuple):
     def chat(self) -> ConversationMemory:
         """The conversation of its id."""
         return self.memory.conversation(self.name, self.namespace)
+
+
+async def threads(request: Request) -> Response:
+    """A page of threads, those that changed last first. Their sizes come when they are known."""
+    studio, asked = studio_of(request), request.query_params
+    namespace, start = namespace_asked(request) or (), number_asked(request, "start")
+    wanted: dict[str, Any] = {
+        "query": asked.get("q") or None,
+        "role": asked.get("role") or None,
+        "since": time_asked(request, "since"),
+        "until": time_asked(request, "until"),
+        "limit": PAGE,
+        "offset": start,
+    }
+    sizes = partial(studio.memory.admin.threads, namespace, **wanted)
+    found, seen = await asyncio.gather(
+        studio.memory.admin.athreads(namespace, sizes=False, **wanted),
+        studio.kept.look(("threads", namespace, *wanted.values()), sizes),
+    )
+    sized = {} if seen is None else {(each.namespace, each.thread_id): each for each in seen.value.threads}
+    return page(
+        request,
+        "threads.html",
+        found=found,
+        sized=sized,
+        waits=seen is None,
+        bare=not any(asked.values()),
+        asked=asked,
+        since=wanted["since"],
+        until=wanted["until"],
+        roles=ROLES,
+        neighbours=pages_of(found.total, start),
+        start=start,
+    )
 
 
 async def thread(request: Request) -> Response:
@@ -519,6 +559,7 @@ def drawn(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
 
 
 ROUTES: Sequence[Route] = (
+    Route("/threads", threads),
     Route("/thread", thread),
     Route("/conversation", conversation),
     Route("/memory", memory_branch),
