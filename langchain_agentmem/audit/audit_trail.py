@@ -79,49 +79,12 @@ from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Transaction
-from langchain_agentmem.storage.database import Database, MemoryLike, Outputs, database_of
-from langchain_agentmem.tracing import Step, Thunk, brief, given_only
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
+from langchain_agentmem.tracing import Step, Thunk, given_only, outcome, summary
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import Health
     from langchain_agentmem.audit.model_call_capture import AuditHandler, HandlerOptions
-
-MOST = 20
-"""Entries that are shown of many."""
-
-
-def _show_new(entry: AuditEntry) -> dict[str, Any]:
-    """An entry that is to be added."""
-    names = ("namespace", "conversation_id", "thread_id", "kind", "model", "input_tokens", "output_tokens")
-    failure = None if entry.error is None else brief(entry.error)
-    told = {name: getattr(entry, name) for name in names} | {"of_run_id": entry.run_id, "failure": failure}
-    return given_only(told | {"prompt": brief(entry.prompt), "reply": brief(entry.reply)})
-
-
-def _show_list(entries: Sequence[AuditEntry]) -> dict[str, Any]:
-    """Entries that were read or made: the newest of them."""
-    return {"count": len(entries), "entries": [_show_entry(each) for each in entries[-MOST:]]}
-
-
-def _show_entry(entry: AuditEntry) -> dict[str, Any]:
-    told = {"id": entry.id, "kind": entry.kind, "prompt": brief(entry.prompt), "reply": brief(entry.reply)}
-    return given_only({**told, "status": entry.status})
-
-
-def _show_one(entry: AuditEntry | None) -> dict[str, Any]:
-    """An entry, if there is one."""
-    return _show_list([] if entry is None else [entry])
-
-
-def _show_chain(report: ChainReport) -> dict[str, Any]:
-    """How the chain was found."""
-    return {"ok": report.ok, "entries": report.entries, "erased": report.erased, "problems": report.problems}
-
-
-def _show_health(found: Health) -> dict[str, Any]:
-    """How the trail fares."""
-    return {"entries": found.sizes.entries, "conversations": found.conversations, "open_todos": found.open_todos}
-
 
 TODO_MARK, TODO_CAPTURE = MARKS[TODO]
 REFLECTION_MARK, SELF_REFLECTION = MARKS[REFLECTION]
@@ -218,9 +181,9 @@ class AuditTrail:
             The new todos. What is to be done already is not added again.
         """
         said = text_given(text, "What is to be done")
-        with self._step("add_todo_from_chat", text=brief(said)) as step:
+        with self._step("add_todo_from_chat", text=said) as step:
             added = self._add_todos(todos_in(said))
-            step.finish(lambda: _show_list(added))
+            step.finish(lambda: outcome(added))
         return added
 
     aadd_todo_from_chat = awaited(add_todo_from_chat, writes=True)
@@ -312,7 +275,7 @@ class AuditTrail:
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds, before=behind)
         check_flag("messages", messages)
         find = partial(audit_store.last, path=path, n=min(n, _MOST), before=behind, messages=messages, **wanted)
-        return self._database.read("audit.last", find, asked, _show_list)
+        return self._database.read("audit.last", find, asked)
 
     alast = awaited(last)
 
@@ -320,7 +283,7 @@ class AuditTrail:
         """The entry of an id, also if it is hidden; None if there is none."""
         path, wanted = self._path(), id_of(entry_id, "trail entry")
         find = partial(audit_store.get, path=path, entry_id=wanted)
-        return self._database.read("audit.get", find, self._where(entry_id=wanted), _show_one)
+        return self._database.read("audit.get", find, self._where(entry_id=wanted))
 
     aget = awaited(get)
 
@@ -370,7 +333,7 @@ class AuditTrail:
         if not isinstance(status, str) or status not in STATUSES:
             raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
         path, asked = self._path(), self._where(status=status)
-        return self._database.read("audit.todos", lambda tx: audit_store.of_status(tx, path, status), asked, _show_list)
+        return self._database.read("audit.todos", lambda tx: audit_store.of_status(tx, path, status), asked)
 
     atodos = awaited(todos)
 
@@ -445,7 +408,7 @@ class AuditTrail:
         """
         until = since if since is None or isinstance(since, Head) else Head.of(since)
         asked = partial(dict[str, Any], since=None if until is None else str(until))
-        return self._database.read("audit.verify", lambda tx: audit_part.verify(tx, until), asked, _show_chain)
+        return self._database.read("audit.verify", lambda tx: audit_part.verify(tx, until), asked)
 
     averify = awaited(verify)
 
@@ -463,7 +426,7 @@ class AuditTrail:
 
             return examine(tx, *where, now=now, rules=rules)
 
-        return self._database.read("audit.report", make, self._where(), _show_health)
+        return self._database.read("audit.report", make, self._where())
 
     areport = awaited(report)
 
@@ -513,13 +476,13 @@ class AuditTrail:
         after: int | None = 0
         while after is not None:
             read = partial(audit_store.page, path=path, after=after, **wanted)
-            entries, after = self._database.read(step, read, self._where(), lambda page: _show_list(page[0]))
+            entries, after = self._database.read(step, read, self._where(), lambda page: outcome(page[0]))
             yield entries
 
     def _set_status(self, todo_id: Any, status: str) -> None:
         wanted, name = id_of(todo_id, "todo"), "audit.complete" if status == DONE else "audit.reopen"
         change = partial(audit_store.set_status, path=self._path(), todo_id=wanted, status=status)
-        self._database.write(name, change, self._where(todo_id=wanted), lambda changed: {"changed": changed})
+        self._database.write(name, change, self._where(todo_id=wanted))
 
     def _change_pages(self, make: Callable[..., audit_store.EntryPage]) -> int:
         """Change entries page by page, each in a transaction of its own."""
@@ -583,14 +546,16 @@ class AuditTrail:
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
         draft = EntryDraft(self._judged(entry))
         path = path_of(entry.namespace)
-        self._database.write("audit.add", lambda tx: audit_store.add(tx, path, [draft]), *_told(draft))
+        self._write(path, draft)
+
+    def _write(self, path: str, draft: EntryDraft) -> None:
+        add, entry = partial(audit_store.add, path=path, drafts=[draft]), draft.entry
+        told = {"entry_id": entry.id, "junk": entry.junk}
+        self._database.write("audit.add", add, partial(_inputs, entry), lambda _: told)
 
     def _where(self, **given: Any) -> Thunk:
         """What a trace shows of a step on this trail: whose it is, and what was given."""
-        return lambda: {
-            "namespace": self._database.scopes.resolve(self._namespace),
-            **{name: value for name, value in given.items() if value is not None},
-        }
+        return lambda: summary(given_only({"namespace": self._database.scopes.resolve(self._namespace), **given}))
 
     def _add_todos(self, sentences: Iterable[str]) -> list[AuditEntry]:
         found = [
@@ -614,14 +579,14 @@ class AuditTrail:
         kept, _ = self._database.write(
             "audit.add_reference",
             lambda tx: audit_store.put_reference(tx, path, draft),
-            partial(_show_new, draft.entry),
+            partial(_inputs, draft.entry),
             lambda done: {"entry_id": done[0].id, "is_new": done[1]},
         )
         return kept
 
     def _add(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> AuditEntry:
         path, draft = self._drafted(kind, prompt, reply, conversation_id)
-        self._database.write("audit.add", lambda tx: audit_store.add(tx, path, [draft]), *_told(draft))
+        self._write(path, draft)
         return draft.entry
 
 
@@ -656,9 +621,10 @@ def _is_file(source: Any) -> bool:
         return False
 
 
-def _told(draft: EntryDraft) -> tuple[Thunk, Outputs]:
+def _inputs(entry: AuditEntry) -> dict[str, Any]:
     """What a trace shows of an entry that is added."""
-    return partial(_show_new, draft.entry), lambda _: {"entry_id": draft.entry.id, "junk": draft.entry.junk}
+    names = ("namespace", "conversation_id", "thread_id", "kind", "model", "prompt", "reply", "error")
+    return {"of_run_id": entry.run_id, **{name: summary(getattr(entry, name)) for name in names}}
 
 
 def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> EntryFilter:
