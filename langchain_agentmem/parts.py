@@ -14,11 +14,11 @@ from langchain_agentmem.threads import thread_part
 PARTS = (
     audit_part.PART,  # erased first, since who adds to the trail holds its end before anything else
     conversation_part.PART,
-    thread_part.PART,  # exported before what the threads remember
+    thread_part.PART,
     item_part.PART,
     memory_part.PART,
     fact_part.PART,
     layer_part.PART,
     search_index.PART,
 )
-"""In the order in which they take part in erasures and exports."""
+"""In the order in which they take part in erasures."""

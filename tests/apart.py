@@ -78,7 +78,7 @@ def check_apart(memories: Mapping[str, AgentMemory], folder: Path) -> None:
         without = {"conversations", "growth", "counts", "checkpoints"}
         assert {key for key, part in found.items() if name not in str(part)} == without
         mine.export(folder / name)
-        assert foreign not in str(found) + (folder / name).read_text()
+        assert foreign not in str(found) + (folder / name).read_text(errors="replace")
     before = seen(one)
     [theirs, *_] = one.checkpointer.list(RUN)
     foreign_id = theirs.config["configurable"]["checkpoint_id"]

@@ -189,7 +189,7 @@ REFUSED = {
     'memory.admin.backup("notes.txt")': "'notes.txt' is there already. Write elsewhere, or replace it with --force",
     'memory.export("notes.txt")': "'notes.txt' is no export, and would be replaced. Write elsewhere, or remove it",
     'memory.admin.backup("folder")': "'folder' cannot be written: it is a folder",
-    'memory.import_("notes.txt")': "Line 1 of 'notes.txt' is not JSON",
+    'memory.import_("notes.txt")': "'notes.txt' is no export: it is not a SQLite database, or was cut off",
     'memory.import_from("mem", "notes.txt")': "There is no kind 'mem' of sources; there are langgraph-saver,",
     'memory.import_from("opus", "others.db")': "'others.db' is a database, and no agent_memory.json",
     'memory.import_from("taskweaver", "folder")': "In 'folder' and below it no file ends in .yaml or .yml or .json",

@@ -157,9 +157,9 @@ class TestTemplate:
 
         graph_of(templated, node).invoke({"messages": []}, at("monday", user_id="ada"))
         assert found == {"pruned": 1, "messages": 2}
-        written = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
-        assert "hello from ada" in written
-        assert "bob" not in written
+        written = (tmp_path / "all.jsonl").read_bytes()
+        assert b"hello from ada" in written
+        assert b"bob" not in written
 
     def test_whose_thread_is_deleted_pruned_or_erased_is_told_where_several_have_it(self, templated):
         for user in ("ada", "bob"):

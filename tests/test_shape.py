@@ -213,7 +213,7 @@ def test_generators_are_only_iterators():
     assert found == set(ITERATES)
 
 
-HANDLES = {"rewinding/memory_part.py take": "it handles errors of records alone, and raises InvalidInput"}
+HANDLES: dict[str, str] = {}
 """Operations that may handle exceptions around a call that is given the transaction, with the reason."""
 
 

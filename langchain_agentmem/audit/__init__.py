@@ -7,7 +7,7 @@ Begin with `audit_trail.AuditTrail`, the public class. Below it:
 - `junk_rules`, `audit_todos`: which entries are hidden, and which todos a text asks for;
 - `audit_report`: the health report;
 - `legacy_json`: reads and writes `agent_memory.json`, however damaged;
-- `audit_part`: searches, verifies and transfers the trail.
+- `audit_part`: searches, verifies and erases the trail.
 
 It imports storage, search, messages and language_models, and nothing of the layers above.
 

@@ -25,6 +25,7 @@ from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.storage.queries import LINK_BYTES
 
 Kind: TypeAlias = Literal["exchange", "call", "todo", "reflection", "reference"]
 """What an entry is: a prompt with its reply, a model call that was captured, something to do, what an agent says of its
@@ -135,7 +136,6 @@ class AuditEntry:
         return f"{self.prompt}\n{self.reply}"
 
 
-LINK_BYTES = 32
 SALT_BYTES = 16
 
 
@@ -224,8 +224,3 @@ def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[b
     )
     whole = line.encode("utf-8", "surrogatepass") + body + said
     return blake2b(whole, digest_size=LINK_BYTES, key=salt).digest()
-
-
-def following(link: bytes, of_entry: bytes) -> bytes:
-    """The link after a link, given the digest of the entry between."""
-    return blake2b(link + of_entry, digest_size=LINK_BYTES).digest()

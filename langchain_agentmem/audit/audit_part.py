@@ -1,34 +1,21 @@
-"""The audit trail as a part of the database: searched, verified, exported and imported.
+"""The audit trail as a part of the database: searched, verified and erased.
 
 To verify, the chain is read in pages, so that of a million entries few are held at a time.
-
-As records, entries leave in the order of the chain, and each message of model calls once, before the first entry that
-names it. In another database they are added at the end of the chain, with their ids and times; an entry whose id is
-here already is left out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
-from typing import Any
 
-from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
+from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import START, STATUSES, TODO, ChainReport, Head
-from langchain_agentmem.audit.audit_rows import EntryDraft
-from langchain_agentmem.base.clock import is_time, moment
-from langchain_agentmem.base.encoding import read_column, read_plain, write_plain
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
-from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, queries, query
-from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
+from langchain_agentmem.storage.part import Erasure, Found, Part
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.threads.value_recipe import runs
 
 
 def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -151,7 +138,7 @@ class _Walk:
             self._places += 1
             if sequence != self._at.sequence + 1:
                 self.wrong(_missing(self._at.sequence + 1, sequence - 1))
-            elif audit_entry.following(self._at.link, digest) != link:
+            elif queries.next_link(self._at.link, digest) != link:
                 self.wrong(f"{_called(row)} does not follow from what stands before it in the chain")
             self._at = Head(sequence, link)
             if sequence == self._since.sequence:
@@ -262,175 +249,8 @@ def _wrong_messages(tx: Transaction, shelf: int) -> list[str]:
     return found
 
 
-AUDIT, ENTRY, MESSAGE = "audit", "audit_entry", "audit_message"
-_FARTHEST = 2**40
-HOLDS = {AUDIT: {ENTRY, MESSAGE}}
-"""What the records of an export hold."""
-
-
-def dump(tx: Transaction, low: str, high: str, write: Callable[[Mapping[str, Any]], object]) -> int:
-    """Write the entries of the namespaces in a range of paths as records that JSON can hold.
-
-    Args:
-        tx: The transaction.
-        low: The first path of the namespaces.
-        high: The path behind the last.
-        write: Is given each record.
-
-    Returns:
-        How many entries there were.
-
-    Raises:
-        DatabaseUnreadable: An entry is damaged, or a message of one.
-    """
-    sent: dict[int, set[int]] = {}
-    written = after = 0
-    while found := query.audit_within(tx, low=low, high=high, after=after, limit=PAGE):
-        for path, group in groupby(found, lambda row: row["path"]):
-            write({"record": AUDIT, "namespace": namespace_of(path)})
-            for row in group:
-                told = _told(row)
-                if row["messages"] is not None:
-                    _dump_messages(tx, row, sent, write)
-                write(told)
-        written += len(found)
-        after = found[-1]["sequence"]
-    return written
-
-
-class Arriving:
-    """An audit trail on its way in."""
-
-    def __init__(self) -> None:
-        self._messages: dict[tuple[str, int], dict[int, bytes]] = {}
-
-    def take(self, tx: Transaction, path: str, given: Sequence[Record]) -> int:
-        """Write records into a namespace, but for the entries that it holds.
-
-        Args:
-            tx: The transaction.
-            path: The path of the namespace.
-            given: What one `dump` wrote, in its order.
-
-        Returns:
-            How many entries were added.
-
-        Raises:
-            InvalidInput: A record is damaged.
-        """
-        drafts = []
-        for record in given:
-            try:
-                if record["record"] == MESSAGE:
-                    self._keep(path, record)
-                else:
-                    drafts.append(self._draft(path, record))
-            except (AttributeError, KeyError, TypeError, ValueError, AgentMemoryError) as error:
-                raise InvalidInput(
-                    f"The record of the audit trail's {safe_repr(record.get('id'))} is damaged."
-                ) from error
-        return audit_store.add_new(tx, path, drafts)
-
-    def _keep(self, path: str, record: Record) -> None:
-        number, owner, body = record["number"], record["shelf"], write_plain(record["body"])
-        decode_body(body, str(number))
-        if type(number) is not int or type(owner) is not int:
-            raise ValueError(number)
-        self._messages.setdefault((path, owner), {})[number] = body
-
-    def _draft(self, path: str, record: Record) -> EntryDraft:
-        body, written = record["body"], write_plain(record["body"])
-        parts: list[bytes] = []
-        if record["messages"] is not None:
-            there = self._messages[path, record["shelf"]]
-            parts = [there[number] for low, high in record["messages"] for number in range(low, min(high, _FARTHEST))]
-        for text, place in (("prompt", "said"), ("reply", "answered")):
-            at = body.get(place, 0)
-            if (
-                (place in body) == (text in body)
-                or type(at) is not int
-                or (place in body and at not in range(len(parts)))
-            ):
-                raise ValueError(text)
-        mark = None if record["mark"] is None else bytes.fromhex(record["mark"])
-        if (
-            not isinstance(record["junk"], list)
-            or not all(isinstance(name, str) for name in record["junk"])
-            or not isinstance(body.get("extra", {}), dict)
-            or not is_time(record["created_at"])
-            or (mark is not None and len(mark) != audit_rows.MARK_BYTES)
-        ):
-            raise ValueError(record["id"])
-        entry = audit_rows.entry_of(
-            body,
-            id=id_of(record["id"], "entry"),
-            kind=record["kind"],
-            prompt=body.get("prompt", ""),
-            reply=body.get("reply", ""),
-            created_at=moment(record["created_at"]),
-            conversation_id=None if record["conversation"] is None else id_of(record["conversation"], "conversation"),
-            thread_id=None if record["thread"] is None else id_of(record["thread"], "thread"),
-            namespace=namespace_of(path),
-            junk=tuple(record["junk"]),
-            status=record["status"],
-            archived=record["archived"] is True,
-        )
-        return EntryDraft(entry, mark, record["replaced"] is True, written, parts)
-
-
-def _dump_messages(
-    tx: Transaction, row: Row, sent: dict[int, set[int]], write: Callable[[Mapping[str, Any]], object]
-) -> None:
-    """Write the messages that an entry names and none before it did."""
-    before = sent.setdefault(row["shelf_id"], set())
-    new = runs(sorted(set(audit_rows.numbers_of(row["messages"])) - before))
-    for each in query.parts_in(tx, shelf=row["shelf_id"], ranges=json.dumps(new)) if new else ():
-        body = bytes(each["body"])
-        decode_body(body, str(each["number"]))  # what is damaged could not come back
-        before.add(each["number"])
-        write({"record": MESSAGE, "shelf": row["shelf_id"], "number": each["number"], "body": read_plain(body)})
-
-
-def _told(row: Row) -> dict[str, Any]:
-    try:
-        body = read_plain(audit_rows.plain_body(row["body"]))
-        ranges = None if row["messages"] is None else runs(audit_rows.numbers_of(row["messages"]))
-    except (ValueError, AgentMemoryError) as error:
-        raise DatabaseUnreadable(f"The entry {safe_repr(row['key'])} of the audit trail is damaged.") from error
-    return {
-        "record": ENTRY,
-        "id": row["key"],
-        "kind": row["kind"],
-        "created_at": row["created_at"],
-        "conversation": row["conversation"],
-        "thread": row["thread"],
-        "junk": read_column(row["junk"], list),
-        "status": row["status"],
-        "mark": None if row["mark"] is None else bytes(row["mark"]).hex(),
-        "replaced": row["hidden"] == audit_rows.REPLACED,
-        "archived": bool(row["archived"]),
-        "shelf": row["shelf_id"],
-        "messages": ranges,
-        "body": body,
-    }
-
-
 def _erase(tx: Transaction, erasure: Erasure) -> None:
     erasure.removed["audit"] += audit_store.erase(tx, erasure.low, erasure.high, erasure.name)
-
-
-def _dump(tx: Transaction, write: WriteRecord, low: str, high: str) -> Mapping[str, int]:
-    return {"audit": dump(tx, low, high, write)}
-
-
-def _arriving(into: Import) -> Arriving:
-    del into
-    return Arriving()
-
-
-def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
-    arriving = into.kept(_arriving)
-    into.added["audit"] += arriving.take(tx, path_of(head.get("namespace")), records)
 
 
 PART = Part(
@@ -441,7 +261,4 @@ PART = Part(
     tables={"audit": ("audit", "audit_head")},
     verify={"audit": problems},
     erase=_erase,
-    records=HOLDS,
-    dump=_dump,
-    load=_load,
 )

@@ -457,7 +457,7 @@ def _append(tx: Transaction, path: str, end: _End, drafts: Sequence[EntryDraft])
             call = audit_rows.StoredCall(shelves[mark].shelf, *shelve_messages(tx, shelves[mark], bodies))
             draft = draft._replace(mark=mark)  # noqa: PLW2901
         row = audit_rows.row_of(path, draft, call)
-        sequence, link = sequence + 1, audit_entry.following(link, row["digest"])
+        sequence, link = sequence + 1, queries.next_link(link, row["digest"])
         row |= {"sequence": sequence, "link": link, "namespace": namespace, "settled": int(len(drafts) >= TAIL)}
         added.append(row)
     query.audit_add(tx, **added[0]) if len(added) == 1 else query.audit_add.many(tx, added)

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import unquote, urlsplit
 
-from langchain_agentmem.base.encrypted_file import BEGIN, encrypted_text
-from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 
@@ -74,21 +72,17 @@ def check_free(path: Path, *, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(
-    path: str | os.PathLike[str], key: EncryptionKey | None = None, *, make_folder: bool = False
-) -> Iterator[TextIO]:
+def whole_file(path: str | os.PathLike[str], *, make_folder: bool = False) -> Iterator[TextIO]:
     """A text file to write, which takes its name only when the block ends well.
 
     A crash leaves the old file or the new one, never half of either.
 
     Args:
         path: Where the file goes. A file that is there is replaced.
-        key: What encrypts it. Default: nothing does.
         make_folder: Whether a folder that is missing is made. Default False.
 
     Raises:
         InvalidInput: It cannot be written, or a SQLite database is there.
-        MissingExtra: There is a key, and `cryptography` is not installed.
     """
     target = path_of_file(path)
     try:
@@ -99,9 +93,8 @@ def whole_file(
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             Path(name).chmod(_PRIVATE)
-            with os.fdopen(handle, "wb") as file:
-                with encrypted_text(file, key) as text:
-                    yield text
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(target)
@@ -129,7 +122,7 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         try:
-            Path(name).chmod(_PRIVATE)
+            Path(name).chmod(target.stat().st_mode & 0o777 if target.exists() else _PRIVATE)
             yield Path(name)
             with Path(name).open("rb+") as copy:
                 os.fsync(copy.fileno())
@@ -167,4 +160,4 @@ def is_database(path: Path) -> bool:
 
 def looks_encrypted(path: Path, begins: bytes) -> bool:
     """Whether a file that begins so looks like an encrypted database, of which every byte seems to be random."""
-    return not begins.startswith((_SQLITE_BEGINS, BEGIN)) and not (begins.isascii() or path.stat().st_size % _PAGE)
+    return not begins.startswith(_SQLITE_BEGINS) and not (begins.isascii() or path.stat().st_size % _PAGE)

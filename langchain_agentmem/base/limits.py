@@ -25,14 +25,12 @@ class MemoryLimits:
     Attributes:
         value_bytes: Bytes of one value as it is stored: a message with all that it holds, an item, a record, a fact, an
             entry of the audit trail, a part of a checkpoint. Default: 256 MiB.
-        batch: Values that one call writes: messages, items, blobs, or what one conversation of an import holds.
-            Default: 1,000,000.
+        batch: Values that one call writes: messages, items, blobs. Default: 1,000,000.
         query_chars: Characters of a query of a search. Default: 1,000,000, of which the first 100,000 count.
         conditions: Conditions of a filter of a store, those within others included; kinds, and roles, that a search is
             narrowed to. Default: 1,000.
         tags: Tags of a record. Default: 1,000.
-        import_bytes: Bytes of a file that is read as a whole, as those of other programs are, and of one line of an
-            export. Default: 1 GiB.
+        import_bytes: Bytes of a file that is read as a whole, as those of other programs are. Default: 1 GiB.
 
     Raises:
         InvalidInput: One of them is no whole number of 1 or more.

@@ -67,8 +67,7 @@ def backup(
 ) -> None:
     """Write a consistent copy while others go on.
 
-    Of SQLite it is a database, of PostgreSQL an export. `restore` makes a database of either. A key that is given
-    encrypts it.
+    It is a SQLite database, of PostgreSQL too; `restore` makes a database of it. A key that is given encrypts it.
     """
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("copying") as bar:
         # On SQLite the key is that of the database.
@@ -90,7 +89,7 @@ def restore(
         report = Admin.restore(file, database, force=force, progress=bar.watch)
     emit(
         {**dataclasses.asdict(report), "ok": True},
-        f"The {report.kind} {report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
+        f"{report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
         as_json=as_json,
     )
 
@@ -103,7 +102,7 @@ def export(
     encrypted: Annotated[bool, typer.Option("--encrypt", help="Encrypt the file.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write everything to a file of JSON lines.
+    """Write everything to a SQLite file.
 
     With a namespace, all that is one person's. `import` and `restore` read it, on SQLite and PostgreSQL. With
     --encrypt only a key shows it: that of AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else that of the database.
@@ -211,24 +210,16 @@ def copy(
 ) -> None:
     """Copy everything, to SQLite or PostgreSQL.
 
-    The copy is as of one moment, and every row is read again and compared before it takes its place. Interrupted, it
-    goes on where it was when it is run again; run again when it is complete, it says so.
+    The copy is as of one moment, and every row is read again and compared.
     """
-    kept = "What was copied is kept beside the target: run it again to go on."
-    with interruptible(kept), existing(database) as memory, progress_bar() as bar:
+    with interruptible("The target is as it was."), existing(database) as memory, progress_bar() as bar:
         report = memory.admin.copy(target, force=force, progress=bar.watch)
-    rows = sum(report.rows.values())
-    moment = f"{report.taken_at:%Y-%m-%d %H:%M:%S} UTC"
-    done = "are in" if report.was_complete else "were copied to"
+    rows, tables = counted(sum(report.rows.values()), "rows"), counted(len(report.rows), "tables")
     lines = [
-        f"{counted(rows, 'rows')} of {counted(len(report.rows), 'tables')} {done} {report.target}.",
-        "The copy is complete already: nothing was written."
-        if report.was_complete
-        else f"It is as of {moment}; what came later is not in it.",
+        f"{rows} of {tables} were copied to {report.target}.",
+        f"It is as of {report.taken_at:%Y-%m-%d %H:%M:%S} UTC; what came later is not in it.",
         f"Both sides are equal: digest {report.digest}. {counted(report.documents, 'documents')} can be found.",
     ]
-    if report.known and not report.was_complete:
-        lines.insert(1, f"{counted(report.known, 'rows')} had been copied before.")
     emit(report, "\n".join(lines), as_json=as_json)
 
 

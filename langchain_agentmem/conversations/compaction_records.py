@@ -8,7 +8,7 @@ message takes away the records that stand for it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.errors import InvalidInput, MessageError, StorageError
+from langchain_agentmem.errors import MessageError, StorageError
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body
 from langchain_agentmem.storage import Transaction, query
@@ -215,61 +215,12 @@ def problems(tx: Transaction) -> list[str]:
     return found
 
 
-def dump(tx: Transaction, branch: int) -> list[dict[str, Any]]:
-    """The records of a conversation, to leave one database and enter another."""
-    rows = query.dump_compactions(tx, branch=branch)
-    numbers = {row["id"]: place for place, row in enumerate(rows)}
-    dumped = []
-    for row in rows:
-        body = _checked(row)
-        body["parent"] = numbers.get(body["parent"])
-        dumped.append(
-            {
-                "lane": row["lane"],
-                "digest": bytes(row["digest"]).hex(),
-                "reached": row["reached"],
-                "through": None if row["slot"] is None else query.key_of_slot(tx, slot=row["slot"])[0]["key"],
-                "created_at": row["created_at"],
-                "body": body,
-            }
-        )
-    return dumped
-
-
-def restore(tx: Transaction, at: message_log.Address, records: Sequence[Mapping[str, Any]]) -> int:
-    """Write what `dump` gave beside a conversation's messages, where it has no records of its own.
-
-    Raises:
-        InvalidInput: A record is damaged.
-    """
-    found = message_log.locked(tx, at)
-    if found is None or not records:
-        return 0
-    branch = found[0]
-    if query.dump_compactions(tx, branch=branch):
-        return 0
-    numbers: list[int] = []
-    for each in records:
-        try:
-            body = dict(each["body"])
-            body["parent"] = None if body["parent"] is None else numbers[body["parent"]]
-            written = write_plain(body)
-            _decoded(body)
-            fields: dict[str, Any] = {
-                "lane": str(each["lane"]),
-                "digest": bytes.fromhex(each["digest"]),
-                "reached": int(each["reached"]),
-                "now": int(each["created_at"]),
-            }
-            key = each["through"]
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, StorageError) as error:
-            raise InvalidInput(f"The record of a compaction is damaged: {safe_repr(error)}.") from error
-        slot = None if key is None else query.slot_of_key(tx, branch=branch, key=key)
-        if slot is not None and not slot:
-            raise InvalidInput(f"The record of a compaction reaches to {safe_repr(key)}, which is not there.")
-        fields["slot"] = slot[0]["slot"] if slot else None
-        numbers.append(_insert(tx, branch, written, **fields))
-    return len(numbers)
+def renumber(row: dict[str, Any], ids: Mapping[int, int]) -> None:
+    """Have a record that comes from another database name the record before it by its id here."""
+    body = _checked(row)
+    body["parent"] = ids.get(body["parent"])
+    row["body"] = write_plain(body)
+    row["checksum"] = zlib.crc32(row["body"])
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------

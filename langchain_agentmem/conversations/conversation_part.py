@@ -8,17 +8,16 @@ number, so that a conversation comes back with its ids, times, rounds, attachmen
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time, moment
 from langchain_agentmem.base.encoding import read_column, read_plain, write_plain
-from langchain_agentmem.base.namespaces import id_of, is_nested, namespace_of, path_of
+from langchain_agentmem.base.namespaces import id_of, is_nested, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes, recorded_messages
 from langchain_agentmem.conversations.log_entries import USER, check_langchain
@@ -28,7 +27,7 @@ from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, said_from, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.part import Erasure, Found, Import, Part, Record, WriteRecord
+from langchain_agentmem.storage.part import Erasure, Found, Part
 from langchain_agentmem.storage.transaction import Row
 
 
@@ -115,6 +114,8 @@ def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recoll
     )
 
 
+Record: TypeAlias = Mapping[str, Any]
+"""A version of an entry, as JSON can hold it."""
 TEXTS = ("role", "sender", "recipient", "round_key")
 _CORRECTION = ("id", "by", "undoes")
 """The fields of the correction that an edit is."""
@@ -297,29 +298,6 @@ def _erase(tx: Transaction, erasure: Erasure) -> None:
         erasure.conversations.append((at.path, at.name))
 
 
-def _dump(tx: Transaction, write: WriteRecord, low: str, high: str) -> Mapping[str, int]:
-    written: Counter[str] = Counter()
-    for row in query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None):
-        at = message_log.Address(row["path"], row["name"])
-        entries = dump(tx, at)
-        write({"record": "conversation", "namespace": namespace_of(at.path), "id": at.name})
-        for entry in entries:
-            write({"record": "entry", **entry})
-        for record in compaction_records.dump(tx, row["id"]):
-            write({"record": "compaction", **record})
-        written.update(conversations=1, entries=len(entries))
-    return written
-
-
-def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
-    at = message_log.Address(path_of(head.get("namespace")), id_of(head.get("id"), "conversation"))
-    entries = [record for record in records if record["record"] == "entry"]
-    keys = restore(tx, at, entries, now=into.now, tail=into.tail, following=True)
-    compaction_records.restore(tx, at, [record for record in records if record["record"] == "compaction"])
-    into.conversations.append((at.path, at.name, keys))
-    into.added.update(conversations=1, entries=len(keys))
-
-
 PART = Part(
     found={
         "message": (
@@ -336,8 +314,5 @@ PART = Part(
     },
     verify={"conversations": problems, "compactions": compaction_records.problems},
     erase=_erase,
-    records={"conversation": {"entry", "compaction"}},
-    dump=_dump,
-    load=_load,
     listener=recorded_messages,
 )

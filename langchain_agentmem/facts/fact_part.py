@@ -7,7 +7,6 @@ a file are checked before anything is written.
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypeAlias
@@ -30,7 +29,7 @@ from langchain_agentmem.rewinding.message_sources import SET
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.part import Found, Import, Part, Record
+from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.storage.transaction import Row
 
 FOUND_AS = "fact"
@@ -238,21 +237,9 @@ def _trouble_of(row: Any, body: bytes, extra: Any, *, indexed: bool = True) -> s
     return "is not in the index" if draft.findable and not indexed else None
 
 
-def _load(tx: Transaction, into: Import, head: Record, records: Sequence[Record]) -> None:
-    """Refuse damaged facts among the versions that `rewinding` takes."""
-    del tx, into, head
-    for record in records:
-        if record["kind"] in CHECKED and record["body"] is not None:
-            trouble = _trouble_of(record, b64decode(record["body"]), record["extra"])
-            if trouble is not None:
-                raise InvalidInput(f"A record of what is remembered is damaged: {safe_repr(record['key'])} {trouble}.")
-
-
 PART = Part(
     found={
         FOUND_AS: tuple(Found(stored_as=kind, texts=row_texts, recollections=recollections) for kind in (FACT, TEXT))
     },
     verify={"facts": fact_problems},
-    records={"memories": ()},
-    load=_load,
 )

@@ -69,6 +69,7 @@ import os
 import re
 from typing import Any
 
+from langchain_agentmem.base.encryption_key import key_in_environment
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -158,4 +159,4 @@ def open_engine(url: Any, opening: Opening = Opening()) -> Engine:  # noqa: B008
         return PostgresEngine(name, opening)
     if (opening.schema, opening.pool_size) != (SCHEMA, POOL_SIZE):
         raise InvalidInput("schema and pool_size are PostgreSQL's: SQLite has a file of its own and one connection.")
-    return SqliteEngine(name, opening)
+    return SqliteEngine(name, opening._replace(key=opening.key or key_in_environment()))

@@ -321,3 +321,27 @@ def no_database(name: str, *, keyed: bool) -> str:
     if keyed:
         return f"The key does not fit {name}, or that is no encrypted database, or it is damaged."
     return f"{name} is not a database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY)."
+
+
+def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> None:
+    """Copy a database's file, with what its log holds if it is in use.
+
+    Args:
+        file: The database.
+        place: Where to; nothing is there.
+        key: Its key, if it is encrypted, and that of the copy.
+
+    Raises:
+        InvalidInput: It cannot be read, or not written there.
+        DatabaseUnreadable: The key does not fit.
+        StorageError: The driver failed otherwise.
+    """
+    try:
+        made_private(place)
+        if not any(log.exists() and log.stat().st_size for log in (Path(f"{file}-wal"), Path(f"{file}-journal"))):
+            shutil.copyfile(file, place)
+            return
+        with contextlib.closing(connected(file, key)) as source, contextlib.closing(connected(place, key)) as made:
+            source.backup(made)
+    except (OSError, errors_of(key)) as error:
+        raise file_error(error, safe_repr(str(file)), f"copied to {safe_repr(str(place))}", keyed=bool(key)) from error

@@ -16,6 +16,7 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -36,7 +37,7 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage.queries import sized
-from langchain_agentmem.storage.transaction import Operation, Transaction
+from langchain_agentmem.storage.transaction import Operation, Select, Transaction
 
 T = TypeVar("T")
 
@@ -246,6 +247,14 @@ class Engine(ABC):
     @abstractmethod
     def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
         """Write a consistent copy to `path`, under a key of its own; False where the engine has no file format."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[Select]:
+        """Return a context in which any statement reads the database as of the moment when it is entered."""
+
+    def is_same(self, other: Engine) -> bool:
+        """Whether another engine leads to the same database."""
+        return self is other
 
     def alter(self, statements: Sequence[str]) -> None:
         """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them.

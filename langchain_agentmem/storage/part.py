@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.transaction import Operation, Transaction
@@ -38,13 +37,6 @@ class Found:
     named: bool = False
 
 
-Record: TypeAlias = Mapping[str, Any]
-"""A line of an export, which JSON can hold."""
-WriteRecord: TypeAlias = Callable[[Record], object]
-
-T = TypeVar("T")
-
-
 @dataclass(kw_only=True, slots=True)
 class Erasure:
     """A deletion that every feature takes part in.
@@ -64,41 +56,6 @@ class Erasure:
     threads: bool = True
     removed: Counter[str] = field(default_factory=Counter)
     conversations: list[tuple[str, str]] = field(default_factory=list)
-
-
-@dataclass(kw_only=True, slots=True)
-class Import:
-    """An import that every feature takes part in.
-
-    Attributes:
-        now: When.
-        tail: How many documents may wait for the search index.
-        limits: How much of the file may be read at once.
-        added: How much was written, by the names of `TransferReport`.
-        conversations: Path and name of each conversation, and the keys of what was written into it.
-    """
-
-    now: int
-    tail: int
-    limits: MemoryLimits = USUAL_LIMITS
-    added: Counter[str] = field(default_factory=Counter)
-    conversations: list[tuple[str, str, list[str]]] = field(default_factory=list)
-    _kept: dict[Any, Any] = field(default_factory=dict)
-
-    def kept(self, make: Callable[[Import], T]) -> T:
-        """The one object that a feature keeps during an import.
-
-        Args:
-            make: Makes it, when it is first wanted.
-        """
-        if make not in self._kept:
-            self._kept[make] = make(self)
-        kept: T = self._kept[make]
-        return kept
-
-
-LoadOf: TypeAlias = Callable[[Transaction, Import, Record, Sequence[Record]], None]
-"""Writes what a record of an export and those that it holds tell of, and keeps what is there."""
 
 
 class Said(NamedTuple):
@@ -212,11 +169,6 @@ class Part:
         tables: Its tables, by what `stats` calls that part of the database.
         verify: Its checks, by name; each gives what is wrong, in sentences.
         erase: Deletes what an erasure names.
-        records: Which records of an export are its own, and which they hold.
-        dump: Writes its records of the namespaces from a path up to another, and gives how many there are by the names
-            of `TransferReport`.
-        load: Takes its records.
-        finish: Completes an import, when all records were taken.
         listener: Keeps what is said in threads. One feature does.
     """
 
@@ -227,10 +179,6 @@ class Part:
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     verify: Mapping[str, Operation[list[str]]] = field(default_factory=dict)
     erase: Callable[[Transaction, Erasure], None] | None = None
-    records: Mapping[str, Collection[str]] = field(default_factory=dict)
-    dump: Callable[[Transaction, WriteRecord, str, str], Mapping[str, int]] | None = None
-    load: LoadOf | None = None
-    finish: Callable[[Transaction, Import], None] | None = None
     listener: Listener | None = None
 
 

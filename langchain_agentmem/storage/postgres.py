@@ -12,10 +12,12 @@ transactions in a row of its own, in the transactions themselves.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import random
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -41,13 +43,13 @@ from langchain_agentmem.errors import (
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
-from langchain_agentmem.storage.transaction import TRANSACTION_ENDED, Operation, Rows, Transaction
+from langchain_agentmem.storage.transaction import TRANSACTION_ENDED, Operation, Rows, Select, Transaction, Values
 
 try:
     import psycopg
     from psycopg import errors as pg
     from psycopg.abc import PQGen
-    from psycopg.rows import DictRow, dict_row
+    from psycopg.rows import DictRow, dict_row, tuple_row
 
     from langchain_agentmem.storage.postgres_session import (
         Connection,
@@ -63,6 +65,7 @@ except ImportError as error:
 
 logger = logging.getLogger(__name__)
 
+FETCHED = 500
 T = TypeVar("T")
 C = TypeVar("C", bound="psycopg.Connection[Any]")
 
@@ -150,6 +153,12 @@ _RECEIPT_OF = prepared(  # as soon as what the session is at is carried out or g
 _FORGET_RECEIPTS = prepared("delete from receipt where at < :before")
 
 
+_IDENTITIES = (
+    "select table_name as name, column_name as id from information_schema.columns "
+    "where table_schema = current_schema() and is_identity = 'YES'"
+)
+
+
 class _Patience:
     """How long a server that cannot be reached is waited for, from the first time on.
 
@@ -208,6 +217,32 @@ class _PostgresTransaction(Transaction):
         prepared = self._sql[query]
         for each in rows:
             session.execute(prepared, each)
+
+    def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:
+        if (session := self._session) is None:
+            raise StorageError(TRANSACTION_ENDED)
+        query = prepared(sql)
+        answer = session.execute(query, dict(parameters))
+        if not query.returns:
+            return ()
+        return Later(session, answer) if ahead else session.rows(answer)
+
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        if (session := self._session) is None:
+            raise StorageError(TRANSACTION_ENDED)
+        session.copy_in(f"copy {table} ({', '.join(columns)}) from stdin", rows)
+
+    def take_ids(self, table: str, count: int) -> list[int]:
+        numbers = f"select nextval(pg_get_serial_sequence('{table}', 'id')) as id from generate_series(1, :count)"  # noqa: S608 - our own name
+        return sorted(row["id"] for row in self.run_sql(numbers, {"count": count}))
+
+    def advance_ids(self) -> None:
+        for row in self.run_sql(_IDENTITIES, {}):
+            self.run_sql(
+                f"select setval(pg_get_serial_sequence('{row['name']}', '{row['id']}'), max({row['id']})) "  # noqa: S608
+                f"from {row['name']} having max({row['id']}) > 0",
+                {},
+            )
 
 
 class PostgresEngine(Engine):
@@ -545,6 +580,17 @@ class PostgresEngine(Engine):
         tables = {row["name"]: row["bytes"] or 0 for row in rows}  # null of one that was dropped just now
         return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
+    def is_same(self, other: Engine) -> bool:
+        """Whether another engine leads to the same schema of the same database."""
+        which = (
+            "select current_database() as name, current_schema() as place, "
+            "cast(pg_postmaster_start_time() as text) as began"
+        )
+        if not isinstance(other, PostgresEngine):
+            return False
+        mine, theirs = (each.read(lambda tx: [dict(row) for row in tx.run_sql(which, {})]) for each in (self, other))
+        return mine == theirs
+
     def pool_stats(self) -> engine.PoolStats:
         """The connections of this process."""
         return self._pool.stats()
@@ -613,6 +659,26 @@ class PostgresEngine(Engine):
             (self.schema,),
         ).fetchall()
         return [row["table_name"] for row in rows]
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Select]:
+        """Read as of the moment when the block begins."""
+        with self.connection() as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            numbers = itertools.count()
+
+            def select(sql: str, parameters: Mapping[str, Any]) -> tuple[list[str], Iterator[Values]]:
+                cursor = cursors.enter_context(
+                    connection.cursor(f"agentmem_rows_{next(numbers)}", row_factory=tuple_row)
+                )
+                cursor.itersize = FETCHED
+                cursor.execute(re.sub(r":([a-z]+)", r"%(\1)s", sql), parameters)
+                return [column.name for column in cursor.description or ()], iter(cursor)
+
+            with connection.transaction(), contextlib.ExitStack() as cursors:
+                look_in(connection, self.schema)
+                yield select
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[DictRow]]:

@@ -196,6 +196,14 @@ def digest(body: bytes) -> bytes:
     return blake2b(body, digest_size=DIGEST_BYTES).digest()
 
 
+LINK_BYTES = 32
+
+
+def next_link(link: bytes, entry: bytes) -> bytes:
+    """Return the link of the audit trail after a link, given the digest of the entry between."""
+    return blake2b(link + entry, digest_size=LINK_BYTES).digest()
+
+
 def store(tx: Transaction, bodies: Mapping[bytes, bytes]) -> None:
     """Keep bodies that are not kept yet.
 

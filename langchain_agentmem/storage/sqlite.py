@@ -15,13 +15,13 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 from urllib.parse import quote
 
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.encryption_key import EncryptionKey, key_in_environment
+from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -41,7 +41,7 @@ from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, 
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
 from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
 from langchain_agentmem.storage.queries import for_sqlite, load
-from langchain_agentmem.storage.transaction import TRANSACTION_ENDED, Operation, Rows, Transaction
+from langchain_agentmem.storage.transaction import TRANSACTION_ENDED, Operation, Rows, Select, Transaction, Values
 
 T = TypeVar("T")
 
@@ -123,6 +123,24 @@ class _SqliteTransaction(Transaction):
         text, values = for_sqlite(self._sql[query])
         self._executemany(text, map(values, rows))
 
+    def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:  # noqa: ARG002
+        text, values = for_sqlite(sql)
+        return self._execute(text, values(parameters)).fetchall()
+
+    def run_sql_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        text, values = for_sqlite(sql)
+        self._executemany(text, map(values, rows))
+
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        marks = ", ".join("?" * len(columns))
+        self._executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)  # noqa: S608 - our own names
+
+    def take_ids(self, table: str, count: int) -> list[int]:
+        spent = self.run_sql("select seq as id from sqlite_sequence where name = :table", {"table": table})
+        newest = self.run_sql(f"select max(id) as id from {table}", {})  # noqa: S608 - our own name
+        first = 1 + max((row["id"] or 0) for row in (*spent, *newest))
+        return list(range(first, first + count))
+
 
 def _refuse(*_: Any) -> NoReturn:
     raise StorageError(TRANSACTION_ENDED)
@@ -158,8 +176,7 @@ class SqliteEngine(Engine):
         self.path = path
         self._in_memory = path == ":memory:" or bool(_MEMORY_URI.match(path))
         self.lasting = not self._in_memory
-        key = self.opening.key or key_in_environment()
-        self.cipher = Cipher(key) if key is not None and self.lasting else None
+        self.cipher = Cipher(self.opening.key) if self.opening.key is not None and self.lasting else None
         self.encrypted = self.cipher is not None
         self._driver = sqlite3 if self.cipher is None else self.cipher.driver
         self._synchronous = opening.synchronous
@@ -559,6 +576,24 @@ class SqliteEngine(Engine):
                 finally:
                     source.execute("rollback")
         return True
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Select]:
+        """Read as of the moment when the block begins."""
+        with self._in_use(), self._translated(), self._reader() as connection:
+
+            def select(sql: str, parameters: Mapping[str, Any]) -> tuple[list[str], Iterator[Values]]:
+                cursor = connection.cursor()
+                cursor.row_factory = None
+                cursor.execute(sql, parameters)
+                return [column[0] for column in cursor.description], cursor
+
+            connection.execute("begin")
+            try:
+                connection.execute("select 1 from sqlite_schema").fetchone()  # the snapshot begins with the first look
+                yield select
+            finally:
+                connection.rollback()
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[sqlite3.Connection]:

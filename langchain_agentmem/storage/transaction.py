@@ -16,7 +16,7 @@ A failing query raises in the operation. Do not catch it there: on PostgreSQL th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -24,6 +24,12 @@ T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = Sequence[Any]
 """The rows of one query, each readable as `row["column"]`; empty for a query that returns none."""
+
+
+Values: TypeAlias = tuple[Any, ...]
+"""A row as what stands in its columns."""
+Select: TypeAlias = Callable[[str, Mapping[str, Any]], tuple[list[str], Iterator[Values]]]
+"""Runs a query with parameters written `:name`; returns the columns, and the rows one by one."""
 
 
 def values_of(row: Any) -> Iterable[Any]:
@@ -50,6 +56,26 @@ class Transaction(ABC):
     @abstractmethod
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         """Run a query once for each mapping of parameters. No rows are returned."""
+
+    def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:
+        """Run a statement that is no named query, with parameters written `:name`; `ahead` as for `run`."""
+        raise NotImplementedError
+
+    def run_sql_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run such a statement once for each mapping of parameters. No rows are returned."""
+        for row in rows:
+            self.run_sql(sql, row, ahead=True)
+
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        """Insert many rows into a table."""
+        raise NotImplementedError
+
+    def take_ids(self, table: str, count: int) -> list[int]:
+        """Return ids for new rows of a table, ascending."""
+        raise NotImplementedError
+
+    def advance_ids(self) -> None:  # noqa: B027 - an engine may do it by itself
+        """Have the next rows of all tables get higher ids than those that were inserted."""
 
 
 TRANSACTION_ENDED = "The transaction has ended. Run its queries before the operation returns."

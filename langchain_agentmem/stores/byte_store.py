@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -156,54 +155,6 @@ def erase(tx: Transaction, low: str, high: str) -> int:
     return sum(number for _, number in held)
 
 
-def dump(tx: Transaction, path: str, start: bytes | None = None) -> tuple[list[dict[str, Any]], bytes | None]:
-    """Some values of a namespace as records that JSON can hold: as many as may go through memory together.
-
-    Args:
-        tx: The transaction.
-        path: The path of the namespace.
-        start: Where to begin, as the call before says. Default: with the first.
-
-    Returns:
-        The records, and where to go on; None after the last.
-    """
-    rows, following = _some(tx, path, start)
-    return [
-        {
-            "record": "blob",
-            "key": _text(bytes(row["head"]) + bytes(row["rest"])),
-            "value": _text(row["value"]),
-            "checksum": row["checksum"],
-            "updated_at": row["updated_at"],
-        }
-        for row in rows
-    ], following
-
-
-def restore(tx: Transaction, path: str, records: Iterable[Mapping[str, Any]]) -> int:
-    """Keep the values of records, but where a key has one already.
-
-    Args:
-        tx: The transaction.
-        path: The path of the namespace.
-        records: What `dump` gave.
-
-    Returns:
-        How many were added.
-
-    Raises:
-        InvalidInput: A record is damaged.
-    """
-    read = sorted(_read(record) for record in records)
-    if not read:
-        return 0
-    namespace = queries.number_of(tx, path)
-    added = 0
-    for place, value, written in read:
-        added += len(query.add_blob(tx, **_row(namespace, place, value, written)))
-    return added
-
-
 def problems(tx: Transaction, low: str, high: str) -> list[str]:
     """What is wrong with the values of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
@@ -277,23 +228,6 @@ def _row(namespace: int, at: Cut, value: bytes, now: int) -> dict[str, Any]:
         "now": now,
         "value": value,
     }
-
-
-def _read(record: Mapping[str, Any]) -> tuple[Cut, bytes, int]:
-    try:
-        key = b64decode(record["key"], validate=True)
-        key.decode("utf-8", "surrogatepass")
-        value, written = b64decode(record["value"], validate=True), record["updated_at"]
-        intact = zlib.crc32(value) == record["checksum"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"A record of a stored value is damaged: {safe_repr(error)}.") from error
-    if not intact or isinstance(written, bool) or not isinstance(written, int):
-        raise InvalidInput(f"The record of the stored value {safe_repr(key[:100])} is damaged.")
-    return cut(key), value, written
-
-
-def _text(data: bytes) -> str:
-    return b64encode(data).decode("ascii")
 
 
 MOST_SHOWN = 20

@@ -4,6 +4,6 @@ It serves every feature and knows hardly any by name: it loops over the parts th
 `storage/part.py`. It may import all folders below the facade, but no feature imports it.
 
 Begin with `admin.py`, which is `memory.admin`, and `maintenance.py`, the methods of `AgentMemory` itself.
-`integrity.py` verifies and erases, `export.py` writes and reads JSON lines, `database_copy.py` copies, restores and
-prunes, and `database_report.py` counts, lists and diagnoses.
+`integrity.py` verifies and erases, `database_copy.py` exports, imports, copies and restores, `memory_import.py` merges
+an export into a database, `pruning.py` prunes, and `database_report.py` counts, lists and diagnoses.
 """

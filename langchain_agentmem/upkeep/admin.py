@@ -5,8 +5,8 @@
         memory.admin.backup("copy.db")
         print(memory.admin.stats()["messages"])
 
-The work on the database stands in `integrity.py`, `database_report.py` and `database_copy.py`; here it becomes steps
-of a trace.
+The work on the database is in `integrity.py`, `database_report.py`, `database_copy.py` and `pruning.py`; here it
+becomes steps of a trace.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import ThreadMoved, Watch, listener_given
 from langchain_agentmem.base.files import check_free, path_of_file
 from langchain_agentmem.base.namespaces import NESTED, Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.safe_repr import without_passwords
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, is_pool, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import given_only
-from langchain_agentmem.upkeep import database_report, export, integrity
-from langchain_agentmem.upkeep.database_copy import CopyReport, PruneReport, copy, place_of, prune, rekey, restore
+from langchain_agentmem.upkeep import database_report, integrity
+from langchain_agentmem.upkeep.database_copy import CopyReport, copy, export, rekey, restore
 from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
 from langchain_agentmem.upkeep.integrity import VerifyReport
 from langchain_agentmem.upkeep.maintenance import Upkeep
+from langchain_agentmem.upkeep.pruning import PruneReport, prune
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -307,8 +309,8 @@ class Admin(Upkeep):
     ) -> Path:
         """Write a consistent copy, while others go on reading and writing.
 
-        Of a SQLite database the copy is a database that `AgentMemory` opens. PostgreSQL has no such file, so there
-        the copy is an export, which `import_` reads; for the server's own form use pg_dump.
+        The copy is a SQLite database that `AgentMemory` opens, of PostgreSQL too; the server's own form is that of
+        pg_dump.
 
         Args:
             path: Where to.
@@ -329,11 +331,9 @@ class Admin(Upkeep):
         target, told = path_of_file(path), listener_given(progress, "progress")
         check_free(target, force=check_flag("force", force))
         with self.database.step("care.backup", lambda: {"path": path}) as step:
-            made: dict[str, Any] = {"type": "database"}
             if not self.database.engine.backup(target, told, key):
-                report = self.database.read(None, lambda tx: export.export(tx, target, progress=told, key=key))
-                made = {"type": "export", **asdict(report)}
-            step.finish(lambda: made)
+                export(self.database.engine, target, progress=told, key=key)
+            step.finish(dict)
         return target
 
     abackup = awaited(backup)
@@ -351,10 +351,9 @@ class Admin(Upkeep):
     ) -> CopyReport:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
-        What the copy holds is what is here, vectors and jobs included; words are indexed anew. It is made
-        beside its place, every row of it is read again and compared, and only then it takes its place. After an
-        interruption, of whatever kind, the same call goes on where it was, and brings up to date what has changed here.
-        Where what is stored there is replaced, nobody else should have it open.
+        The copy holds what is here, vectors and jobs included; words are indexed anew. Every row of it is read again
+        and compared. A file is made beside its place, and takes it when it is whole; on a server the rows are written in
+        one transaction. Where what is stored there is replaced, nobody else should have it open.
 
         Args:
             target: A path or a "postgresql://…" URL, where nothing is stored yet.
@@ -363,14 +362,14 @@ class Admin(Upkeep):
             key: What encrypts a copy in a SQLite file. Default: the key of this database, or of the environment.
 
         Raises:
-            InvalidInput: Something else than the whole copy is stored there, or the other engine cannot store a value.
-            StorageError: A database failed. What was copied is kept for the next call.
+            InvalidInput: Something is stored there, or the other engine cannot store a value.
+            StorageError: A database failed. What is there is as it was.
         """
         key = EncryptionKey.of(key)
         self._check_whole("copy")
         place = name_of(target)
         told = listener_given(progress, "progress")
-        with self.database.step("care.move", lambda: {"target": place_of(place).name}):
+        with self.database.step("care.move", lambda: {"target": without_passwords(place)}):
             return copy(self.database.engine, place, force=force, progress=told, key=key)
 
     acopy = awaited(copy)

@@ -1,76 +1,76 @@
-"""A whole database is copied into another place, of the same engine or of the other one.
+"""A database is exported, imported, copied and restored, of whichever engine.
 
-Rows are copied as they are, table by table, in portions, each of which is one transaction. So a copy holds what its
-source holds, numbers, vectors and jobs included; the index of words, which each engine makes for itself, is
-made anew. All is read as of one moment. The copy is made beside its place, in a file or schema of another name, and
-takes its place when it is whole, and every row of it was read again and found equal. Where something is stored already,
-it is only looked whether that is the whole copy.
-
-An interruption, of whatever kind, leaves what was made so far. Who begins again walks through both sides: rows that are
-there already are only compared, and those that have changed in the source meanwhile are brought up to date.
-
-`restore` makes a database of a backup or an export. It is made beside its place, or, for a PostgreSQL database, in a
-file of its own that is copied there. So what is not whole is refused, and leaves what is there as it was.
-
-`prune` removes what is old, or makes it smaller: checkpoints, messages, entries of the audit trail. Each thread,
-conversation and page is a transaction of its own, so that nobody waits for long. A rehearsal does the same in
-transactions that are taken back, so that what it tells is exact. Notes on prompts that are too old go with whatever is
-pruned.
+All of these carry rows by `storage/transfer.py`. An export is a SQLite database with the rows of a namespace; a copy
+has all rows, in a file or on a server. Either is made whole or not at all: a file is written beside its place and takes
+its name when it is whole, and what goes to a server or is imported is one transaction.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
-from langchain_agentmem.base.events import Progress, Watch, listener_given
-from langchain_agentmem.base.files import is_database, path_of_file
+from langchain_agentmem.base.events import Watch, listener_given
+from langchain_agentmem.base.files import is_database, looks_encrypted, path_of_file, whole_copy
 from langchain_agentmem.base.limits import MEASURED_BEFORE
-from langchain_agentmem.base.namespaces import Namespace, range_of
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import message_log, prompt_notes
-from langchain_agentmem.errors import DatabaseBusy, DatabaseReadOnly, DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Engine, Opening, Operation, Transaction, is_postgres, name_of, open_engine, query
+from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, ForeignDatabase, InvalidInput, StorageError
+from langchain_agentmem.search import search_index, vectors
+from langchain_agentmem.storage import Engine, Opening, Transaction, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.encrypted_database import RekeyReport, begins_plain, rewrite
-from langchain_agentmem.storage.part import Import, all_parts
-from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
-from langchain_agentmem.storage.table_copy import (
-    ALWAYS,
-    TABLES,
-    CopyPlace,
-    Occupied,
-    Reader,
-    SqlitePlace,
-    TableShape,
-    Values,
-    Writer,
+from langchain_agentmem.storage.encrypted_database import (
+    PLAIN_BEGINS,
+    RekeyReport,
+    begins_plain,
+    connected,
     copied_file,
-    reading,
-    writing,
+    errors_of,
+    rewrite,
 )
-from langchain_agentmem.upkeep import export, integrity
+from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
+from langchain_agentmem.storage.transfer import SINGLE, TABLES, Filled, check_file, digested, fill, reading
+from langchain_agentmem.upkeep import integrity
+from langchain_agentmem.upkeep.memory_import import MemoryImport
 
-if TYPE_CHECKING:
-    from langchain_agentmem.threads.thread_lines import ThreadAt
+_OWNER = slice(68, 72)
+"""Where the header of a SQLite file names the program that it belongs to."""
 
-__all__ = ["CopyReport", "copy", "place_of"]
 
-PORTION_ROWS = 2_000
-PORTION_BYTES = 4 * 2**20
-"""A portion is complete when it has so many rows, or so many bytes of texts and values."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReport:
+    """What an export wrote or an import added.
+
+    Attributes:
+        conversations: How many conversations were in the file.
+        entries: How many messages and rounds were written, versions included.
+        threads: How many LangGraph threads were in the file.
+        checkpoints: How many of their checkpoints were written.
+        blobs: How many values of byte stores were written.
+        items: How many long-term items were written.
+        branches: How many named branches of memory were written.
+        memories: How many versions of what is remembered were written, on branches and in threads.
+        audit: How many entries of the audit trail were written.
+    """
+
+    conversations: int = 0
+    entries: int = 0
+    threads: int = 0
+    checkpoints: int = 0
+    blobs: int = 0
+    items: int = 0
+    branches: int = 0
+    memories: int = 0
+    audit: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +83,7 @@ class CopyReport:
         taken_at: As of when. What is written to the source later is not in the copy.
         rows: How many rows each table has, on both sides.
         digest: A BLAKE2b-160 over every row, the same on both sides, in hexadecimal.
-        known: How many rows an interrupted copy had left, and are as they were.
         documents: How many documents can be found.
-        was_complete: Whether everything was there already, so that nothing was written.
     """
 
     source: str
@@ -93,27 +91,167 @@ class CopyReport:
     taken_at: datetime
     rows: Mapping[str, int] = field(default_factory=dict)
     digest: str
-    known: int = 0
     documents: int = 0
-    was_complete: bool = False
 
 
-def place_of(target: str | os.PathLike[str], key: EncryptionKey | None = None) -> CopyPlace:
-    """Where a copy goes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport:
+    """What was restored.
+
+    Attributes:
+        source: The file.
+        target: Where it was restored.
+        checked: How much was looked at, by name, as `verify` reports it.
+    """
+
+    source: str
+    target: str
+    checked: Mapping[str, int] = field(default_factory=dict)
+
+
+class Occupied(InvalidInput):
+    """Something is stored where a copy was to go."""
+
+
+# -- export and import ---------------------------------------------------------------------------------------------
+
+
+def export(
+    engine: Engine, path: Path, within: Namespace = (), progress: Watch | None = None, key: EncryptionKey | None = None
+) -> TransferReport:
+    """Write the rows of a namespace to a SQLite file, as of one moment.
 
     Args:
-        target: The path of a file, or the URL or connection string of a PostgreSQL database.
-        key: What encrypts the file. Default: the key in the environment, if any.
+        engine: The database.
+        path: The file. An older export there is replaced when the new one is whole.
+        within: The namespace. Default: everything.
+        progress: Is told how many of the rows were written.
+        key: What encrypts the file. Default: nothing does.
 
     Raises:
-        InvalidInput: It is neither.
+        InvalidInput: The file cannot be written, or something else is there.
+        StorageError: A database failed, or the source is damaged.
     """
-    name = name_of(target)
-    if is_postgres(name):
-        from langchain_agentmem.storage.postgres_copy import PostgresPlace  # noqa: PLC0415 - an extra
+    with whole_copy(path) as made, contextlib.closing(_made(made, key)) as file:
+        with reading(engine) as source:
+            file.write(lambda tx: fill(source, tx, within=within, progress=progress))
+        report = integrity.verify(file, index=False)
+        if not report.ok:
+            raise DatabaseUnreadable(f"The database is damaged and cannot be exported: {report.problems[0]}.")
+        counts = file.read(integrity.statistics)
+    return TransferReport(
+        entries=counts["messages"] + counts["rounds"] + counts["edits"],
+        **{name: counts[name] for name in _COUNTED},
+    )
 
-        return PostgresPlace(name)
-    return SqlitePlace(name, key)
+
+_COUNTED = ("conversations", "threads", "checkpoints", "blobs", "items", "branches", "memories", "audit")
+
+
+def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
+    """Check that no file is replaced by an export but an older one, which nobody has used as a database since.
+
+    Raises:
+        InvalidInput: Another is there.
+    """
+    if not path.is_file() or not path.stat().st_size:
+        return
+    address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
+    with contextlib.suppress(errors_of(key)), contextlib.closing(connected(address, key, uri=True)) as connection:
+        if connection.execute("select analysis from search_state").fetchall() == [(0,)]:
+            return
+    raise InvalidInput(f"{safe_repr(str(path))} is no export, and would be replaced. Write elsewhere, or remove it.")
+
+
+def import_file(
+    database: Database, path: Path, within: Namespace, progress: Watch | None, key: EncryptionKey | None
+) -> MemoryImport:
+    """Merge an export into a database, in one transaction.
+
+    Args:
+        database: The database.
+        path: The export.
+        within: The namespace in which all of it must lie.
+        progress: Is told how far it has come.
+        key: What the file is encrypted with, if it is.
+
+    Raises:
+        InvalidInput: The file is missing, damaged or of another kind, or this database holds something else in its
+            place.
+    """
+    _check_database(path, "export")
+    with contextlib.ExitStack() as stack:
+        try:
+            engine = stack.enter_context(_opened(path, None if begins_plain(path) else key))
+            _check(engine, within, progress)
+        except StorageError as error:
+            raise InvalidInput(f"{safe_repr(str(path))} cannot be imported: {error}") from error
+        rows = stack.enter_context(reading(engine))
+        now, tail, limits = database.now(), database.tail, database.limits
+
+        def merge(file: Transaction, tx: Transaction) -> MemoryImport:
+            return MemoryImport(rows, file, tx, now=now, tail=tail, limits=limits, progress=progress).run()
+
+        return engine.read(lambda file: database.write(None, lambda tx: merge(file, tx)))
+
+
+def report_of(merged: MemoryImport) -> TransferReport:
+    """Return the report of an import."""
+    added = merged.added
+    return TransferReport(
+        conversations=added["conversations"],
+        entries=added["entry"],
+        threads=added["threads"],
+        checkpoints=added["checkpoint"],
+        blobs=added["blob"],
+        items=added["item"],
+        branches=added["named"],
+        memories=added["memories"],
+        audit=added["audit"],
+    )
+
+
+def _check_database(path: Path, what: str) -> None:
+    if not path.is_file():
+        raise InvalidInput(f"There is no {what} at {safe_repr(str(path))}.")
+    if not is_database(path):
+        raise InvalidInput(f"{safe_repr(str(path))} is no {what}: it is not a SQLite database, or was cut off.")
+
+
+@contextlib.contextmanager
+def _opened(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
+    """Open a copy of a file, which is brought up to date where an older version wrote it."""
+    with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
+        copied_file(path, file := Path(folder) / "export.db", key)
+        with contextlib.closing(_made(file, key)) as engine:
+            yield engine
+
+
+def _made(path: Path, key: EncryptionKey | None) -> SqliteEngine:
+    """Open a file whose rows were measured when they were written."""
+    return SqliteEngine(str(path), Opening(key=key, limits=MEASURED_BEFORE))
+
+
+def _check(engine: Engine, within: Namespace, progress: Watch | None) -> None:
+    """Refuse a file that is damaged, or holds what was not asked for.
+
+    Raises:
+        InvalidInput: It holds another namespace than it may.
+        StorageError: It is damaged.
+    """
+    low, high = range_of(within)
+    with contextlib.closing(SqliteEngine(":memory:")) as empty, reading(empty) as ours, reading(engine) as source:
+        check_file(source, ours)
+        for row in source.rows("select path from namespace"):
+            namespace = namespace_of(row["path"])
+            if not low <= row["path"] < high or path_of(namespace) != row["path"]:
+                raise InvalidInput(f"The file holds {safe_repr(namespace)}, which is not within {safe_repr(within)}.")
+    report = integrity.verify(engine, progress, index=False)
+    if not report.ok:
+        raise DatabaseUnreadable(f"it is damaged: {report.problems[0]}.")
+
+
+# -- copies --------------------------------------------------------------------------------------------------------
 
 
 def copy(
@@ -123,262 +261,99 @@ def copy(
 
     Args:
         source: What is copied. It may be written to meanwhile.
-        target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet, or the whole copy.
+        target: Where to: the path of a file or a `postgresql://` URL, where nothing is stored yet.
         force: Whether what is stored there is replaced.
         progress: Is told how far it has come. What it raises ends the copy.
         key: What encrypts a SQLite file. Default: the key of the source, if it has one, or of the environment.
 
     Raises:
-        InvalidInput: Something else is stored there, it is the source itself, or it cannot store a value.
-        StorageError: A database failed, or the source is damaged. What was copied is kept: the same call goes on.
+        InvalidInput: Something is stored there, it is the source itself, or it cannot store a value.
+        StorageError: A database failed, or the source is damaged. What is there is as it was.
     """
+    check_flag("force", force)
     if is_postgres(target):
-        opening = Opening(key=key)
-    else:
-        own = source.cipher if isinstance(source, SqliteEngine) else None
-        opening = Opening(key=key if key is not None or own is None else own.key)
-    place = place_of(target, opening.key)
-    if place.is_of(source):
-        raise InvalidInput(f"{safe_repr(place.name)} is the database itself. Copy it to another place.")
+        with contextlib.closing(open_engine(target, Opening(key=key, limits=MEASURED_BEFORE))) as engine:
+            if engine.is_same(source):
+                raise InvalidInput(f"{safe_repr(engine.path)} is the database itself. Copy it to another place.")
+            return _copied(source, engine, engine.path, force=force, progress=progress)
+    key = key or source.opening.key or key_in_environment()
+    file = _free_file(target, key, force=force)
+    if source in SqliteEngine.open_here(file):
+        raise InvalidInput(f"{safe_repr(target)} is the database itself. Copy it to another place.")
+    with whole_copy(file) as made, contextlib.closing(_made(made, key)) as engine:
+        return _copied(source, engine, str(file), force=False, progress=progress)
+
+
+def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress: Watch | None) -> CopyReport:
+    def write(tx: Transaction) -> tuple[datetime, Filled]:
+        if force:
+            _empty(tx)
+        elif _is_filled(tx):
+            raise _occupied(name)
+        with reading(source) as rows:
+            return datetime.now(UTC), fill(rows, tx, progress=progress)
+
+    taken_at, filled = target.write(write)
+    with reading(target) as rows:
+        if digested(rows, progress) != filled:
+            raise StorageError(f"The copy at {safe_repr(name)} is not as it was written.")
     try:
-        place.check(force=check_flag("force", force))
-    except Occupied:
-        with contextlib.closing(open_engine(target, opening)) as held:
-            complete = _compared(source, place, held, progress)
-        if complete is None:
-            raise
-        return complete
-    with place.alone():
-        try:
-            made = _made(source, place, progress)
-        except _NotOne:  # what is there cannot be brought up to date
-            place.drop()
-            made = _made(source, place, progress)
-        place.take(force=force)
-    return made
-
-
-class _NotOne(StorageError):
-    """What an interrupted copy left is in the way of what there is now."""
-
-
-class _Telling:
-    """Counts what was done."""
-
-    def __init__(self, progress: Watch | None, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
-
-    def more(self, doing: str, count: int) -> None:
-        self._done += count
-        if self._progress is not None:
-            self._progress(Progress(doing, min(self._done, self._total), self._total))
-
-
-class _Filled(NamedTuple):
-    rows: int
-    known: int
-    changed: int
-    digest: bytes
-
-
-def _made(source: Engine, place: CopyPlace, progress: Watch | None) -> CopyReport:
-    with contextlib.closing(place.open()) as made:
-        rows: dict[str, int] = {}
-        known = changed = 0
-        seen: dict[TableShape, bytes] = {}
-        with reading(source) as theirs:
-            taken_at = datetime.now(UTC)
-            counts = {table.name: theirs.count(table) for table in TABLES}
-            telling = _Telling(progress, 2 * sum(counts.values()) + counts["search_document"])
-            try:
-                with reading(made) as ours:
-                    shapes = [theirs.shape(table) for table in TABLES]
-                    filled = any(ours.count(table) for table in TABLES if table.name not in ALWAYS)
-                    if filled:  # rows that are no longer there go first, the last tables before
-                        changed += sum(_cleared(theirs, ours, made, shape) for shape in reversed(shapes))
-                for shape in shapes:
-                    with reading(made) as ours, writing(made) as into:
-                        result = _filled(theirs, ours, into, shape, telling)
-                    rows[shape.table.name], seen[shape] = result.rows, result.digest
-                    known += result.known
-                    changed += result.changed
-            except InvalidInput:
-                raise
-            except StorageError as error:
-                if filled and "constraint" in str(error).lower():
-                    raise _NotOne from error
-                raise
-            numbers = theirs.numbers()
-        with writing(made) as into:
-            into.go_on_after(numbers)
-        with reading(made) as ours:
-            for shape, digest in seen.items():
-                if _digest(ours, shape, telling) != digest:
-                    raise StorageError(
-                        f"The table {shape.table.name} of {safe_repr(place.name)} is not as it was written."
-                    )
-        documents = _indexed(made, telling, anew=bool(filled and changed))
-        _settle(made)  # an engine that lets nothing wait would not look for it
-        if problems := made.read(search_index.problems):
-            raise StorageError(f"The copy at {safe_repr(place.name)} is not whole: {problems[0]}.")
-    return CopyReport(
-        source=source.path,
-        target=place.name,
-        taken_at=taken_at,
-        rows=rows,
-        digest=_digest_of_all(seen),
-        known=known if filled else 0,
-        documents=documents,
-    )
-
-
-def _compared(source: Engine, place: CopyPlace, held: Engine, progress: Watch | None) -> CopyReport | None:
-    """Tell of a copy that is complete; None where anything differs."""
-    with contextlib.suppress(DatabaseReadOnly):
-        _settle(source)  # what waits there had entered the indexes of the copy
-    with reading(source) as theirs, reading(held) as ours:
-        taken_at = datetime.now(UTC)
-        rows = {table.name: theirs.count(table) for table in TABLES}
-        shapes = [theirs.shape(table) for table in TABLES]
-        if any(rows[shape.table.name] != ours.count(shape.table) for shape in shapes):
-            return None
-        telling = _Telling(progress, sum(rows.values()))
-        seen = {}
-        for shape in shapes:
-            seen[shape] = _digest(theirs, shape, telling)
-            if _digest(ours, shape, _Telling(None, 0)) != seen[shape]:
-                return None
-    return CopyReport(
-        source=source.path,
-        target=place.name,
-        taken_at=taken_at,
-        rows=rows,
-        digest=_digest_of_all(seen),
-        known=sum(rows.values()),
-        documents=rows["search_document"],
-        was_complete=True,
-    )
-
-
-def _settle(engine: Engine) -> None:
-    """Enter in the index what waits for it."""
-    for part in all_parts().all:
-        if part.unsettled is not None and part.settle is not None and engine.read(part.unsettled):
-            engine.write(part.settle)
-
-
-def _digest_of_all(seen: Mapping[TableShape, bytes]) -> str:
-    return hashlib.blake2b(b"".join(seen.values()), digest_size=20).hexdigest()
-
-
-def _cleared(theirs: Reader, ours: Reader, made: Engine, shape: TableShape) -> int:
-    """Delete what the source has no more, the last rows first: those that refer to others of their table come later."""
-    rows = _merged(theirs.rows(shape), ours.rows(shape), shape)
-    keys = [shape.key(our) for their, our in rows if their is None and our is not None][::-1]
-    for start in range(0, len(keys), PORTION_ROWS):
-        with writing(made) as into:
-            into.remove(shape, keys[start : start + PORTION_ROWS])
-    return len(keys)
-
-
-def _filled(theirs: Reader, ours: Reader, into: Writer, shape: TableShape, telling: _Telling) -> _Filled:
-    """Copy a table."""
-    count = known = altered = size = told = 0
-    new: list[Values] = []
-    changed: list[Values] = []
-    digest = hashlib.blake2b(digest_size=20)
-    for their, our in _merged(theirs.rows(shape), ours.rows(shape), shape):
-        if their is None:
-            continue
-        count += 1
-        digest.update(_bytes(their))
-        if their == our:
-            known += 1
-        else:
-            (new if our is None else changed).append(their)
-            size += sum(len(value) for value in their if isinstance(value, str | bytes))
-        if len(new) + len(changed) >= PORTION_ROWS or size >= PORTION_BYTES or count - told >= PORTION_ROWS:
-            if new or changed:
-                into.put(shape, new, changed)
-            altered += len(new) + len(changed)
-            telling.more("copying", count - told)
-            new, changed, size, told = [], [], 0, count
-    if new or changed:
-        into.put(shape, new, changed)
-        altered += len(new) + len(changed)
-    telling.more("copying", count - told)
-    return _Filled(count, known, altered, digest.digest())
-
-
-def _digest(rows: Reader, shape: TableShape, telling: _Telling) -> bytes:
-    digest = hashlib.blake2b(digest_size=20)
-    count = 0
-    for row in rows.rows(shape):
-        digest.update(_bytes(row))
-        count += 1
-        if count % PORTION_ROWS == 0:
-            telling.more("checking", PORTION_ROWS)
-    telling.more("checking", count % PORTION_ROWS)
-    return digest.digest()
-
-
-def _bytes(row: Values) -> bytes:
-    """A row as it is digested: as Python writes numbers, texts and bytes, the same for both engines."""
-    return repr(row).encode("utf-8", "surrogatepass")
-
-
-def _indexed(made: Engine, telling: _Telling, *, anew: bool) -> int:
-    """Index what can be found, from where an interrupted copy was; and how many documents there are."""
-    from langchain_agentmem.search import vectors  # noqa: PLC0415 - who needs it pays
-
-    if anew:
-        made.write(search_index.emptied)
-        made.write(vectors.server_side_emptied)
-    after: int | None = made.read(search_index.last_indexed)
-    while after is not None:
-        try:
-            indexed, after = made.write(partial(search_index.anew, texts=all_parts().texts, after=after))
-        except InvalidInput as error:
-            raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
-        telling.more("indexing", indexed)
-    beside: int | None = made.write(vectors.begin_server_side)
+        target.write(search_index.refresh)
+    except InvalidInput as error:
+        raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
+    beside = target.write(vectors.begin_server_side)
     while beside is not None:
-        beside = made.write(partial(vectors.server_side, after=beside))
-    return made.read(search_index.counted)
+        beside = target.write(partial(vectors.server_side, after=beside))
+    return CopyReport(
+        source=source.path,
+        target=name,
+        taken_at=taken_at,
+        rows=filled.rows,
+        digest=filled.digest,
+        documents=target.read(search_index.counted),
+    )
 
 
-def _merged(
-    theirs: Iterator[Values], ours: Iterator[Values], shape: TableShape
-) -> Iterator[tuple[Values | None, Values | None]]:
-    """The rows of both sides with the same keys, one of them None where a side has none."""
-    their, our = next(theirs, None), next(ours, None)
-    while their is not None or our is not None:
-        if our is None or (their is not None and shape.key(their) < shape.key(our)):
-            yield their, None
-            their = next(theirs, None)
-        elif their is None or shape.key(our) < shape.key(their):
-            yield None, our
-            our = next(ours, None)
-        else:
-            yield their, our
-            their, our = next(theirs, None), next(ours, None)
+def _empty(tx: Transaction) -> None:
+    search_index.emptied(tx)
+    vectors.server_side_emptied(tx)
+    for table in reversed(TABLES):
+        tx.run_sql(f"delete from {table.name}", {})  # noqa: S608 - our own name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreReport:
-    """What was restored.
+def _is_filled(tx: Transaction) -> bool:
+    exists = (f"exists (select 1 from {table.name})" for table in TABLES if table.name not in SINGLE)  # noqa: S608
+    return bool(tx.run_sql(f"select {' or '.join(exists)} as filled", {})[0]["filled"])
 
-    Attributes:
-        source: The file.
-        kind: What it is: "database" or "export".
-        target: Where it was restored.
-        checked: How much was looked at, by name, as `verify` tells it.
+
+def _occupied(name: str) -> InvalidInput:
+    return InvalidInput(f"{safe_repr(name)} holds memories already. Name another place, or say --force (force=True).")
+
+
+def _free_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
+    """Check that a copy may go to a file.
+
+    Raises:
+        InvalidInput: It is no path of a file, or something is stored there.
+        ForeignDatabase: It is another program's.
     """
-
-    source: str
-    kind: str
-    target: str
-    checked: Mapping[str, int] = field(default_factory=dict)
+    if path == ":memory:" or path.startswith("file:"):
+        raise InvalidInput(f"A copy goes to the path of a file or to a postgresql:// URL, not to {safe_repr(path)}.")
+    file = path_of_file(path)
+    if file.is_file() and file.stat().st_size:
+        with file.open("rb") as opened:
+            begins = opened.read(_OWNER.stop)
+        ours = begins.startswith(PLAIN_BEGINS) and int.from_bytes(begins[_OWNER]) == APPLICATION_ID
+        if not ours and not looks_encrypted(file, begins):
+            raise ForeignDatabase(
+                f"{safe_repr(path)} is not ours to replace: it is no database of langchain-agentmem, or its "
+                "beginning is damaged. Move the file away, or name another."
+            )
+        if not (force and ours):  # what is encrypted is ours where the key opens it
+            with contextlib.closing(_made(file, key)) as engine:
+                if engine.read(_is_filled) and not force:
+                    raise _occupied(path)
+    return file
 
 
 def restore(
@@ -396,8 +371,7 @@ def restore(
         target: Where to: a path or a `postgresql://` URL, where nothing is stored yet.
         force: Whether what is stored there is replaced.
         progress: Is told how far it has come.
-        key: The key of the file, and of the SQLite database that is made: of an encrypted backup or export, or of a
-            plain export that becomes an encrypted database. Default: the key in the environment, if any.
+        key: The key of the file, and of the SQLite database that is made. Default: the key in the environment, if any.
 
     Raises:
         InvalidInput: The file is missing or of another kind, or something is stored at the target.
@@ -405,47 +379,31 @@ def restore(
     """
     key = EncryptionKey.of(key) or key_in_environment()
     listener_given(progress, "progress")
+    check_flag("force", force)
     file, name = path_of_file(source), name_of(target)
-    if not file.is_file():
-        raise InvalidInput(f"There is no backup at {safe_repr(str(file))}.")
-    if not is_postgres(name) and Path(name).exists() and file.samefile(name):
+    if not is_postgres(name) and file.exists() and Path(name).exists() and file.samefile(name):
         raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
-    kind = "database" if is_database(file) else "export"
-    if kind == "database" and key is not None and begins_plain(file):
+    _check_database(file, "backup")
+    if key is not None and begins_plain(file):
         raise InvalidInput(
             f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and encrypt what was restored: "
             "agentmem key DATABASE encrypt."
         )
-    place = place_of(name, None if is_postgres(name) else key)
-    place.check(force=check_flag("force", force))
     if is_postgres(name):
-        with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
-            made = Path(folder) / "restored.db"
-            checked = _checked_database(file, kind, made, progress, key)
-            with contextlib.closing(Database(made, opening=Opening(key=key))) as database:
-                copy(database.engine, name, force=force, progress=progress)
+        with _opened(file, key) as engine:
+            checked = _verified(engine, file, progress, index=False)
+            name = copy(engine, name, force=force, progress=progress).target
     else:
-        with place.alone():
-            place.drop()
-            try:
-                checked = _checked_database(file, kind, Path(f"{name}.copying"), progress, key)
-                place.take(force=force)
-            finally:
-                place.drop()
-    return RestoreReport(source=str(file), kind=kind, target=place.name, checked=checked)
+        with whole_copy(_free_file(name, key, force=force)) as made:
+            copied_file(file, made, key)
+            opening = Opening(key=key, limits=MEASURED_BEFORE)
+            with contextlib.closing(Database(made, opening=opening)) as database:
+                checked = _verified(database.engine, file, progress)
+    return RestoreReport(source=str(file), target=name, checked=checked)
 
 
-def _checked_database(
-    file: Path, kind: str, place: Path, progress: Watch | None, key: EncryptionKey | None
-) -> Mapping[str, int]:
-    """Make the database, and check it."""
-    if kind == "database":
-        copied_file(file, place, key)
-    with contextlib.closing(Database(place, opening=Opening(key=key, limits=MEASURED_BEFORE))) as database:
-        if kind == "export":
-            into = Import(now=database.now(), tail=database.tail, limits=MEASURED_BEFORE)
-            database.write(None, lambda tx: export.load(tx, file, into, progress=progress, key=key))
-        report = integrity.verify(database.engine, progress)
+def _verified(engine: Engine, file: Path, progress: Watch | None, *, index: bool = True) -> Mapping[str, int]:
+    report = integrity.verify(engine, progress, index=index)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
         raise DatabaseUnreadable(
@@ -493,149 +451,3 @@ def rekey(
     if SqliteEngine.open_here(Path(name)):
         raise DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
     return rewrite(Path(name), key, new_key, APPLICATION_ID, progress)
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PruneReport:
-    """What a pruning removed or made smaller, or would.
-
-    Attributes:
-        threads: How many threads lost checkpoints.
-        checkpoints: How many checkpoints.
-        conversations: How many conversations lost messages.
-        messages: How many messages.
-        archived: How many entries of the audit trail were compressed.
-        saved_bytes: How many bytes that saved.
-        dry_run: Whether it only would.
-    """
-
-    threads: int = 0
-    checkpoints: int = 0
-    conversations: int = 0
-    messages: int = 0
-    archived: int = 0
-    saved_bytes: int = 0
-    dry_run: bool = False
-
-
-def prune(
-    database: Database,
-    namespace: Namespace,
-    *,
-    now: int,
-    keep_checkpoints: int | None = None,
-    retention: Retention | None = None,
-    archive_before: int | None = None,
-    dry_run: bool = False,
-    progress: Watch | None = None,
-) -> PruneReport:
-    """Prune.
-
-    Args:
-        database: Where.
-        namespace: In this namespace, and all below it.
-        now: When, in microseconds since 1970.
-        keep_checkpoints: How many of each line of a thread stay. Default: all.
-        retention: Which messages of each conversation stay. Default: all.
-        archive_before: Entries of the audit trail that were made before are compressed. Default: none.
-        dry_run: Whether it is a rehearsal.
-        progress: Is told how many of the threads and conversations were looked at.
-
-    Raises:
-        InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
-    """
-    _check_prune(keep_checkpoints, retention, archive_before)
-    low, high = range_of(namespace)
-    engine = database.engine
-    threads: list[ThreadAt] = []
-    talks: list[message_log.Address] = []
-    if keep_checkpoints is not None:
-        threads = database.read(None, lambda tx: _threads(tx, low, high))
-    if retention is not None and not retention.off:
-        talks = database.read(None, lambda tx: _conversations(tx, low, high))
-    keep, kept = keep_checkpoints or 1, retention or Retention()
-    do: Callable[[Operation[Any]], Any] = engine.rehearse if dry_run else engine.write
-    removed, dropped = [], []
-    for number, at in enumerate(threads):
-        more, count = True, 0
-        while more:
-            some, more = do(partial(_pruned, at=at, keep=keep, now=now, at_once=dry_run))
-            count += some
-        removed.append(count)
-        _tell(progress, number + 1, len(threads) + len(talks))
-    for number, address in enumerate(talks):
-        dropped.append(do(partial(message_log.shorten, at=address, retention=kept, now=now)))
-        _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
-    archived = saved = 0
-    if archive_before is not None:
-        archived, saved = _archived(do, low, high, archive_before)
-    if not dry_run:
-        database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
-        engine.release()
-    return PruneReport(
-        threads=sum(map(bool, removed)),
-        checkpoints=sum(removed),
-        conversations=sum(map(bool, dropped)),
-        messages=sum(dropped),
-        archived=archived,
-        saved_bytes=saved,
-        dry_run=dry_run,
-    )
-
-
-def _check_prune(keep_checkpoints: Any, retention: Retention | None, archive_before: int | None) -> None:
-    if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
-        raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
-    if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
-        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
-
-
-def _archived(do: Callable[..., Any], low: str, high: str, before: int) -> tuple[int, int]:
-    """Compress old entries of the audit trail. Gives how many, and how many bytes that saves."""
-    archived = saved = 0
-    after: int | None = 0
-    while after is not None:
-        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-        page = do(partial(_page_archived, low=low, high=high, before=before, after=after))
-        archived, saved, after = archived + page.entries, saved + page.saved, page.after
-    return archived, saved
-
-
-def _page_archived(tx: Transaction, low: str, high: str, before: int, after: int) -> Any:
-    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
-
-    return archive(tx, low, high, before, after=after)
-
-
-def _pruned(tx: Transaction, at: ThreadAt, *, keep: int, now: int, at_once: bool) -> tuple[int, bool]:
-    """How many checkpoints a batch removed, or all of them in one transaction, and whether there are more."""
-    from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
-    from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
-
-    removed, more = 0, True
-    while more:
-        some = prune(tx, at, keep=keep, now=now)
-        removed, more = removed + some, some >= BATCH
-        if not at_once:
-            break
-    return removed, more
-
-
-def _threads(tx: Transaction, low: str, high: str) -> list[ThreadAt]:
-    from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415 - who needs it pays
-
-    rows = query.threads_within(tx, low=low, high=high, name=None)
-    return [ThreadAt(row["path"], row["name"]) for row in rows]
-
-
-def _conversations(tx: Transaction, low: str, high: str) -> list[message_log.Address]:
-    rows = query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None)
-    return [message_log.Address(row["path"], row["name"]) for row in rows]
-
-
-def _tell(progress: Watch | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(Progress("pruning", done, total))

@@ -102,7 +102,7 @@ def checks() -> dict[str, Operation[list[str]]]:
     return found
 
 
-def verify(engine: Engine, progress: Watch | None = None) -> VerifyReport:
+def verify(engine: Engine, progress: Watch | None = None, *, index: bool = True) -> VerifyReport:
     """Check the pages of a database, and what it cannot check itself: digests, heads, versions, the index, and values.
 
     Each kind is checked by itself, as of one moment. What is so damaged that a check fails is a problem like others.
@@ -110,6 +110,7 @@ def verify(engine: Engine, progress: Watch | None = None) -> VerifyReport:
     Args:
         engine: The engine of the database.
         progress: Is told what is looked at next: the pages, and then each of `checks`.
+        index: Whether the full-text index is checked too.
 
     Raises:
         MemoryClosed: It was closed.
@@ -125,6 +126,8 @@ def verify(engine: Engine, progress: Watch | None = None) -> VerifyReport:
 
     looks: dict[str, Callable[[], list[str]]] = {"pages": engine.problems}
     looks |= {name: partial(engine.read, look) for name, look in checks().items()}
+    if not index:
+        del looks["index"]
     for number, (name, look) in enumerate(looks.items(), 1):
         if progress is not None:
             progress(Progress(f"checking {name}", number, len(looks)))

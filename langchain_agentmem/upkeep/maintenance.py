@@ -1,6 +1,6 @@
 """The methods of `AgentMemory` that list, export, import and erase what it holds.
 
-The work on the database stands in `integrity.py` and `export.py`; here it becomes steps of a trace. What operators
+The work on the database is in `integrity.py` and `database_copy.py`; here it becomes steps of a trace. What operators
 need besides stands in `admin.py`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import (
     ConversationErased,
     MemoryEvent,
@@ -23,16 +23,15 @@ from langchain_agentmem.base.events import (
     Watch,
     listener_given,
 )
+from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import Import
 from langchain_agentmem.tracing import given_only
-from langchain_agentmem.upkeep import database_report, export, integrity
-from langchain_agentmem.upkeep.export import TransferReport
+from langchain_agentmem.upkeep import database_copy, database_report, integrity
+from langchain_agentmem.upkeep.database_copy import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport
 
 
@@ -96,15 +95,16 @@ class Maintenance(Upkeep):
     def export(
         self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
     ) -> TransferReport:
-        """Write everything to a file of JSON lines, as of one moment. `import_` reads it, on either database.
+        """Write everything to a SQLite file, as of one moment. `import_` and `restore` read it, on either database.
 
-        A memory within a namespace writes what is there.
+        The file is verified. `AgentMemory` opens it like any other database. A memory within a namespace writes what is
+        there.
 
         Args:
             path: Where to. An older export that is there is replaced, when the new one is whole.
             progress: Is told how many of the records were written.
-            key: What encrypts the file (extra `[encryption]`). Default: nothing does, whether the database is encrypted
-                or not.
+            key: What encrypts the file, with SQLCipher (extra `[encryption]`). Default: nothing does, whether the
+                database is encrypted or not.
 
         Raises:
             InvalidInput: The file cannot be written, or something else is there.
@@ -112,10 +112,12 @@ class Maintenance(Upkeep):
         """
         key = EncryptionKey.of(key)
         within, told = self._below(None), listener_given(progress, "progress")
-        export.check_replaceable(path)
-        return self.database.read(
-            "care.export", lambda tx: export.export(tx, path, within, told, key), lambda: {"path": path}, asdict
-        )
+        file = path_of_file(path)
+        database_copy.check_replaceable(file, key)
+        with self.database.step("care.export", lambda: {"path": path}) as step:
+            report = database_copy.export(self.database.engine, file, within, told, key)
+            step.finish(lambda: asdict(report))
+        return report
 
     aexport = awaited(export)
 
@@ -124,28 +126,25 @@ class Maintenance(Upkeep):
     ) -> TransferReport:
         """Add what an export holds to this database, all of it or nothing.
 
-        What is here already stays; importing the same file twice adds nothing. A memory within a namespace takes only
-        what lies there.
+        What is here already stays; importing the same file twice adds nothing. The file is checked and verified before
+        anything is written. A memory within a namespace takes only what lies there.
 
         Args:
             path: A file that `export` wrote.
-            progress: Is told how many bytes of it were read.
+            progress: Is told how many of its rows were looked at.
             key: What the file was encrypted with. Default: the key of this database, or of the environment.
 
         Raises:
             InvalidInput: The file is missing, damaged or of another kind, or the key does not fit.
             MessageError: A conversation holds other content under one of the ids.
         """
-        key = EncryptionKey.of(key) or self.database.engine.opening.key
+        key = EncryptionKey.of(key) or self.database.engine.opening.key or key_in_environment()
         within, told = self._below(None), listener_given(progress, "progress")
-
-        def load(tx: Transaction) -> tuple[TransferReport, Import]:  # anew for each attempt
-            into = Import(now=self.database.now(), tail=self.database.tail, limits=self.database.limits)
-            return export.load(tx, path, into, within, progress=told, key=key), into
-
-        report: TransferReport
-        report, into = self.database.write("care.import", load, lambda: {"path": path}, _imported)
-        for at_path, name, keys in into.conversations:
+        with self.database.step("care.import", lambda: {"path": path}) as step:
+            merged = database_copy.import_file(self.database, path_of_file(path), within, told, key)
+            report = database_copy.report_of(merged)
+            step.finish(lambda: asdict(report))
+        for at_path, name, keys in merged.conversations:
             if keys:
                 self._tell(MessagesStored, at_path, name, message_ids=tuple(dict.fromkeys(keys)))
         return report
@@ -248,7 +247,3 @@ class Maintenance(Upkeep):
 def _tell(progress: Watch | None, *at: Any) -> None:
     if progress is not None:
         progress(Progress(*at))
-
-
-def _imported(value: tuple[TransferReport, Any]) -> dict[str, Any]:
-    return asdict(value[0])

@@ -9,6 +9,7 @@ from langchain_agentmem.audit import audit_entry, audit_part, audit_rows, audit_
 from langchain_agentmem.audit.audit_entry import Head
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.storage import queries
 from langchain_agentmem.threads.value_recipe import LIST, pack
 
 from .entries import add, call, entry, hide, read, todo, write
@@ -197,7 +198,7 @@ class TestAHeadThatIsKeptElsewhere:
             if row["sequence"] < number:
                 continue
             digest = bytes(row["digest"]) if row["sequence"] > number else audit_rows.digest_of(row, {})
-            link, n = audit_entry.following(link, digest), row["sequence"]
+            link, n = queries.next_link(link, digest), row["sequence"]
             raw(memory, "update audit set digest = :d, link = :link where sequence = :n", d=digest, link=link, n=n)
         raw(memory, "update audit_head set link = :link", link=link)
 

@@ -1,7 +1,5 @@
 """An audit trail leaves one database and enters another, whatever the engines."""
 
-import json
-
 import pytest
 
 from langchain_agentmem import AgentMemory
@@ -9,6 +7,7 @@ from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable
+from langchain_agentmem.storage import transfer
 from tests.conftest import ENGINES
 
 from .entries import BEGIN, add, call, entry, marked, read, todo, versions, write
@@ -37,15 +36,6 @@ def fill(memory):
 def everything(memory):
     shown = {path: read(memory, audit_store.last, path, 99, include_junk=True) for path in ("", "team\x1f")}
     return shown, read(memory, versions, "rules")
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def write_lines(path, records_):
-    path.write_text("".join(json.dumps(each) + "\n" for each in records_), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -92,13 +82,8 @@ class TestThereAndBack:
             assert there.erase(namespace=()).audit == 8
             assert there.admin.stats()["contents"] == 0
 
-    def test_a_message_leaves_once_however_many_calls_name_it(self, exported):
-        assert "gone" not in exported.read_text(encoding="utf-8")
-        told = [each for each in lines(exported) if each.get("record") == "audit_message"]
-        assert len(told) == len({(each["shelf"], each["number"]) for each in told}) == 10
-
     def test_pages_of_one_entry_arrive_alike(self, memory, exported, new_database, monkeypatch, tmp_path):
-        monkeypatch.setattr(audit_part, "PAGE", 1)
+        monkeypatch.setattr(transfer, "PAGE", 1)
         path = tmp_path / "slow.jsonl"
         memory.export(path)
         with AgentMemory(new_database("sqlite")) as there:

@@ -35,7 +35,7 @@ class TestImporting:
             "with AgentMemory() as memory:\n    memory.conversation('chat').add_user_message('Hello')"
         )
         others = {
-            "cryptography", "httpx", "langchain", "langgraph", "numpy", "packaging.requirements", "psycopg",
+            "httpx", "langchain", "langgraph", "numpy", "packaging.requirements", "psycopg",
             "snowballstemmer", "sqlcipher3", "tiktoken", "yaml",
         }  # fmt: skip
         ours = {

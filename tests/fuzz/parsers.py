@@ -237,23 +237,18 @@ def _foreign(folder: Path) -> Target:
 
 
 def _exports(folder: Path) -> Target:
+    memory_of, path = _Fresh(50), folder / "given.db"
     with AgentMemory() as memory:
-        everything.fill(memory)
-        memory.export(folder / "whole.jsonl")
-    lines = (folder / "whole.jsonl").read_bytes().splitlines(keepends=True)
-    kept: dict[Any, list[bytes]] = {}
-    for line in lines[1:-1]:
-        one = json.loads(line)
-        kept.setdefault((one.get("record"), one.get("kind"), tuple(one)), []).append(line)
-    few = [each for each in lines[1:-1] if any(each in some[:2] for some in kept.values())]
-    memory_of, path = _Fresh(50), folder / "given.jsonl"
+        memory.conversation("c").add(role="user", content="herons")
+        memory.layers("a").core.set("name", "Ana")
+        memory.store.put(("docs",), "one", {"text": "quinces"})
+        memory.export(path)
 
     def read(data: bytes) -> None:
         path.write_bytes(data)
         memory_of().import_(path)
 
-    odd = b'{"record": []}\n'
-    return Target(read, [b"".join([lines[0], *more, lines[-1]]) for more in (few, [odd])], repeats=False)
+    return Target(read, [path.read_bytes()], repeats=False)
 
 
 def _database(folder: Path) -> Target:

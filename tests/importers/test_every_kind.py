@@ -1,6 +1,7 @@
 """What holds of an import, whatever the kind of its source."""
 
-import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -15,9 +16,13 @@ HERE = ("users",)
 def held(memory, path):
     """What a memory holds, without the times at which it was written here, and without ids that were made here."""
     memory.export(path)
-    made = ("written_at", "stamp", "head", "call", "position", "until", "number", "branch", "created_at")
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    return sorted(json.dumps({k: v for k, v in each.items() if k not in made}, sort_keys=True) for each in records)
+    found = (
+        "select hash from content", "select path from namespace", "select key, value from item",
+        "select key, kind, role, sender from entry", "select kind, key, label, subject, object, source from memory",
+        "select name, parent from checkpoint", "select key, kind, conversation from audit",
+    )  # fmt: skip
+    with closing(sqlite3.connect(path)) as connection:
+        return [sorted(connection.execute(each).fetchall(), key=repr) for each in found]
 
 
 def files(path):
@@ -43,8 +48,9 @@ class TestEveryKind:
             assert (awaited.added, awaited.left_by) == (report.added, report.left_by)
             for each, name in ((memory, "users"), (other, "mine")):
                 each.export(tmp_path / f"{name}.jsonl")
-                records = map(json.loads, (tmp_path / f"{name}.jsonl").read_text().splitlines())
-                assert {record["namespace"][0] for record in records if record.get("namespace")} == {name}
+                with closing(sqlite3.connect(tmp_path / f"{name}.jsonl")) as connection:
+                    paths = connection.execute("select path from namespace").fetchall()
+                assert {path.partition("\x1f")[0] for (path,) in paths if path} == {name}
 
     def test_twice_brings_nothing_twice_and_what_comes_says_where_it_comes_from(self, memory, source, tmp_path):
         kind, path = source

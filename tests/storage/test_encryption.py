@@ -192,7 +192,7 @@ class TestRefused:
             AgentMemory(path)
         with pytest.raises(InvalidInput, match=r"PostgreSQL server encrypts its own disk: see docs/guides/security.md"):
             AgentMemory("postgresql://localhost/x", key=KEY)
-        with AgentMemory() as memory, pytest.raises(InvalidInput, match="is a database, which a text would replace"):
+        with AgentMemory() as memory, pytest.raises(InvalidInput, match="is no export, and would be replaced"):
             memory.export(path)
 
     def test_a_file_that_was_cut_off_or_in_which_a_bit_was_flipped(self, path):
@@ -235,8 +235,9 @@ class TestCopies:
                 shutil.copy(each, tmp_path / each.name.replace("memory", "taken"))
             with pytest.raises(DatabaseUnreadable, match="The key does not fit"):
                 memory.admin.copy(tmp_path / "other.db", force=True)
-            assert not memory.admin.copy(tmp_path / "target.db").was_complete
-            assert memory.admin.copy(tmp_path / "target.db").was_complete
+            memory.admin.copy(tmp_path / "target.db")
+            with pytest.raises(InvalidInput, match="holds memories already"):
+                memory.admin.copy(tmp_path / "target.db")
         for name, key in (("backup.db", KEY), ("taken.db", KEY), ("other.db", other), ("export", KEY)):
             with pytest.raises((DatabaseUnreadable, InvalidInput), match="The key does not fit"):
                 Admin.restore(tmp_path / name, tmp_path / "not.db", key=b"x" * 32)

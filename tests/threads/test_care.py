@@ -1,7 +1,6 @@
 """Looking after threads: they are counted, verified, erased, exported, imported and backed up with everything else."""
 
 import gc
-import json
 import re
 
 import psycopg
@@ -9,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
-from langchain_agentmem.errors import InvalidInput, StorageError
+from langchain_agentmem.errors import StorageError
 from langchain_agentmem.messages.stored_messages import Prototype
 from langchain_agentmem.threads.value_store import LOOSE
 from tests.checkpoints.graphs import Line, at, chat_graph, everything, logging_graph
@@ -308,7 +307,7 @@ def exported(new_database, tmp_path, exports):
 class TestTransfer:
     @pytest.mark.slow
     @pytest.mark.parametrize("source", ["sqlite", "postgres"])
-    def test_everything_comes_back_and_every_thread_goes_on(self, memory, exported, source, tmp_path):
+    def test_everything_comes_back_and_every_thread_goes_on(self, memory, exported, source):
         path, written, before = exported(source)
         read = memory.import_(path)
         assert read == written
@@ -316,8 +315,6 @@ class TestTransfer:
         assert read.checkpoints == memory.admin.stats()["checkpoints"] == sum(map(len, before.values()))
         assert seen(memory.checkpointer) == before
         assert memory.admin.verify().problems == ()
-        memory.export(tmp_path / "again.jsonl")
-        assert lines(tmp_path / "again.jsonl") == lines(path)
         go_on(memory.checkpointer)
         assert memory.admin.verify().problems == ()
 
@@ -380,7 +377,7 @@ class TestTransfer:
         Line(memory.checkpointer).put({"text": "long " * 200})
         for sql, blob in (("update content set body = :blob", {"blob": b"damaged"}), ("delete from part", {})):
             raw(memory, sql, **blob)
-            with pytest.raises(StorageError, match="'t'"):
+            with pytest.raises(StorageError, match="cannot be exported"):
                 memory.export(tmp_path / "all.jsonl")
             assert not (tmp_path / "all.jsonl").exists()
 
@@ -389,99 +386,6 @@ def counted(memory):
     names = ("threads", "checkpoints", "writes", "parts", "contents", "content_bytes", "messages")
     stats = memory.admin.stats()
     return {name: stats[name] for name in names}
-
-
-def lines(path):
-    """The lines of an export, without the numbers of parts and branches, which each database gives itself.
-
-    A part may lie on a shelf more than once, but need not.
-    """
-    numbers, found = ("number", "recipe", "branch", "parent"), path.read_text(encoding="utf-8").splitlines()
-    return {json.dumps({k: v for k, v in json.loads(each).items() if k not in numbers}) for each in found}
-
-
-def changed(name, value, *, kind=None):
-    """Change a field of the first record that has it."""
-
-    def damage(records):
-        record = next(each for each in records if name in each and kind in (None, each.get("record")))
-        record[name] = value(record[name]) if callable(value) else value
-
-    return damage
-
-
-def dropped(kind, field=None):
-    """Leave out the first record of a kind, or one of its fields."""
-
-    def damage(records):
-        record = next(each for each in records if each.get("record") == kind)
-        if field is None:
-            records.remove(record)
-        else:
-            del record[field]
-
-    return damage
-
-
-def flipped(text):
-    return text[:-8] + ("A" if text[-8] != "A" else "B") + text[-7:]
-
-
-BROKEN = {
-    **{f"{kind} without {field}": dropped(kind, field) for kind, fields in {
-        "thread": ["id", "namespace"],
-        "part": ["number", "form", "name", "body"],
-        "value": ["ns", "channel", "version", "recipe"],
-        "write": ["ns", "checkpoint", "task", "place", "path", "channel", "recipe"],
-        "checkpoint": ["ns", "name", "parent", "run_id", "versions", "head", "metadata", "created_at"],
-    }.items() for field in fields},
-    "a missing part": dropped("part"),
-    **{f"a turned letter in a {name}": changed(name, flipped) for name in ("recipe", "head", "metadata")},
-    "a turned letter in the body of a part": changed("body", flipped, kind="part"),
-    "a cut body": changed("body", lambda text: text[:-3], kind="part"),
-    "no base64": changed("recipe", "ä!"),
-    "a number for a name": changed("name", 7, kind="part"),
-    "a name for a number": changed("number", "7", kind="part"),
-    "a number below zero": changed("number", -1, kind="part"),
-    "a number that no database can keep": changed("created_at", 2**70, kind="checkpoint"),
-    "a text for a time": changed("created_at", "now", kind="checkpoint"),
-    "a list for versions": changed("versions", ["1"], kind="checkpoint"),
-    "a text for versions": changed("versions", "1", kind="checkpoint"),
-    "a NUL in a channel": changed("channel", "\0", kind="value"),
-    "a surrogate in a channel": changed("channel", "\ud800", kind="value"),
-    "a NUL in a task": changed("task", "x\0", kind="write"),
-    "a list for a line": changed("ns", [""], kind="value"),
-    "a thread without an id": changed("id", "", kind="thread"),
-    "a namespace that is a text": changed("namespace", "tenant", kind="thread"),
-    "an unknown kind": changed("record", "surprise", kind="value"),
-    "an entry in a thread": changed("record", "entry", kind="value"),
-    "a text that is no part": changed("form", 7, kind="part"),
-    "a number for a run": changed("run_id", 7, kind="checkpoint"),
-    "a text for a place": changed("place", "7", kind="write"),
-}  # fmt: skip
-
-
-@pytest.mark.sqlite_suffices
-class TestDamagedExports:
-    def test_a_damaged_line_or_a_cut_is_refused_and_nothing_is_imported(self, memory, exported):
-        path, _, _ = exported()
-        lines, damaged = path.read_text(encoding="utf-8").splitlines(keepends=True), {}
-        logging_graph(memory.checkpointer, "a").invoke({"log": ["mine"]}, at("chat"))
-        before, stats = everything(memory.checkpointer, "chat"), counted(memory)
-        for name, damage in BROKEN.items():
-            records = list(map(json.loads, lines))
-            damage(records)
-            damaged[name] = "".join(json.dumps(record) + "\n" for record in records)
-        for place in range(0, len(lines), max(1, len(lines) // 12)):
-            damaged[f"cut before line {place}"] = "".join(lines[:place])
-            damaged[f"cut in line {place}"] = "".join(lines[:place]) + lines[place][:-2]
-        for name, text in damaged.items():
-            path.write_text(text, encoding="utf-8")
-            with pytest.raises(InvalidInput):
-                pytest.fail(f"{name}: {memory.import_(path)}")
-            assert counted(memory) == stats, name
-        assert everything(memory.checkpointer, "chat") == before
-        assert memory.admin.verify().problems == ()
 
 
 class TestBackup:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage.postgres_copy import PostgresPlace
 from tests.everything import fill, with_vectors
 
 
@@ -29,9 +28,7 @@ def source(full, tmp_path) -> str:
 
 @pytest.fixture
 def target(url):
-    yield url
-    if url.startswith("postgresql"):
-        PostgresPlace(url).drop()
+    return url
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import sqlite
-from langchain_agentmem.upkeep import export
+from langchain_agentmem.storage import sqlite, transfer
 from langchain_agentmem.upkeep.admin import Admin
 
 
 @pytest.fixture
 def filled(memory, monkeypatch):
-    monkeypatch.setattr(export, "_TOLD", 1)
+    monkeypatch.setattr(transfer, "PAGE", 8)
     monkeypatch.setattr(sqlite, "BACKUP_PAGES", 8)
     for label in ("ada", "ben"):
         chat = memory.conversation("talk", (label,))
@@ -38,7 +37,7 @@ class Watching:
 
 @pytest.mark.slow
 def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
-    file, backup = tmp_path / "export.jsonl", tmp_path / "backup"
+    file, backup = tmp_path / "export.db", tmp_path / "backup"
     with AgentMemory(tmp_path / "other.db") as other:
         for work in (
             filled.admin.verify,
@@ -60,9 +59,9 @@ def test_each_tells_how_much_of_what_there_is(filled, tmp_path):
 
 async def test_within_a_namespace_and_awaited_it_tells_nothing_of_others(filled, tmp_path):
     watching = Watching()
-    await filled.within(("ben",)).aexport(tmp_path / "export.jsonl", progress=watching)
-    assert watching.told["writing"]
-    assert 20 <= watching.last.done == watching.last.total < 30
+    await filled.within(("ben",)).aexport(tmp_path / "export.db", progress=watching)
+    assert watching.told["copying"]
+    assert 60 <= watching.last.done == watching.last.total < 80
 
 
 def test_a_backup_is_as_of_one_moment_whoever_writes_meanwhile(filled, tmp_path):
@@ -83,7 +82,7 @@ def test_a_backup_is_as_of_one_moment_whoever_writes_meanwhile(filled, tmp_path)
 
 
 def test_what_a_watcher_raises_ends_an_import_and_nothing_was_imported(filled, tmp_path):
-    filled.export(tmp_path / "export.jsonl")
+    filled.export(tmp_path / "export.db")
 
     def stop(at) -> None:
         if at.done > at.total // 2:
@@ -91,5 +90,5 @@ def test_what_a_watcher_raises_ends_an_import_and_nothing_was_imported(filled, t
 
     with AgentMemory(tmp_path / "other.db") as other:
         with pytest.raises(KeyboardInterrupt):
-            other.import_(tmp_path / "export.jsonl", progress=stop)
+            other.import_(tmp_path / "export.db", progress=stop)
         assert other.admin.stats()["messages"] == 0

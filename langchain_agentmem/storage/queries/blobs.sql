@@ -6,13 +6,6 @@ values (:namespace, :head, :mark, :rest, :checksum, :now, :value)
 on conflict (namespace_id, head, mark) do update
 set checksum = excluded.checksum, updated_at = excluded.updated_at, value = excluded.value;
 
--- name: add_blob
--- As put_blob, but what is there stays.
-insert into blob (namespace_id, head, mark, rest, checksum, updated_at, value)
-values (:namespace, :head, :mark, :rest, :checksum, :now, :value)
-on conflict (namespace_id, head, mark) do nothing
-returning id;
-
 -- name: delete_blob
 delete from blob
 where head = :head and mark = :mark and namespace_id = (select id from namespace where path = :path);

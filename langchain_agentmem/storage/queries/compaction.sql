@@ -50,12 +50,6 @@ where id > :after
 order by id
 limit cast(:limit as bigint);
 
--- name: dump_compactions
-select id, lane, digest, reached, slot, created_at, checksum, body
-from compaction
-where branch_id = :branch
-order by id;
-
 -- name: slot_of_key
 select id as slot from entry where branch_id = :branch and key = :key and replaces is null;
 
@@ -67,9 +61,6 @@ from entry slot
 where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round'
     and slot.id >= :first and slot.id <= :last
 order by slot.position, slot.id;
-
--- name: key_of_slot
-select key from entry where id = :slot;
 
 -- name: branch_counts
 -- A conversation's newest place, how many messages it has, and the row that was written into it last.

@@ -400,3 +400,6 @@ join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces 
 where slot.branch_id = :branch and slot.replaces is null and slot.kind = 'message'
 order by slot.position, slot.id
 limit cast(:limit as bigint);
+
+-- name: contents_named
+select id, hash from content where hash in ({bytes hashes});

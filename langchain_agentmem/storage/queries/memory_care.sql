@@ -163,80 +163,6 @@ where m.branch_id = :branch
 order by m.id
 limit cast(:limit as bigint);
 
--- name: places_after
--- A page of the places of a thread's checkpoints.
-select l.ns, p.checkpoint, p.branch_id, p.position
-from checkpoint_line l
-join place p on p.line_id = l.id
-where l.thread_id = :thread and (l.ns, p.checkpoint) > (cast(:ns as text), cast(:checkpoint as text))
-order by l.ns, p.checkpoint
-limit cast(:limit as bigint);
-
--- name: thread_finished_after
-select task, ns, checkpoint, caller, groups, created_at from finished_task
-where thread_id = :thread and task > :task
-order by task
-limit cast(:limit as bigint);
-
--- name: thread_groups_after
-select id, ns, checkpoint, task, created_at from memory_group
-where thread_id = :thread and id > :after
-order by id
-limit cast(:limit as bigint);
-
--- name: branches_after
--- A page of the branches of memory, with what those of subgraphs stand on.
-select b.id, b.kind, b.name, b.thread, b.parent_id, b.parent_position, b.head, b.created_at, n.path, s.base_id,
-    s.base_position, s.checkpoint, s.groups
-from branch b
-join namespace n on n.id = b.namespace_id
-left join branch_base s on s.branch_id = b.id
-where b.kind <> 'conversation' and b.id > :after
-order by b.id
-limit cast(:limit as bigint);
-
--- name: seals_on
-select branch_id, group_id, position, thread from seal where branch_id {in_numbers ids}
-order by branch_id, position, group_id;
-
--- name: memory_after
--- A page of versions that somebody can see, by their place in the order in which they were written: copies of a version
--- come with it. What lies nowhere is told if its group is named.
-with page (number) as (
-    select number from (
-        select * from (
-            select id as number from memory where origin is null and id > :after order by id limit cast(:limit as bigint)
-        ) originals
-        union
-        select * from (
-            select distinct origin as number from memory where origin > :after order by origin limit cast(:limit as bigint)
-        ) copies
-    ) every
-    order by number
-    limit cast(:limit as bigint)
-), found as (
-    select page.number, x.* from page join memory x on x.id = page.number
-    union all
-    select page.number, x.* from page join memory x on x.origin = page.number
-)
-select page.number, m.id, m.branch_id, m.position, m.until, m.group_id, m.kind, m.key, m.label, m.subject,
-    m.object, m.deleted, m.importance, m.expires_at, m.extra, m.created_at, m.written_at, m.stamp, m.source, m.actor,
-    m.correction, c.hash, c.body, s.name as series, n.path, m.author_id, a.name as author, a.thread_id as living
-from page
-left join found m on m.number = page.number and (
-    (m.branch_id is null and m.group_id {in_numbers ids})
-    or m.correction is not null
-    or (m.until = 4611686018427387904 and exists (select 1 from branch b where b.id = m.branch_id and b.kind = 'layers'))
-    or exists ({held})
-)
-left join content c on c.id = m.content_id
-left join author a on a.id = m.author_id
-left join memory o on o.id = m.origin
-left join search_series s on s.id = coalesce(m.document_id, o.document_id) >> 22
-left join search_scope e on e.id = s.scope_id
-left join namespace n on n.id = e.namespace_id
-order by page.number, m.id;
-
 -- name: placeless
 -- Those of some checkpoints of a line that are there and stand nowhere.
 select c.name from checkpoint c
@@ -251,12 +177,6 @@ select group_id from seal where group_id {in_numbers ids}
 union
 select id from memory_group where id {in_numbers ids};
 
--- name: add_finished
-insert into finished_task (thread_id, task, ns, checkpoint, caller, groups, created_at)
-values (:thread, :task, :ns, :checkpoint, :caller, :groups, :created_at)
-on conflict (thread_id, task) do nothing
-returning task;
-
 -- name: named_branch
 select b.id, b.head, b.created_at, b.parent_position, p.name as parent
 from branch b
@@ -264,48 +184,9 @@ join namespace n on n.id = b.namespace_id
 left join branch p on p.id = b.parent_id
 where n.path = :path and b.kind = :kind and b.name = :name;
 
--- name: add_branch
--- A branch as it was elsewhere; no row where there is one of this name.
-insert into branch (namespace_id, kind, name, thread, parent_id, parent_position, head, created_at)
-select id, :kind, cast(:name as text), cast(:thread as text), cast(:parent as bigint), cast(:parent_position as bigint),
-    cast(:head as bigint), cast(:created_at as bigint)
-from namespace where path = :path
-on conflict (namespace_id, kind, name) do nothing
-returning id;
-
 -- name: version_at
 -- What a branch has of a key at just one position.
 select m.label, m.deleted, m.importance, m.expires_at, m.extra, m.created_at, c.hash
 from memory m
 left join content c on c.id = m.content_id
 where m.branch_id = :branch and m.kind = :kind and m.key = :key and m.position = :position;
-
--- name: add_memory
--- A version as it was elsewhere. Content may have been collected by others since this transaction found it there. Its id
--- is then 0, which breaks the foreign key, and the operation begins again.
-with given as materialized (select (select id from content where hash = :hash) as content_id)
-insert into memory (
-    branch_id, position, until, group_id, origin, kind, key, label, subject, object, content_id, deleted, importance,
-    expires_at, extra, document_id, created_at, written_at, scope_id, author_id, stamp, source, actor, correction
-)
-select :branch, :position, :until, :group, :origin, :kind, :key, :label, :subject, :object,
-    case cast(:deleted as bigint) when 0 then coalesce(given.content_id, 0) end,
-    cast(:deleted as bigint), :importance, :expires_at, :extra, :document, :created_at, :written_at, :scope, :author,
-    :stamp, :source, :actor, :correction
-from given
-returning id;
-
--- name: former_author
--- An author of a namespace whose thread is gone.
-select min(a.id) as id, n.id as scope
-from namespace n left join author a on a.namespace_id = n.id and a.name = :name and a.thread_id is null
-where n.path = :path
-group by n.id;
-
--- name: create_former_author
-insert into author (namespace_id, name) values (:scope, cast(:name as text)) returning id;
-
--- name: mark_end
--- What lies at the end of "main" counts.
-update memory set gone = 4611686018427387904
-where branch_id = :branch and until = 4611686018427387904 and kind in ({shared});

@@ -8,7 +8,6 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import FactsConfig
 from tests.facts.scripted import CASES
 from tests.facts.test_sources import at, day, message_of, moved, objects, remembering, waiting_graph
@@ -106,17 +105,3 @@ class TestMoving:
             known.append((told, facts.waiting(), [objects(memory, at(thread)) for thread in ("t", "copy", "asking")]))
             assert memory.admin.verify().ok
         assert known[0] == known[1]
-
-    def test_a_damaged_record_is_refused_and_nothing_is_written(self, tmp_path):
-        with AgentMemory(":memory:") as memory:
-            fill_branches(memory).export(tmp_path / "all.jsonl")
-        whole = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
-        with AgentMemory(":memory:") as empty:
-            for kind, damage in CASES["damaged records"]:
-                lines = [json.loads(line) for line in whole.splitlines()]
-                ours = (line for line in lines if line.get("record") == "memory" and line["kind"] == kind)
-                next(line for line in ours if line["body"] is not None).update(damage)
-                (tmp_path / "damaged.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-                with pytest.raises(InvalidInput):
-                    empty.import_(tmp_path / "damaged.jsonl")
-                assert {empty.admin.stats()[name] for name in FACTS} == {0}, (kind, damage)

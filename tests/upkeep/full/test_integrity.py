@@ -1,12 +1,12 @@
-"""Erasures on a server, copies while others write, and damaged exports."""
+"""Erasures on a server."""
 
 import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import DatabaseBusy, InvalidInput
+from langchain_agentmem.errors import DatabaseBusy
 from tests.support.plans import sampled_columns
-from tests.upkeep.test_integrity import fill, put_secrets, stored_bytes, tell_secrets, traces
+from tests.upkeep.test_integrity import put_secrets, stored_bytes, tell_secrets, traces
 
 
 class TestErasing:
@@ -43,35 +43,3 @@ class TestOldTransactions:
                     other.rollback()
                 memory.erase(namespace=())
                 assert traces(stored_bytes(memory, secrets)) == [], (where, does)
-
-
-@pytest.mark.sqlite_suffices
-class TestTransfer:
-    DAMAGES = (
-        lambda lines: [*lines[:-1], lines[-1][: len(lines[-1]) // 2]],
-        lambda lines: lines[1:],
-        lambda lines: [lines[0].replace('"version": 1', '"version": 2'), *lines[1:]],
-        lambda lines: [lines[0].replace("agentmem", "other"), *lines[1:]],
-        lambda lines: ["not json", *lines],
-        lambda lines: [*lines[:-1], '{"record": "surprise"}', lines[-1]],
-        lambda lines: [*lines[:-1], '{"record": "entry"}', lines[-1]],
-        lambda lines: [lines[0], lines[2]],
-        lambda lines: [*lines[:-1], '{"record": "conversation", "namespace": "text", "id": "c"}', lines[-1]],
-        lambda lines: [line.replace('"kind": "message"', '"kind": "spell"') for line in lines],
-        lambda lines: [line.replace('"call": 2', '"call": "x"') for line in lines],
-        lambda lines: [],
-        lambda lines: ["[" * 100_000],
-    )
-
-    def test_a_damaged_file_is_refused_and_nothing_is_imported(self, url, tmp_path):
-        path = tmp_path / "all.jsonl"
-        with AgentMemory() as memory:
-            fill(memory).export(path)
-        lines = path.read_text(encoding="utf-8").splitlines()
-        with AgentMemory(url) as memory:
-            for number, damage in enumerate(self.DAMAGES):
-                path.write_text("\n".join(damage(lines)), encoding="utf-8", errors="surrogateescape")
-                with pytest.raises(InvalidInput):
-                    pytest.fail(f"{number}: {memory.import_(path)}")
-            stats = memory.admin.stats()
-            assert (stats["messages"], stats["contents"], stats["conversations"]) == (0, 0, 0)

@@ -1,0 +1,333 @@
+"""One list of tables, by which rows are exported, imported, backed up, restored and copied between engines.
+
+Both engines have the same tables with the same columns, of whole numbers, floats, texts and bytes. So a row that was
+read from one can be written to the other. What an engine makes for itself, the full-text index and pgvector's table, is
+made again from the rows.
+
+`reading` reads the rows of a database as of one moment. `fill` writes them into an empty database, under the same ids:
+so an export is a SQLite database with the rows of a namespace. `check_file` checks a file that may come from anybody.
+`upkeep/memory_import.py` merges one into a database that has other rows.
+"""
+
+# ruff: noqa: S608 - tables, columns and conditions are our own
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from langchain_agentmem.base.clock import EARLIEST, LATEST
+from langchain_agentmem.base.events import Progress, Watch
+from langchain_agentmem.base.namespaces import Namespace, range_of
+from langchain_agentmem.errors import DatabaseUnreadable
+from langchain_agentmem.storage.engine import Engine
+from langchain_agentmem.storage.queries import LINK_BYTES, next_link
+from langchain_agentmem.storage.transaction import Select, Transaction, Values
+
+T = TypeVar("T")
+
+_DIGEST = 20
+PAGE = 500
+"""Rows that are held at a time."""
+
+_NAMESPACES = "select id from namespace where path >= :low and path < :high"
+_OF_NAMESPACES = f"namespace_id in ({_NAMESPACES})"
+_OF_THREADS = f"thread_id in (select id from thread where {_OF_NAMESPACES})"
+_OF_LINES = f"line_id in (select id from checkpoint_line where {_OF_THREADS})"
+_SHELVES = (
+    f"select shelf_id from thread where {_OF_NAMESPACES} "
+    f"union select shelf_id from audit where {_OF_NAMESPACES} and shelf_id is not null"
+)
+_OF_SHELVES = f"shelf_id in ({_SHELVES})"
+_OF_BRANCHES = f"branch_id in (select id from branch where {_OF_NAMESPACES})"
+_GROUPS = (
+    f"select id from memory_group where {_OF_THREADS} union select group_id from finished_group where {_OF_THREADS} "
+    f"union select group_id from base_group where {_OF_BRANCHES}"
+)
+_OF_MEMORY = f"{_OF_BRANCHES} or branch_id is null and group_id in ({_GROUPS})"
+_MEMORIES = f"select id from memory where {_OF_MEMORY}"
+_CONTENTS = f"""
+    select content_id from entry where {_OF_BRANCHES}
+    union select attachments_id from entry where {_OF_BRANCHES}
+    union select content_id from part where {_OF_SHELVES}
+    union select content_id from memory where {_OF_MEMORY}
+"""
+_OF_SCOPES = f"scope_id in (select id from search_scope where {_OF_NAMESPACES} and kind <> 'audit')"
+_SERIES = f"select id from search_series where {_OF_SCOPES}"
+
+
+class Table(NamedTuple):
+    """A table.
+
+    Attributes:
+        name: Its name.
+        key: The columns of its primary key.
+        whose: The condition for rows that belong to the namespaces with paths from `:low` up to `:high`.
+        references: The columns that hold ids of rows, and the tables of these.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    whose: str
+    references: Mapping[str, str] = {}
+
+
+def _table(name: str, whose: str, *key: str, **references: str) -> Table:
+    return Table(name, key or ("id",), whose, references)
+
+
+TABLES = (
+    _table("namespace", f"id in ({_NAMESPACES})"),
+    _table("content", f"id in ({_CONTENTS})"),
+    _table("shelf", f"id in ({_SHELVES})"),
+    _table("thread", _OF_NAMESPACES, namespace_id="namespace", shelf_id="shelf"),
+    _table("checkpoint_line", _OF_THREADS, thread_id="thread"),
+    _table("part", _OF_SHELVES, "shelf_id", "number", shelf_id="shelf", content_id="content"),
+    _table("checkpoint", _OF_LINES, "line_id", "name", line_id="checkpoint_line", namespace_id="namespace"),
+    _table("channel_value", _OF_LINES, "line_id", "channel", "version", line_id="checkpoint_line"),
+    _table("pending_write", _OF_LINES, "line_id", "checkpoint", "task", "place", line_id="checkpoint_line"),
+    _table("branch", _OF_NAMESPACES, namespace_id="namespace", parent_id="branch"),
+    _table("author", _OF_NAMESPACES, namespace_id="namespace", thread_id="thread"),
+    _table("entry", _OF_BRANCHES, branch_id="branch", replaces="entry", content_id="content", attachments_id="content"),
+    _table("compaction", _OF_BRANCHES, branch_id="branch", slot="entry"),
+    _table("prompt_note", _OF_NAMESPACES, "namespace_id", "name", "key", "part", "reader", namespace_id="namespace"),
+    _table("item", _OF_NAMESPACES, namespace_id="namespace"),
+    _table("blob", _OF_NAMESPACES, namespace_id="namespace"),
+    _table("memory_group", _OF_THREADS, thread_id="thread"),
+    _table("finished_task", _OF_THREADS, "thread_id", "task", thread_id="thread"),
+    _table("finished_group", _OF_THREADS, "group_id", "thread_id", "task", thread_id="thread"),
+    _table(
+        "memory", _OF_MEMORY,
+        branch_id="branch", origin="memory", content_id="content", scope_id="namespace", author_id="author",
+    ),
+    _table("memory_source", f"memory_id in ({_MEMORIES})", "memory_id", "source", memory_id="memory"),
+    _table("seal", _OF_BRANCHES, "group_id", "branch_id", branch_id="branch"),
+    _table("place", _OF_LINES, "line_id", "checkpoint", line_id="checkpoint_line", branch_id="branch"),
+    _table("branch_base", _OF_BRANCHES, "branch_id", branch_id="branch", base_id="branch"),
+    _table("base_group", _OF_BRANCHES, "group_id", "branch_id", branch_id="branch"),
+    _table("audit", _OF_NAMESPACES, "sequence", namespace_id="namespace", shelf_id="shelf"),
+    _table("audit_head", "id is null"),
+    _table("search_scope", f"{_OF_NAMESPACES} and kind <> 'audit'", namespace_id="namespace"),
+    _table("search_series", _OF_SCOPES, scope_id="search_scope"),
+    _table("search_total", _OF_SCOPES, scope_id="search_scope"),
+    _table("search_speaker", f"series_id in ({_SERIES})", "word", "series_id", "speaker", series_id="search_series"),
+    _table("search_document", f"id >> 22 in ({_SERIES})"),
+    _table("search_vector", f"document_id >> 22 in ({_SERIES})", document_id="search_document"),
+    _table("search_unembedded", f"document_id >> 22 in ({_SERIES})", "ticket", document_id="search_document"),
+    _table("search_state", "id = 1"),
+    _table("job", "path >= :low and path < :high"),
+)  # fmt: skip
+"""Every table that is copied, in an order in which none refers to a later one."""
+
+SINGLE = ("search_state", "audit_head")
+"""Tables of one row, which is there from the beginning."""
+
+
+class RowSource:
+    """The rows of a database, as of one moment.
+
+    Args:
+        select: Runs a query.
+    """
+
+    def __init__(self, select: Select) -> None:
+        self._select = select
+
+    def rows(self, sql: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a query."""
+        columns, rows = self._select(sql, parameters)
+        for row in rows:
+            yield dict(zip(columns, row, strict=True))
+
+    def one(self, sql: str, **parameters: Any) -> Any:
+        """Return the only value of a query."""
+        _, rows = self._select(sql, parameters)
+        return next(rows)[0]
+
+    def table(self, table: Table, within: Namespace = ()) -> tuple[list[str], Iterator[Values]]:
+        """Return the columns of a table, and its rows in the order of their keys.
+
+        Args:
+            table: The table.
+            within: Only rows of this namespace and of those below it. Default: all.
+        """
+        whose, parameters = _whose(table, within)
+        return self._select(f"select * from {table.name}{whose} order by {', '.join(table.key)}", parameters)
+
+    def count(self, table: Table, within: Namespace = ()) -> int:
+        """Return how many rows `table` yields; arguments as there."""
+        whose, parameters = _whose(table, within)
+        return int(self.one(f"select count(*) from {table.name}{whose}", **parameters))
+
+
+def _whose(table: Table, within: Namespace) -> tuple[str, dict[str, str]]:
+    low, high = range_of(within)
+    return (f" where {table.whose}", {"low": low, "high": high}) if within else ("", {})
+
+
+@contextlib.contextmanager
+def reading(engine: Engine) -> Iterator[RowSource]:
+    """Read the rows of a database, as of the moment when the block begins."""
+    with engine.snapshot() as select:
+        yield RowSource(select)
+
+
+def pages(rows: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
+    """Yield things some at a time."""
+    left = iter(rows)
+    while page := list(islice(left, size or PAGE)):
+        yield page
+
+
+class Counting:
+    """Reports how many rows were looked at.
+
+    Args:
+        progress: Receives the reports, if anybody does.
+        doing: What is done with the rows.
+        source: Where they are read.
+        within: Only rows of this namespace. Default: all.
+    """
+
+    def __init__(self, progress: Watch | None, doing: str, source: RowSource, within: Namespace = ()) -> None:
+        self._progress, self._doing, self._done = progress, doing, 0
+        self._total = sum(source.count(table, within) for table in TABLES) if progress else 0
+
+    def add(self, count: int) -> None:
+        """Count more rows."""
+        self._done += count
+        if self._progress is not None:
+            self._progress(Progress(self._doing, min(self._done, self._total), self._total))
+
+
+class Filled(NamedTuple):
+    """What a database was filled with.
+
+    Attributes:
+        rows: The number of rows of each table.
+        digest: A BLAKE2b-160 over all rows, in hexadecimal, whatever their order.
+    """
+
+    rows: Mapping[str, int]
+    digest: str
+
+
+def fill(
+    source: RowSource,
+    tx: Transaction,
+    *,
+    within: Namespace = (),
+    progress: Watch | None = None,
+) -> Filled:
+    """Write the rows of a database into an empty one under the same ids, without the full-text index.
+
+    The index is made when the database is opened for the first time. The audit trail of a namespace becomes a chain of
+    its own.
+
+    Args:
+        source: The rows.
+        tx: A transaction of the empty database.
+        within: Only rows of this namespace and of those below it. Default: all.
+        progress: Is told how many of the rows were written.
+    """
+    counting, totals = Counting(progress, "copying", source, within), _Totals()
+    for table in TABLES:
+        if within and table.name == "audit_head":  # its row is written with the chain
+            continue
+        if table.name in SINGLE:
+            tx.run_sql(f"delete from {table.name}", {})
+        columns, rows = source.table(table, within)
+        if within and table.name == "audit":
+            rows = _chained(columns, rows, tx)
+        for page in pages(rows):
+            tx.insert_rows(table.name, columns, page)
+            totals.add(table.name, page)
+            counting.add(len(page))
+    tx.run_sql("update search_state set analysis = 0, pgvector = 0", {})
+    tx.advance_ids()
+    return totals.filled()
+
+
+def _chained(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) -> Iterator[Values]:
+    """Yield entries of the audit trail as a chain of their own, none of which is in an index yet."""
+    sequence, link = 0, bytes(LINK_BYTES)
+    for values in rows:
+        row = dict(zip(columns, values, strict=True))
+        sequence, link = sequence + 1, next_link(link, row["digest"])
+        yield tuple((row | {"sequence": sequence, "link": link, "settled": 0, "document_id": None}).values())
+    tx.run_sql("update audit_head set sequence = :sequence, link = :link", {"sequence": sequence, "link": link})
+
+
+def digested(source: RowSource, progress: Watch | None = None) -> Filled:
+    """Read all rows of a database, and return what it is filled with."""
+    counting, totals = Counting(progress, "checking", source), _Totals()
+    for table in TABLES:
+        for page in pages(source.table(table)[1]):
+            totals.add(table.name, page)
+            counting.add(len(page))
+    return totals.filled()
+
+
+class _Totals:
+    """The numbers of rows, and the sum of their digests."""
+
+    def __init__(self) -> None:
+        self._rows: Counter[str] = Counter()
+        self._sum = 0
+
+    def add(self, table: str, rows: Sequence[Values]) -> None:
+        self._rows[table] += len(rows)
+        if table != "search_state":
+            for row in rows:
+                data = repr((table, row)).encode("utf-8", "surrogatepass")
+                self._sum += int.from_bytes(blake2b(data, digest_size=_DIGEST).digest())
+
+    def filled(self) -> Filled:
+        return Filled(dict(self._rows), (self._sum % 2 ** (8 * _DIGEST)).to_bytes(_DIGEST).hex())
+
+
+_SCHEMA = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite%'"
+
+
+def check_file(source: RowSource, ours: RowSource) -> None:
+    """Refuse a SQLite file that this version cannot have written.
+
+    It checks the schema, in which somebody could have hidden a trigger, the type of each value, and that the row exists
+    which a reference names. What only a feature knows of its rows is checked by `verify`.
+
+    Args:
+        source: The file.
+        ours: An empty database.
+
+    Raises:
+        DatabaseUnreadable: Something is otherwise.
+    """
+    if {tuple(row.values()) for row in source.rows(_SCHEMA)} != {tuple(row.values()) for row in ours.rows(_SCHEMA)}:
+        raise DatabaseUnreadable("it has other tables than this version makes")
+    for table in TABLES:
+        columns = ours.rows("select name, lower(type) as type from pragma_table_info(:name)", name=table.name)
+        wrong = [each for column in columns for each in _wrong_values(**column)]
+        wrong += [
+            f"{column} is not null and not exists (select 1 from {of} r where r.{_BY_NAME[of].key[0]} = t.{column})"
+            for column, of in table.references.items()
+        ]
+        wrong += [f"{column} >= id" for column, of in table.references.items() if of == table.name]
+        for condition in wrong:
+            if source.one(f"select exists (select 1 from {table.name} t where {condition})"):
+                raise DatabaseUnreadable(f"a row of its table {table.name} is damaged ({condition})")
+
+
+def _wrong_values(name: str, type: str) -> list[str]:  # noqa: A002 - the name of the column
+    wrong = [f"typeof({name}) not in ('null', '{type}')"]
+    if type == "text":
+        wrong.append(f"instr({name}, char(0))")
+    if name.endswith("_at"):
+        wrong.append(f"{name} not between {EARLIEST} and {LATEST}")
+    return wrong
+
+
+_BY_NAME = {table.name: table for table in TABLES}

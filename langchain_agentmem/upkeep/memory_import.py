@@ -1,0 +1,557 @@
+"""Merge the rows of an export into a database that has other rows, in one transaction.
+
+Rows get new ids. What is here stays: a thread, a conversation and a named branch are known by their namespace and
+name, items and values by their keys, entries of the audit trail by their ids. What is new comes row by row, table by
+table, so that memory is bounded. A thread or conversation that is here gets what it lacks.
+
+The branches of a thread have no names. Checkpoints that stand nowhere here bring the branches that they stand on, with
+all that lies there; so a thread keeps what it has, and gets back what is gone.
+"""
+
+# ruff: noqa: S608 - tables, columns and conditions are our own
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from secrets import randbits
+from typing import Any, TypeAlias
+
+from langchain_agentmem.audit import audit_store
+from langchain_agentmem.audit.audit_rows import REPLACED, EntryDraft
+from langchain_agentmem.base.encoding import as_json
+from langchain_agentmem.base.events import Watch
+from langchain_agentmem.base.limits import MemoryLimits
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import compaction_records, conversation_part, message_log
+from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.rewinding import sealing, thread_memory
+from langchain_agentmem.rewinding.branches import KIND
+from langchain_agentmem.rewinding.memory_rows import FOREVER
+from langchain_agentmem.search import search_index
+from langchain_agentmem.search.search_index import IndexedDocument, Series
+from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.transfer import TABLES, Counting, RowSource, Table, pages
+from langchain_agentmem.threads import thread_lines, thread_part
+from langchain_agentmem.threads.thread_lines import ThreadAt
+
+Row: TypeAlias = dict[str, Any]
+
+_TABLES: Mapping[str, Table] = {table.name: table for table in TABLES}
+_POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
+"""Kinds of memory that name the id of another version in `extra`, and under which key."""
+_OWNERS = {"message": "entry", "nested_message": "entry", "item": "item"}
+"""The tables of what the search index finds, by its kinds. Default: "memory"."""
+
+
+class MemoryImport:
+    """One import.
+
+    Args:
+        source: The rows of the export.
+        file: A transaction of the export.
+        tx: The transaction of the database.
+        now: The time, in microseconds since 1970.
+        tail: How many documents may wait for the full-text index.
+        limits: How large a value may be.
+        progress: Is told how many rows were looked at.
+
+    Attributes:
+        added: How many rows were written, by table; and how many "threads" and "conversations" the export has.
+        conversations: Path, name and new messages of each conversation.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        file: Transaction,
+        tx: Transaction,
+        *,
+        now: int,
+        tail: int,
+        limits: MemoryLimits,
+        progress: Watch | None = None,
+    ) -> None:
+        self._source, self._file, self._tx = source, file, tx
+        self._now, self._tail, self._limits = now, tail, limits
+        self._counting = Counting(progress, "importing", source)
+        self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
+        self._threads_here: dict[int, int] = {}
+        self._lines_here: dict[int, int] = {}
+        self._branches_here: dict[int, Row] = {}
+        self._authors_here: dict[int, int] = {}  # with the threads that they are
+        self._forks: dict[int, list[int]] = defaultdict(list)  # where branches that were taken begin
+        self._groups: dict[int, int] = {}
+        self._needed: set[int] = set()  # groups that lie nowhere, and that a task or a subgraph stands on
+        self.added: Counter[str] = Counter()
+        self.conversations: list[tuple[str, str, list[str]]] = []
+
+    def run(self) -> MemoryImport:
+        """Write everything that is new.
+
+        Raises:
+            InvalidInput: Something of the same name is here, with other content.
+        """
+        self._take_threads()
+        self._take_branches()
+        self._take_authors()
+        self._take("entry")
+        self._take("compaction", self._adjust_compaction, size=1)
+        self._take("item", known=("namespace_id", "key"))
+        self._take("blob", known=("namespace_id", "head", "mark"))
+        self._take("finished_task", self._adjust_finished, known=("thread_id", "task"))
+        self._take("finished_group", self._adjust_group, known=("group_id", "thread_id", "task"))
+        self._take_memory()
+        self._take("memory_source")
+        self._take("memory_group", self._adjust_execution)
+        self._take("seal", self._adjust_group)
+        self._take("branch_base", self._adjust_base)
+        self._take("base_group", self._adjust_group)
+        self._take_places()
+        self._take_audit()
+        self._merge_conversations()
+        self._move_marks()
+        self._index()
+        return self
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _rows(self, name: str, where: str = "true", **parameters: Any) -> Iterator[Row]:
+        """Yield rows of a table of the export, in the order of their keys."""
+        order = ", ".join(_TABLES[name].key)
+        return self._source.rows(f"select * from {name} where {where} order by {order}", **parameters)
+
+    def _take(
+        self,
+        name: str,
+        adjust: Callable[[Row], bool] | None = None,
+        *,
+        known: Sequence[str] = (),
+        rows: Iterable[Row] | None = None,
+        size: int | None = None,
+    ) -> None:
+        """Insert the rows of a table that name only rows that were taken.
+
+        Args:
+            name: The table.
+            adjust: Changes a row that was translated; False leaves it out.
+            known: The columns by which a row may be here already; it is left out then.
+            rows: Some of the table's rows. Default: all.
+            size: How many rows are inserted at once.
+        """
+        for page in pages(self._rows(name) if rows is None else rows, size):
+            self._counting.add(len(page))
+            ids = iter(self._new_ids(name, len(page)))
+            fresh: list[tuple[Any, Row]] = []  # with the ids in the export
+            for row in page:
+                old: Any = row.get("id")
+                if self._translate(name, row):
+                    fresh.append((old, row))
+                    if (new := next(ids, None)) is not None:
+                        self._ids[name][old] = row["id"] = new
+            if known:
+                fresh = self._unknown(name, known, fresh)
+            self._insert(name, [row for _, row in fresh if adjust is None or adjust(row)])
+
+    def _unknown(self, name: str, known: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
+        """Leave out rows that are here already."""
+        look = f"select 1 as found from {name} where {' and '.join(f'{column} = :{column}' for column in known)}"
+        found = [self._tx.run_sql(look, {column: row[column] for column in known}, ahead=True) for _, row in rows]
+        fresh = []
+        for (old, row), there in zip(rows, found, strict=True):
+            if there:
+                self._ids[name].pop(old, None)
+            else:
+                fresh.append((old, row))
+        return fresh
+
+    def _new_ids(self, name: str, count: int) -> list[int]:
+        has_own = _TABLES[name].key == ("id",) and name != "memory_group"
+        return self._tx.take_ids(name, count) if has_own else []
+
+    def _translate(self, name: str, row: Row) -> bool:
+        """Give a row the ids that its references have here; False where one of these rows was not taken."""
+        for column, table in _TABLES[name].references.items():
+            if row[column] is not None and table != "content":
+                new = self._namespace(row[column]) if table == "namespace" else self._ids[table].get(row[column])
+                if new is None:
+                    return False
+                row[column] = new
+        return True
+
+    def _namespace(self, old: int) -> int:
+        """Return the id of a namespace here; it is made when the first row needs it."""
+        ids = self._ids["namespace"]
+        if old not in ids:
+            ids[old] = queries.number_of(
+                self._tx, self._source.one("select path from namespace where id = :id", id=old)
+            )
+        return ids[old]
+
+    def _insert(self, name: str, rows: Sequence[Row]) -> None:
+        """Insert rows of a table, with the contents that they name; their documents come later."""
+        if not rows:
+            return
+        self._store_contents(name, rows)
+        most = self._limits.value_bytes
+        for row in rows:
+            for value in row.values():
+                if isinstance(value, str | bytes) and len(value) > most:
+                    self._limits.check("value_bytes", len(value), f"A value of the table {name}")
+            if "document_id" in row:
+                row["document_id"] = None
+        self._tx.insert_rows(name, list(rows[0]), [tuple(row.values()) for row in rows])
+        self.added[name] += len(rows)
+
+    def _store_contents(self, name: str, rows: Sequence[Row]) -> None:
+        columns = [column for column, table in _TABLES[name].references.items() if table == "content"]
+        wanted = {row[column] for row in rows for column in columns} - {None}
+        if not wanted:
+            return
+        found = self._source.rows(
+            "select id, hash, body from content where id in (select value from json_each(:ids))",
+            ids=json.dumps(sorted(wanted)),
+        )
+        hashes: dict[int, bytes] = {}
+        bodies: dict[bytes, bytes] = {}
+        for row in found:
+            self._limits.check("value_bytes", len(row["body"]), "A value of the export")
+            hashes[row["id"]] = row["hash"]
+            bodies[row["hash"]] = row["body"]
+        queries.store(self._tx, bodies)
+        there = query.contents_named(self._tx, hashes=json.dumps([each.hex() for each in bodies]))
+        ids = {bytes(row["hash"]): row["id"] for row in there}
+        if len(ids) < len(bodies):
+            raise BranchMoved  # somebody else removed one between the two: begin again
+        for given in rows:
+            given.update({column: ids[hashes[given[column]]] for column in columns if given[column] is not None})
+
+    # -- threads ---------------------------------------------------------------------------------------------------
+
+    def _take_threads(self) -> None:
+        """Take the threads that are new, and give those that are here the checkpoints that they lack."""
+        new, here = [], []
+        for row in self._source.rows("select t.*, n.path from thread t join namespace n on n.id = t.namespace_id"):
+            at = ThreadAt(row.pop("path"), row["name"])
+            found = thread_lines.find(self._tx, at, exact=True)
+            if found is None:
+                new.append(row)
+            else:
+                here.append((at, row))
+                self._threads_here[row["id"]] = found.id
+        self.added["threads"] = len(new) + len(here)
+        shelves = json.dumps(sorted({row["shelf_id"] for row in new}))
+        self._take("shelf", rows=self._rows("shelf", "id in (select value from json_each(:ids))", ids=shelves))
+        self._take("thread", rows=new)
+        for name in ("checkpoint_line", "part", "checkpoint", "channel_value", "pending_write"):
+            self._take(name)
+        for at, row in here:
+            self._merge_thread(at, row)
+        self._ids["thread"] |= self._threads_here
+
+    def _merge_thread(self, at: ThreadAt, thread: Row) -> None:
+        rows: list[Row] = []
+        lines = {row["id"]: row["ns"] for row in self._rows("checkpoint_line", "thread_id = :id", id=thread["id"])}
+        for line, ns in lines.items():
+            for name in ("channel_value", "pending_write", "checkpoint"):
+                rows += [row | {"ns": ns} for row in self._rows(name, "line_id = :id", id=line)]
+        parts = self._source.rows(
+            "select p.number, p.form, p.name, c.body from part p join content c on c.id = p.content_id "
+            "where p.shelf_id = :id order by p.number",
+            id=thread["shelf_id"],
+        )
+        self.added["checkpoint"] += thread_part.merge(self._tx, at, parts, rows, delta=bool(thread["delta"]))
+        for line, ns in lines.items():
+            found = thread_lines.find(self._tx, at, ns, exact=True)
+            if found is not None and found.line is not None:
+                self._lines_here[line] = found.line
+
+    # -- branches --------------------------------------------------------------------------------------------------
+
+    def _take_branches(self) -> None:
+        """Take the conversations and named branches that are new, and the branches that checkpoints or these need."""
+        wanted = self._branches_of_checkpoints()
+        for row in self._source.rows(_BRANCHES):  # the youngest first: each after those that begin on it
+            if row["name"] is not None:
+                there = query.named_branch(self._tx, path=row["path"], kind=row["kind"], name=row["name"])
+                if not there:
+                    wanted.add(row["id"])
+                elif row["kind"] == KIND:
+                    self._meet(row, there[0])
+            if row["id"] in wanted and row["id"] not in self._branches_here:
+                wanted |= {row["parent_id"], row["base_id"]} - {None}
+                if (parent := row["parent_id"]) is not None:
+                    self._forks[parent].append(row["parent_position"])
+                self.added["named"] += row["kind"] == KIND
+        wanted -= self._branches_here.keys()
+        self._take("branch", rows=(row for row in self._rows("branch") if row["id"] in wanted))
+        for row in self._rows("branch_base"):
+            if row["branch_id"] in wanted:
+                self._needed.update(group for group, _ in json.loads(row["groups"]))
+
+    def _branches_of_checkpoints(self) -> set[int]:
+        """Return the branches on which checkpoints stand that were taken, or stand nowhere here."""
+        wanted: set[int] = set()
+        for row in self._source.rows("select distinct line_id, branch_id from place"):
+            if row["line_id"] in self._ids["checkpoint_line"]:
+                wanted.add(row["branch_id"])
+        return wanted | {row["branch_id"] for line in self._lines_here for row in self._placeless(line)}
+
+    def _placeless(self, line: int) -> list[Row]:
+        """Return the places of checkpoints that stand nowhere here, on a line of a thread that was here."""
+        rows = list(self._rows("place", "line_id = :id", id=line))
+        keys = json.dumps([row["checkpoint"] for row in rows])
+        found = {row["name"] for row in query.placeless(self._tx, line=self._lines_here[line], keys=keys)}
+        return [row for row in rows if row["checkpoint"] in found]
+
+    def _take_places(self) -> None:
+        self._take("place")
+        placeless = [row for line in self._lines_here for row in self._placeless(line)]
+        self._ids["checkpoint_line"] |= self._lines_here
+        self._take("place", rows=placeless)
+
+    def _meet(self, branch: Row, there: Any) -> None:
+        """Note a named branch that is here.
+
+        Raises:
+            InvalidInput: It is another one.
+        """
+        same = all(branch[name] == there[name] for name in ("parent", "parent_position", "created_at"))
+        if not same or there["head"] < branch["head"]:
+            raise _is_other(branch)
+        self._ids["branch"][branch["id"]] = there["id"]
+        self._branches_here[branch["id"]] = branch | {"ahead": there["head"] > branch["head"]}
+
+    def _take_authors(self) -> None:
+        for row in self._rows("author"):
+            old, scope, thread = row["id"], self._namespace(row["namespace_id"]), row["thread_id"]
+            if thread in self._threads_here:
+                self._authors_here[old] = self._threads_here[thread]
+                self._ids["author"][old] = sealing.author_of(self._tx, self._threads_here[thread]).id
+                continue
+            same = "name is null" if row["name"] is None else "name = :name and thread_id is null"
+            look = f"select min(id) as id from author where namespace_id = :scope and {same}"
+            parameters = {"scope": scope} if row["name"] is None else {"scope": scope, "name": row["name"]}
+            found = None if thread is not None else self._tx.run_sql(look, parameters)[0]["id"]
+            if found is None:
+                self._take("author", rows=[row])
+            else:
+                self._ids["author"][old] = found
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def _take_memory(self) -> None:
+        """Take the versions on the branches that were taken, and those of groups that are needed.
+
+        The copies of a version come behind it. Where it was not taken, the first of them takes its place.
+        """
+        ids = self._ids["memory"]
+        rows = self._source.rows("select m.* from memory m order by coalesce(m.origin, m.id), m.id")
+        for page in pages(rows):
+            self._counting.add(len(page))
+            fresh = []
+            for row, new in zip(page, self._tx.take_ids("memory", len(page)), strict=True):
+                number = row["origin"] or row["id"]
+                if not self._is_wanted(row, number):
+                    continue
+                if row["author_id"] in self._authors_here:
+                    row["gone"] = 0
+                row["id"], row["origin"] = new, None
+                self._translate("memory", row)
+                row["origin"] = ids.get(number)
+                ids.setdefault(number, new)
+                self._adjust_group(row)
+                self._point(row)
+                fresh.append(row)
+            self._insert("memory", fresh)
+            self.added["memories"] += sum(row["kind"] != "message" for row in fresh)
+
+    def _is_wanted(self, row: Row, number: int) -> bool:
+        branch = row["branch_id"]
+        if branch is None:
+            return row["group_id"] in self._needed and number not in self._ids["memory"]
+        if branch in self._branches_here:
+            self._compare(row, self._branches_here[branch])
+            return False
+        return branch in self._ids["branch"]
+
+    def _compare(self, row: Row, branch: Row) -> None:
+        """See that a branch that was here has a version, or had it and has gone on since.
+
+        Raises:
+            InvalidInput: It has not.
+        """
+        here = self._ids["branch"][branch["id"]]
+        found = query.version_at(self._tx, branch=here, kind=row["kind"], key=row["key"], position=row["position"])
+        content = row["content_id"]
+        hash_ = content and self._source.one("select hash from content where id = :id", id=content)
+        names = ("label", "importance", "expires_at", "created_at")
+        mine = [hash_, *(row[name] for name in names)]
+        if not found and branch["ahead"]:
+            if any(row["position"] <= fork < row["until"] for fork in self._forks[branch["id"]]):
+                raise InvalidInput(
+                    f"The branch {safe_repr(branch['name'])} has gone on here, and lost what a fork of the export "
+                    "needs. Import the file into another database."
+                )
+        elif mine not in [[each["hash"] and bytes(each["hash"]), *(each[name] for name in names)] for each in found]:
+            raise _is_other(branch)
+
+    def _point(self, row: Row) -> None:
+        """Give a version the ids that others have here, which it names in what else belongs to it."""
+        name = _POINTERS.get(row["kind"])
+        extra = json.loads(row["extra"]) if name and row["extra"] else {}
+        if name in extra:
+            row["extra"] = as_json(extra | {name: self._version(extra[name])})
+
+    def _version(self, old: int) -> int:
+        """Return the id here of a version; of one that was not taken, that of the last before it."""
+        ids = self._ids["memory"]
+        return ids.get(old) or max((new for each, new in ids.items() if each <= old), default=0)
+
+    # -- what some tables need besides -----------------------------------------------------------------------------
+
+    def _group(self, old: int) -> int:
+        """Return the number of a group here: its own, unless this database knows it already."""
+        if old not in self._groups:
+            known = query.known_groups(self._tx, ids=json.dumps([old]))
+            self._groups[old] = randbits(62) if known else old
+        return self._groups[old]
+
+    def _adjust_group(self, row: Row) -> bool:
+        row["group_id"] = row["group_id"] and self._group(row["group_id"])
+        return True
+
+    def _adjust_finished(self, row: Row) -> bool:
+        groups = json.loads(row["groups"])
+        self._needed.update(groups)
+        row["groups"] = json.dumps(sorted(map(self._group, groups)))
+        return True
+
+    def _adjust_execution(self, row: Row) -> bool:
+        needed = row["id"] in self._needed
+        row["id"], row["owner"] = self._group(row["id"]), None
+        return needed
+
+    def _adjust_base(self, row: Row) -> bool:
+        bounds = json.loads(row["groups"])
+        row["groups"] = json.dumps(
+            sorted((self._group(group), last if last == FOREVER else self._version(last)) for group, last in bounds)
+        )
+        return True
+
+    def _adjust_compaction(self, row: Row) -> bool:
+        compaction_records.renumber(row, self._ids["compaction"])
+        return True
+
+    def _take_audit(self) -> None:
+        """Append the entries of the audit trail that are new to the chain."""
+        rows = self._source.rows(
+            "select a.sequence, a.mark, a.hidden, n.path from audit a join namespace n on n.id = a.namespace_id "
+            "order by a.sequence"
+        )
+        for path, entries in groupby(rows, key=lambda row: str(row["path"])):
+            for page in pages(entries):
+                self._counting.add(len(page))
+                read = audit_store.of_numbers(self._file, [row["sequence"] for row in page])
+                drafts = [
+                    EntryDraft(entry, row["mark"], replaced=row["hidden"] == REPLACED)
+                    for row, entry in zip(page, read, strict=True)
+                ]
+                self.added["audit"] += audit_store.add_new(self._tx, path, drafts)
+
+    def _merge_conversations(self) -> None:
+        """Give the conversations that are here the messages that they lack, and note what is new in each."""
+        for row in self._source.rows(_CONVERSATIONS):
+            at = message_log.Address(row["path"], row["name"])
+            if row["id"] in self._ids["branch"]:
+                new = self._source.rows("select key from entry where branch_id = :id order by id", id=row["id"])
+                keys = [entry["key"] for entry in new]
+            else:
+                records = conversation_part.dump(self._file, at)
+                keys = conversation_part.restore(self._tx, at, records, now=self._now, tail=self._tail, following=True)
+                self.added["entry"] += len(keys)
+            self.added["conversations"] += 1
+            self.conversations.append((at.path, at.name, keys))
+
+    def _move_marks(self) -> None:
+        """Have what the threads that were here wrote count where their heads show it."""
+        for old, thread in self._authors_here.items():
+            query.unmark(self._tx, author=self._ids["author"][old], branch=0)
+            sealing.move_marks(self._tx, thread, None, thread_memory.head_of(self._tx, thread), 0)
+
+    # -- the search index ------------------------------------------------------------------------------------------
+
+    def _index(self) -> None:
+        """Index the rows that were taken and have documents in the export, series by series."""
+        documents = self._source.rows(_DOCUMENTS)
+        for _, series in groupby(documents, key=lambda row: int(row["series"])):
+            for page in pages(series):
+                self._counting.add(len(page))
+                table = _OWNERS.get(page[0]["kind"], "memory")
+                if mine := [row for row in page if row["owner"] in self._ids[table]]:
+                    self._index_page(mine, table)
+
+    def _index_page(self, rows: Sequence[Row], table: str) -> None:
+        ids, first = self._ids[table], rows[0]
+        owners = [ids[row["owner"]] for row in rows]
+        texts = all_parts().texts[first["kind"]](self._tx, owners)
+        documents = [
+            IndexedDocument("\n".join(texts.get(owner, ())), row["created_at"], role=row["role"])
+            for row, owner in zip(rows, owners, strict=True)
+        ]
+        placed = search_index.places(self._tx, Series(first["path"], first["kind"], first["name"]), documents)
+        search_index.write(self._tx, placed, owners, tail=self._tail)
+        numbered = list(zip(rows, placed.numbers, strict=True))
+        self._tx.run_sql_many(
+            f"update {table} set document_id = :document where id = :id",
+            [{"document": number, "id": ids[row["slot"]]} for row, number in numbered],
+        )
+        spoken = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]
+        if spoken:
+            series = placed.numbers[0] >> search_index.PLACE_BITS
+            words = self._source.rows(
+                "select word, speaker from search_speaker where series_id = :id", id=first["series"]
+            )
+            self._tx.run_sql_many("update search_document set speaker = :speaker where id = :id", spoken)
+            self._tx.run_sql_many(
+                "insert into search_speaker (word, series_id, speaker) values (:word, :series, :speaker) "
+                "on conflict (word, series_id, speaker) do nothing",
+                [word | {"series": series} for word in words],
+            )
+
+
+_BRANCHES = """
+    select b.id, b.kind, b.name, b.parent_id, b.parent_position, b.head, b.created_at, n.path, s.base_id,
+        p.name as parent
+    from branch b
+    join namespace n on n.id = b.namespace_id
+    left join branch p on p.id = b.parent_id
+    left join branch_base s on s.branch_id = b.id
+    order by b.id desc
+"""
+_CONVERSATIONS = """
+    select b.id, b.name, n.path from branch b join namespace n on n.id = b.namespace_id
+    where b.kind = 'conversation' order by b.id
+"""
+_DOCUMENTS = """
+    select d.id, d.created_at, d.role, d.speaker, d.owner, s.id as series, s.name, c.kind, n.path,
+        coalesce(e.replaces, d.owner) as slot
+    from search_document d
+    join search_series s on s.id = d.id >> 22
+    join search_scope c on c.id = s.scope_id
+    join namespace n on n.id = c.namespace_id
+    left join entry e on e.id = d.owner and c.kind in ('message', 'nested_message')
+    where c.kind <> 'audit'
+    order by d.id
+"""
+"""The documents of the export. That of a message is named by its first version, and owned by its newest."""
+
+
+def _is_other(branch: Row) -> InvalidInput:
+    return InvalidInput(
+        f"There is a branch {safe_repr(branch['name'])} here with other content than the export's. Erase its "
+        "namespace first, or import the file into another database."
+    )

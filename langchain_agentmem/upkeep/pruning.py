@@ -1,0 +1,168 @@
+"""Pruning removes what is old, or makes it smaller: checkpoints, messages, entries of the audit trail.
+
+Each thread, conversation and page is a transaction of its own, so that nobody waits for long. A rehearsal does the same
+in transactions that are rolled back, so that its report is exact. Notes on prompts that are too old go with whatever is
+pruned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from langchain_agentmem.base.events import Progress, Watch
+from langchain_agentmem.base.namespaces import Namespace, range_of
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import message_log, prompt_notes
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.storage import Operation, Transaction, query
+from langchain_agentmem.storage.database import Database
+
+if TYPE_CHECKING:
+    from langchain_agentmem.threads.thread_lines import ThreadAt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport:
+    """What a pruning removed or made smaller, or would.
+
+    Attributes:
+        threads: How many threads lost checkpoints.
+        checkpoints: How many checkpoints.
+        conversations: How many conversations lost messages.
+        messages: How many messages.
+        archived: How many entries of the audit trail were compressed.
+        saved_bytes: How many bytes that saved.
+        dry_run: Whether it only would.
+    """
+
+    threads: int = 0
+    checkpoints: int = 0
+    conversations: int = 0
+    messages: int = 0
+    archived: int = 0
+    saved_bytes: int = 0
+    dry_run: bool = False
+
+
+def prune(
+    database: Database,
+    namespace: Namespace,
+    *,
+    now: int,
+    keep_checkpoints: int | None = None,
+    retention: Retention | None = None,
+    archive_before: int | None = None,
+    dry_run: bool = False,
+    progress: Watch | None = None,
+) -> PruneReport:
+    """Prune.
+
+    Args:
+        database: Where.
+        namespace: In this namespace, and all below it.
+        now: When, in microseconds since 1970.
+        keep_checkpoints: How many of each line of a thread stay. Default: all.
+        retention: Which messages of each conversation stay. Default: all.
+        archive_before: Entries of the audit trail that were made before are compressed. Default: none.
+        dry_run: Whether it is a rehearsal.
+        progress: Is told how many of the threads and conversations were looked at.
+
+    Raises:
+        InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
+    """
+    _check_prune(keep_checkpoints, retention, archive_before)
+    low, high = range_of(namespace)
+    engine = database.engine
+    threads: list[ThreadAt] = []
+    talks: list[message_log.Address] = []
+    if keep_checkpoints is not None:
+        threads = database.read(None, lambda tx: _threads(tx, low, high))
+    if retention is not None and not retention.off:
+        talks = database.read(None, lambda tx: _conversations(tx, low, high))
+    keep, kept = keep_checkpoints or 1, retention or Retention()
+    do: Callable[[Operation[Any]], Any] = engine.rehearse if dry_run else engine.write
+    removed, dropped = [], []
+    for number, at in enumerate(threads):
+        more, count = True, 0
+        while more:
+            some, more = do(partial(_pruned, at=at, keep=keep, now=now, at_once=dry_run))
+            count += some
+        removed.append(count)
+        _tell(progress, number + 1, len(threads) + len(talks))
+    for number, address in enumerate(talks):
+        dropped.append(do(partial(message_log.shorten, at=address, retention=kept, now=now)))
+        _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
+    archived = saved = 0
+    if archive_before is not None:
+        archived, saved = _archived(do, low, high, archive_before)
+    if not dry_run:
+        database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
+        engine.release()
+    return PruneReport(
+        threads=sum(map(bool, removed)),
+        checkpoints=sum(removed),
+        conversations=sum(map(bool, dropped)),
+        messages=sum(dropped),
+        archived=archived,
+        saved_bytes=saved,
+        dry_run=dry_run,
+    )
+
+
+def _check_prune(keep_checkpoints: Any, retention: Retention | None, archive_before: int | None) -> None:
+    if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
+        raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
+    if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
+        raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
+
+
+def _archived(do: Callable[..., Any], low: str, high: str, before: int) -> tuple[int, int]:
+    """Compress old entries of the audit trail. Gives how many, and how many bytes that saves."""
+    archived = saved = 0
+    after: int | None = 0
+    while after is not None:
+        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
+        page = do(partial(_page_archived, low=low, high=high, before=before, after=after))
+        archived, saved, after = archived + page.entries, saved + page.saved, page.after
+    return archived, saved
+
+
+def _page_archived(tx: Transaction, low: str, high: str, before: int, after: int) -> Any:
+    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
+
+    return archive(tx, low, high, before, after=after)
+
+
+def _pruned(tx: Transaction, at: ThreadAt, *, keep: int, now: int, at_once: bool) -> tuple[int, bool]:
+    """How many checkpoints a batch removed, or all of them in one transaction, and whether there are more."""
+    from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
+
+    removed, more = 0, True
+    while more:
+        some = prune(tx, at, keep=keep, now=now)
+        removed, more = removed + some, some >= BATCH
+        if not at_once:
+            break
+    return removed, more
+
+
+def _threads(tx: Transaction, low: str, high: str) -> list[ThreadAt]:
+    from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415 - who needs it pays
+
+    rows = query.threads_within(tx, low=low, high=high, name=None)
+    return [ThreadAt(row["path"], row["name"]) for row in rows]
+
+
+def _conversations(tx: Transaction, low: str, high: str) -> list[message_log.Address]:
+    rows = query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None)
+    return [message_log.Address(row["path"], row["name"]) for row in rows]
+
+
+def _tell(progress: Watch | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(Progress("pruning", done, total))

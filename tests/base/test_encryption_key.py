@@ -1,0 +1,69 @@
+"""Keys: what is one, where they come from, and that nothing shows them."""
+
+import pickle
+
+import pytest
+
+from langchain_agentmem.base.encryption_key import EncryptionKey, key_in_environment
+from langchain_agentmem.errors import InvalidInput
+
+RAW = bytes(range(32))
+
+
+class TestKeys:
+    def test_what_is_none_is_refused_and_not_shown(self):
+        for given in ("", b"", b"short", RAW + b"\0", 5, [RAW], "half of \ud83d", bytearray(RAW), True):
+            with pytest.raises(InvalidInput, match="A key is a passphrase, 32 bytes, or a function") as refused:
+                EncryptionKey.of(given).check()
+            assert "short" not in str(refused.value)
+            with pytest.raises(InvalidInput, match="A key is a passphrase"):
+                EncryptionKey.of(lambda given=given: given).asked()
+
+    def test_nothing_shows_one(self):
+        key = EncryptionKey.of("hunter2 hunter2")
+        assert repr(key) == str(key) == f"{key}" == "EncryptionKey(…)"
+        with pytest.raises(TypeError, match="not written down"):
+            pickle.dumps(key)
+
+    def test_sqlciphers_own_form_is_bytes_and_a_function_is_asked_each_time(self):
+        assert EncryptionKey.of(f"x'{RAW.hex()}'")() == RAW
+        assert EncryptionKey.of("x'12'")() == "x'12'"
+
+        given = iter(["one", "two"])
+        key = EncryptionKey.of(lambda: next(given))
+        assert (key.asked()(), key.asked()()) == ("one", "two")
+        with pytest.raises(InvalidInput, match="failed with StopIteration"):
+            key.asked()
+
+    def test_the_environment_gives_one_in_three_ways(self, monkeypatch, tmp_path):
+        assert key_in_environment() is None
+        (tmp_path / "key").write_text("of a file\n")
+        for name, value, found in (
+            ("AGENTMEM_KEY", "as it is", "as it is"),
+            ("AGENTMEM_KEY_FILE", str(tmp_path / "key"), "of a file"),
+            ("AGENTMEM_KEY_COMMAND", "printf 'of a command\\n'", "of a command"),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setenv(name, value)
+                assert key_in_environment().asked()() == found
+
+    def test_what_the_environment_cannot_give_is_told_and_not_shown(self, monkeypatch, tmp_path):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "binary").write_bytes(b"hunter2\xff")
+        (tmp_path / "empty").write_bytes(b"\n")
+        for names, says in (
+            ({"_FILE": "nowhere"}, "The file that AGENTMEM_KEY_FILE names cannot be read: No such file"),
+            ({"_FILE": "binary"}, "cannot be read: it is no text in UTF-8"),
+            ({"_FILE": "empty"}, "not an empty text"),
+            ({"_COMMAND": "no-such-command"}, "The command that AGENTMEM_KEY_COMMAND names gives no key: No such file"),
+            ({"_COMMAND": "sh -c 'echo hunter2; exit 3'"}, "gives no key: it ended with 3"),
+            ({"_COMMAND": "'unbalanced"}, "gives no key: ValueError"),
+            ({"": "hunter2", "_FILE": "empty"}, "given 2 times: by AGENTMEM_KEY and AGENTMEM_KEY_FILE"),
+        ):
+            with monkeypatch.context() as patch:
+                for name, value in names.items():
+                    patch.setenv(f"AGENTMEM_KEY{name}", value)
+                with pytest.raises(InvalidInput, match=says) as refused:
+                    key_in_environment().asked()
+            assert refused.value.__context__ is None
+            assert "hunter2" not in str(refused.value)
