@@ -191,11 +191,19 @@ class Counting:
         doing: What is done with the rows.
         source: Where they are read.
         within: Only rows of this namespace. Default: all.
+        tables: Only rows of these tables. Default: all.
     """
 
-    def __init__(self, progress: Watch | None, doing: str, source: RowSource, within: Namespace = ()) -> None:
+    def __init__(
+        self,
+        progress: Watch | None,
+        doing: str,
+        source: RowSource,
+        within: Namespace = (),
+        tables: Iterable[Table] = TABLES,
+    ) -> None:
         self._progress, self._doing, self._done = progress, doing, 0
-        self._total = sum(source.count(table, within) for table in TABLES) if progress else 0
+        self._total = sum(source.count(table, within) for table in tables) if progress else 0
 
     def add(self, count: int) -> None:
         """Count more rows."""

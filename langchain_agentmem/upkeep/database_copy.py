@@ -137,7 +137,9 @@ def export(
             file.write(lambda tx: fill(source, tx, within=within, progress=progress))
         report = integrity.verify(file, index=False)
         if not report.ok:
-            raise DatabaseUnreadable(f"The database is damaged and cannot be exported: {report.problems[0]}.")
+            raise DatabaseUnreadable(
+                f"The database is damaged and cannot be exported: {report.problems[0]}; verify() tells more."
+            )
         counts = file.read(integrity.statistics)
     return TransferReport(
         entries=counts["messages"] + counts["rounds"] + counts["edits"],

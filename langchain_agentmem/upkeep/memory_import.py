@@ -43,6 +43,12 @@ Row: TypeAlias = dict[str, Any]
 _TABLES: Mapping[str, Table] = {table.name: table for table in TABLES}
 _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
 """Kinds of memory that name the id of another version in `extra`, and under which key."""
+_NOT_TAKEN = (
+    "namespace", "content", "token_count", "prompt_note", "job", "audit_namespace", "audit_shelf", "audit_message",
+    "audit_document", "audit_head", "search_scope", "search_series", "search_total", "search_speaker", "search_vector",
+    "search_unembedded", "search_state",
+)  # fmt: skip
+"""Tables whose rows come with those of others, are made anew, or belong to one database alone."""
 _OWNERS = {"message": "entry", "nested_message": "entry", "item": "item"}
 """The tables of what the search index finds, by its kinds. Default: "memory"."""
 
@@ -77,7 +83,8 @@ class MemoryImport:
     ) -> None:
         self._source, self._file, self._tx = source, file, tx
         self._now, self._tail, self._limits = now, tail, limits
-        self._counting = Counting(progress, "importing", source)
+        taken = [table for table in TABLES if table.name not in _NOT_TAKEN]
+        self._counting = Counting(progress, "importing", source, tables=taken)
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
         self._threads_here: dict[int, int] = {}
         self._lines_here: dict[int, int] = {}
