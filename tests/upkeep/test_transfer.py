@@ -86,7 +86,7 @@ class TestHostileFiles:
                 whole[:100],
                 whole[: len(whole) // 2],
                 whole[:-4096],
-                *(whole[:place] + b"\xff" * 64 + whole[place + 64 :] for place in (16, 5_000, len(whole) // 2)),
+                *(whole[:place] + b"\xff" * 64 + whole[place + 64 :] for place in (16, 5_000)),
             ):
                 file.write_bytes(content)
                 with pytest.raises(InvalidInput):
