@@ -3,8 +3,7 @@
 Each file in `queries/` holds queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
 engines; `log.postgres.sql` and `log.sqlite.sql` hold what a dialect must say in its own way. Parameters are
 written `:name`. What several queries share is a fragment, which begins with `-- fragment: the_name` and is named in a
-query in braces: `{the_name}`. A fragment that reads a list, such as `{numbers ids}`, is given the parameter of the
-list, which its text calls `:list`. Operations ask for a query by attribute, `query.insert_entry(branch=1, …)`, and know
+query in braces: `{the_name}`, or `{the_name parameter}` where its text is about any list or row. Operations ask for a query by attribute, `query.insert_entry(branch=1, …)`, and know
 nothing of dialects; each engine looks the text up in its own table.
 
 Bodies are content-addressed: there is one copy of each, whoever refers to it. The key of a body is its BLAKE2b-160
@@ -75,7 +74,7 @@ def load(dialect: str) -> Mapping[str, str]:
     def text_of(fragment: re.Match[str]) -> str:
         name, given = fragment.groups()
         text = every["fragment", name]
-        return _FRAGMENT.sub(text_of, text.replace(":list", f":{given}") if given else text)
+        return _FRAGMENT.sub(text_of, text.replace(":list", f":{given}").replace("the_row", given) if given else text)
 
     return {name: _FRAGMENT.sub(text_of, sql) for (what, name), sql in every.items() if what == "name"}
 

@@ -21,12 +21,15 @@ join namespace n on n.id = i.namespace_id
 where i.id {in_numbers ids} and (i.expires_at is null or i.expires_at > :now);
 
 -- name: items_to_write
--- What is stored under keys that will be written, expired or not; the value only where its text is in the index.
+-- What is stored under keys that will be written, expired or not; the value only where its text is in the index. Locked
+-- in the order of the keys, so that two writers never wait for each other in a circle.
 select i.id, i.key, i.created_at, i.expires_at, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from namespace n
 join item i on i.namespace_id = n.id
-where n.path = :path and i.key {in_texts keys};
+where n.path = :path and i.key {in_texts keys}
+order by i.key
+{for_update_of i};
 
 -- name: item_ids
 select i.id, i.key
@@ -35,14 +38,16 @@ join item i on i.namespace_id = n.id
 where n.path = :path and i.key {in_texts keys};
 
 -- fragment: new_item
+-- For Citus, what is looked up is not among the values, and stands apart.
+with given as materialized (select (select id from namespace where path = :path) as namespace_id)
 insert into item (namespace_id, key, checksum, created_at, updated_at, ttl, expires_at, document_id, indexed, value, source, actor)
-values (
-    (select id from namespace where path = :path),
-    :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value, :source, :actor
-)
+select given.namespace_id, :key, :checksum, :created_at, :updated_at, :ttl, :expires_at, :document, :indexed, :value, :source, :actor
+from given
+where true
 
 -- name: insert_item
 {new_item}
+on conflict (id) do nothing;
 
 -- name: add_item
 -- One item alone, whose row is told at once.
@@ -88,7 +93,7 @@ with page as materialized (
     from item
     where namespace_id = :namespace and updated_at <= :updated_at and (updated_at < :updated_at or key > :key)
         and (expires_at is null or expires_at > :now)
-        and (:needle is null or instr(value, :needle) > 0)
+        and (cast(:needle as {blob}) is null or instr(value, cast(:needle as {blob})) > 0)
     order by updated_at desc, key
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
@@ -109,7 +114,7 @@ with page as materialized (
         and i.updated_at <= :updated_at
         and (i.updated_at < :updated_at or i.key > :key or (i.key = :key and n.path > :path))
         and (i.expires_at is null or i.expires_at > :now)
-        and (:needle is null or instr(i.value, :needle) > 0)
+        and (cast(:needle as {blob}) is null or instr(i.value, cast(:needle as {blob})) > 0)
     order by i.updated_at desc, i.key, n.path
     limit cast(:limit as bigint) offset cast(:offset as bigint)
 )
@@ -125,13 +130,15 @@ from item
 where id {in_numbers ids};
 
 -- name: expired_items
+-- What another transaction is writing is left for the next sweep.
 select i.id, n.path, i.document_id, i.indexed,
     case when i.document_id is not null and i.indexed is null then i.value end as value
 from item i
 join namespace n on n.id = i.namespace_id
 where i.expires_at <= :now
 order by i.expires_at, i.id
-limit cast(:limit as bigint);
+limit cast(:limit as bigint)
+{for_update_of_free i};
 
 -- name: lost_items
 -- Items that the search has lost.

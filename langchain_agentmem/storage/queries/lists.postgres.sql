@@ -1,4 +1,5 @@
--- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`.
+-- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`, and
+-- `the_row` for the row, as in `{for_update_of b}`.
 
 -- fragment: texts
 select value from json_array_elements_text(cast(:list as json))
@@ -26,5 +27,17 @@ select value ->> 0, value ->> 1, value ->> 2 from json_array_elements(cast(:list
 -- Pairs of numbers.
 select cast(value ->> 0 as bigint) as low, cast(value ->> 1 as bigint) as high from json_array_elements(cast(:list as json))
 
+-- fragment: blob
+bytea
+
 -- fragment: for_update
 for update
+
+-- fragment: for_update_of
+for update of the_row
+
+-- fragment: for_update_of_free
+for update of the_row skip locked
+
+-- fragment: for_no_key_update_of
+for no key update of the_row

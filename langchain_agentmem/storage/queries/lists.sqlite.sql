@@ -1,4 +1,5 @@
--- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`.
+-- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`, and
+-- `the_row` for the row, as in `{for_update_of b}`.
 
 -- fragment: texts
 select value from json_each(:list)
@@ -26,5 +27,17 @@ select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(va
 -- Pairs of numbers.
 select json_extract(value, '$[0]') as low, json_extract(value, '$[1]') as high from json_each(:list)
 
+-- fragment: blob
+blob
+
 -- fragment: for_update
 -- A transaction that writes holds the one lock already.
+
+-- fragment: for_update_of
+-- It does.
+
+-- fragment: for_update_of_free
+-- It does.
+
+-- fragment: for_no_key_update_of
+-- It does.

@@ -1,11 +1,3 @@
--- name: lock_branch
--- The row lock makes writers of one conversation queue here instead of losing the compare-and-set below.
-select b.id, b.head
-from branch b
-join namespace n on n.id = b.namespace_id
-where n.path = :path and b.kind = :kind and b.name = :name
-for update of b;
-
 -- name: move_on
 -- As for SQLite. What was moved into another namespace while this waited is not there any more: a join is looked at again.
 update branch b set head = b.head + 1, messages = b.messages + :added

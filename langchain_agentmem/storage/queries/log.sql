@@ -7,11 +7,12 @@ join namespace n on n.id = b.namespace_id
 where n.path = :path and b.kind = :kind and b.name = :name;
 
 -- name: lock_branch
--- As find_branch, for an operation that will move the head. SQLite's transaction holds the lock already.
+-- As find_branch, for an operation that will move the head: writers of one conversation queue here.
 select b.id, b.head
 from branch b
 join namespace n on n.id = b.namespace_id
-where n.path = :path and b.kind = :kind and b.name = :name;
+where n.path = :path and b.kind = :kind and b.name = :name
+{for_update_of b};
 
 -- name: find_namespace
 select id from namespace where path = :path;
@@ -175,6 +176,15 @@ join entry own on own.id = (
     where (g.id = slot.id or (g.replaces = slot.id and g.document_id is not null)) and g.id <= v.id
 )
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
+
+-- name: known_keys
+-- The same of many keys.
+select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
+from entry slot
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
+join content c on c.id = v.content_id
+left join content a on a.id = v.attachments_id
+where slot.branch_id = :branch and slot.key {in_texts keys} and slot.replaces is null;
 
 -- name: known_in
 -- What an append has to know of keys of a conversation.

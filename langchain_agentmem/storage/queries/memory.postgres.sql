@@ -96,35 +96,6 @@ select level.id from line cross join lateral (
     limit cast(:limit as bigint)
 ) as level
 
--- name: lock_head
--- Who writes next waits here.
-select head, thread from branch where id = :branch for update;
-
--- name: hold_thread
--- Two runs of one thread move its head one after the other.
-select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id
-where t.id = :thread
-for no key update of t;
-
--- name: hold_group
--- Whoever seals the group waits until what is written to it now is there.
-select id from memory_group where id = :group for update;
-
--- name: insert_memory
--- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
--- foreign key, and the operation begins again.
-with given as materialized (select (select id from content where hash = cast(:hash as bytea)) as content_id)
-insert into memory (
-    branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
-    document_id, created_at, written_at, scope_id, author_id, stamp, gone, source, actor
-)
-select :branch, :position, :group, :kind, :key, :label, :subject, :object,
-    case when cast(:hash as bytea) is not null then coalesce(given.content_id, 0) end,
-    :deleted, :importance, :expires_at, :extra, :document, :created_at, :now,
-    :scope, :author, :stamp, :gone, :source, :actor
-from given
-returning id;
-
 -- name: line_from
 -- As for SQLite. Each level is looked up by its key; joined, the planner would read small tables whole for each.
 with recursive chain (depth, branch_id, up_to, own) as (

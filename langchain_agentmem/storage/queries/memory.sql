@@ -353,15 +353,18 @@ where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigi
     and not exists ({newer});
 
 -- name: insert_memory
+-- Content may have been collected by others since this transaction found it there. Its id is then 0, which breaks the
+-- foreign key, and the operation begins again.
+with given as materialized (select (select id from content where hash = cast(:hash as {blob})) as content_id)
 insert into memory (
     branch_id, position, group_id, kind, key, label, subject, object, content_id, deleted, importance, expires_at, extra,
     document_id, created_at, written_at, scope_id, author_id, stamp, gone, source, actor
 )
-values (
-    :branch, :position, :group, :kind, :key, :label, :subject, :object, (select id from content where hash = :hash),
+select :branch, :position, :group, :kind, :key, :label, :subject, :object,
+    case when cast(:hash as {blob}) is not null then coalesce(given.content_id, 0) end,
     :deleted, :importance, :expires_at, :extra, :document, :created_at, :now,
     :scope, :author, :stamp, :gone, :source, :actor
-)
+from given
 returning id;
 
 -- name: insert_source
@@ -420,8 +423,8 @@ order by id
 limit cast(:limit as bigint);
 
 -- name: hold_group
--- SQLite's transaction holds the lock already.
-select id from memory_group where id = :group;
+-- Whoever seals the group waits until what is written to it now is there.
+select id from memory_group where id = :group {for_update};
 
 -- name: create_group
 insert into memory_group (id, thread_id, ns, checkpoint, task, owner, created_at)
@@ -473,9 +476,15 @@ join checkpoint c on c.line_id = l.id and c.name = (select max(o.name) from chec
 left join place p on p.line_id = c.line_id and p.checkpoint = c.name
 where l.thread_id = :thread and l.ns = '';
 
+-- name: lock_head
+-- Who writes next waits here.
+select head, thread from branch where id = :branch {for_update};
+
 -- name: hold_thread
--- SQLite's transaction holds the lock already.
-select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id where t.id = :thread;
+-- Two runs of one thread move its head one after the other.
+select t.id, a.id as author, t.namespace_id as scope from thread t left join author a on a.thread_id = t.id
+where t.id = :thread
+{for_no_key_update_of t};
 
 -- name: move_marks
 -- The head of a thread has moved from one line to another. On a branch that these show up to `before` and `after`, of

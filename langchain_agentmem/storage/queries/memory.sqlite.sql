@@ -18,7 +18,3 @@ where m.id in (
     order by x.position desc, coalesce(x.origin, x.id) desc
     limit cast(:limit as bigint)
 )
-
--- name: lock_head
--- SQLite's transaction holds the lock already.
-select head, thread from branch where id = :branch;

@@ -34,15 +34,6 @@ cross join channel_value v
 where c.line_id = :line and c.name = :name and w.key {in_texts keys}
     and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
 
--- name: lock_shelf
-select listed, loose, swept from shelf where id = :shelf for update;
-
--- name: writes_of_channels
-select checkpoint, task, place, path, channel, recipe from pending_write
-where line_id = :line
-    and checkpoint {in_texts checkpoints}
-    and channel {in_texts channels};
-
 -- name: parts_in
 select p.number, p.form, p.name, p.checksum, c.body
 from json_array_elements(cast(:ranges as json)) r
@@ -63,16 +54,3 @@ cross join lateral (
         and form = k.value ->> 1 and name is not distinct from k.value ->> 2
     offset 0
 ) p;
-
--- name: checkpoints_of_runs
-select t.shelf_id, c.line_id, c.name from checkpoint c
-join checkpoint_line l on l.id = c.line_id
-join thread t on t.id = l.thread_id
-join namespace n on n.id = t.namespace_id
-where c.run_id {in_texts runs}
-    and n.path >= :low and n.path < :high
-order by c.line_id, c.name;
-
--- name: valued_versions
-select channel, version from channel_value
-where line_id = :line and channel {in_texts channels};

@@ -60,7 +60,7 @@ where shelf_id = :shelf and number >= :low and number < :high;
 
 -- name: lock_shelf
 -- Others wait here until the transaction ends.
-select listed, loose, swept from shelf where id = :shelf;
+select listed, loose, swept from shelf where id = :shelf {for_update};
 
 -- name: use_numbers
 -- What the next parts get, on a shelf that is locked.

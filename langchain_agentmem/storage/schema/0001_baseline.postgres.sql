@@ -7,6 +7,12 @@ create table search_index (
 );
 create index search_index_terms on search_index using gin (terms) with (gin_pending_list_limit = 256);
 
+-- Functions that SQLite has.
+create function instr(whole bytea, part bytea) returns integer
+    language sql immutable parallel safe as 'select position(part in whole)';
+create function from_hex(digits text) returns bytea
+    language sql immutable parallel safe as 'select decode(digits, ''hex'')';
+
 -- The number of transactions that each session of a program has written; the last of them wrote the row. A program
 -- that lost its connection during a commit reads here if it was carried out.
 create table receipt (
