@@ -8,121 +8,180 @@ crowded (branch_id, up_to) as materialized (
     select l.branch_id, l.up_to from line l where exists (
         select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
     )
-), told_elsewhere (key) as materialized ({keys_of_few}
+), told_elsewhere (key) as materialized (
+    select x.key from line cross join {lookup x} x.branch_id = line.branch_id and x.kind = :kind
+    and line.branch_id not in (select branch_id from crowded) {end_lookup x}
     union all
     select m.key from live cross join memory m where m.group_id = live.group_id and m.kind = :kind
 ), visible as (
     select x.* from seen x
     where x.deleted = 0 and not ((select count(*) from line) + (select count(*) from live) > 1 and (
-        x.key in (select key from told_elsewhere) and exists ({newer}) or exists (
-            select 1 from crowded l cross join {newer_there})
+        x.key in (select key from told_elsewhere) and exists ({newer})
+        or exists (select 1 from crowded l cross join {newer_there})
     ))
 )
 select coalesce(r.origin, r.id) as number, r.branch_id, r.kind, r.key, r.label, r.importance, r.expires_at, r.extra,
-    r.created_at, r.written_at, r.source, r.actor, null as thread,
-{nothing}
-    as body
+    r.created_at, r.written_at, r.source, r.actor, null as thread, cast('' as {blob}) as body
 from visible r
 order by number
 
--- fragment: learned_before
--- Whether x was learned before something, by when and by its number, and has one of some labels, where such are given.
-x.created_at <= cast(:learned_at as bigint)
-    and (x.created_at, coalesce(x.origin, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
-    and (cast(:labels as text) is null or x.label in (select key from chosen))
+-- fragment: live_facts
+-- The condition on facts x that have no place yet.
+x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
 
 -- name: facts_of_subjects
--- Those that a view shows of some subjects.
-with {view}, wanted (key) as materialized ({texts keys}), seen as ({of_subjects}),
-{shown_facts};
+-- Those that a view shows of some subjects. `+` has SQLite go by the names: what else it could go by would lead it through all
+-- that a branch has.
+with {view}, wanted (key) as materialized ({texts keys}), seen as (
+    select x.* from line cross join wanted cross join {lookup x}
+        x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and +x.until > line.up_to
+        and +x.position <= line.up_to {end_lookup x}
+    union all
+    select x.* from live cross join {lookup x} {live_facts} and x.subject in (select key from wanted) {end_lookup x}
+), {shown_facts};
 
 -- name: facts_of_things
 -- Those that a view shows of some subjects with some labels.
-with {view}, wanted (subject, label) as materialized ({pairs keys}), seen as ({of_things}),
-{shown_facts};
+with {view}, wanted (subject, label) as materialized ({pairs keys}), seen as (
+    select x.* from line cross join wanted cross join {lookup x}
+        x.branch_id = line.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
+        and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
+    union all
+    select x.* from live cross join {lookup x}
+        {live_facts} and (x.subject, x.label) in (select subject, label from wanted) {end_lookup x}
+), {shown_facts};
 
 -- name: facts_of_triples
 -- Those that a view shows of some subjects with some labels and objects.
-with {view}, wanted (subject, label, object) as materialized ({triples keys}), seen as ({of_triples}),
-{shown_facts};
+with {view}, wanted (subject, label, object) as materialized ({triples keys}), seen as (
+    select x.* from line cross join wanted cross join {lookup x}
+        x.branch_id = line.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
+        and x.object = wanted.object and x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
+    union all
+    select x.* from live cross join {lookup x}
+        {live_facts} and (x.subject, x.label, x.object) in (select subject, label, object from wanted) {end_lookup x}
+), {shown_facts};
 
 -- name: facts_of_objects
 -- Those that a view shows of some objects, and with certain labels, where such are given.
-with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), seen as ({of_objects}),
-{shown_facts};
+with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), seen as (
+    select x.* from line cross join wanted cross join {lookup x}
+        x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and +x.until > line.up_to
+        and +x.position <= line.up_to
+        and (cast(:labels as text) is null or x.label in (select key from chosen)) {end_lookup x}
+    union all
+    select x.* from live cross join {lookup x} {live_facts} and x.object in (select key from wanted)
+        and (cast(:labels as text) is null or x.label in (select key from chosen)) {end_lookup x}
+), {shown_facts};
 
 -- fragment: unhidden
--- The version x, which was learned before something, has nothing newer that the view shows.
-x.deleted = 0 and {learned_before} and not exists ({newer})
+-- The version x was learned before something, by when and by its number, has one of some labels, where such are given, and has
+-- nothing newer that the view shows.
+x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
+    and (x.created_at, coalesce(x.origin, x.id)) < (cast(:learned_at as bigint), cast(:number as bigint))
+    and (cast(:labels as text) is null or x.label in (select key from chosen)) and not exists ({newer})
+
+-- fragment: latest
+order by x.created_at desc, coalesce(x.origin, x.id) desc
+    limit cast(:limit as bigint)
 
 -- fragment: since
 -- When the last was learned that is needed of others: the line itself may show enough that was learned later.
 since (at) as materialized (
-    select coalesce(
-        (select h.created_at from here h order by h.created_at desc limit 1 offset cast(:limit as bigint) - 1),
-        -9223372036854775808
-    )
+    select coalesce((
+        select m.created_at from here join memory m on m.id = here.id
+        order by m.created_at desc limit 1 offset cast(:limit as bigint) - 1
+    ), -9223372036854775808)
 )
 
 -- fragment: last_picked
 select {kept}
-from {rows_picked}
+from (select x.* from picked cross join {lookup x} x.id = picked.id {end_lookup x}) r
 left join content c on c.id = r.content_id
 order by r.created_at desc, number desc
-limit cast(:limit as bigint);
+limit cast(:limit as bigint)
 
 -- name: latest_facts
 -- The last that a view shows of one kind, by when they began to be known, the last first.
-with {view}, chosen (key) as materialized ({texts labels}), here (id, created_at) as materialized ({latest_of_each}
+with {view}, chosen (key) as materialized ({texts labels}), here (id) as materialized (
+    select m.id from line cross join {lookup_first m} (
+        select x.id from memory x
+        where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and +x.position <= line.up_to
+            and +x.until > line.up_to and {unhidden}
+        {latest}
+    ) {end_first m}
     union
-    select x.id, x.created_at from live cross join memory x
-    where x.group_id = live.group_id and x.kind = :kind and x.subject is not null and x.origin is null
-        and x.id <= live.up_to and {unhidden}),
-{since}, picked (id) as (
+    select x.id from live cross join memory x where {live_facts} and x.subject is not null and {unhidden}
+), {since}, picked (id) as (
     select id from here
     union
     select id from (
-        select x.id from memory x where {counts}
-            and x.subject is not null and x.created_at >= (select at from since) and {unhidden}
-        order by x.created_at desc, coalesce(x.origin, x.id) desc
-        limit cast(:limit as bigint)
+        select x.id from memory x
+        where {counts} and x.subject is not null and x.created_at >= (select at from since) and {unhidden}
+        {latest}
     ) of_others
     union
-    select x.id from memory x where {counted}
-        and x.subject is not null and x.created_at >= (select at from since) and {unhidden})
-{last_picked}
+    select x.id from memory x
+    where {counted} and x.subject is not null and x.created_at >= (select at from since) and {unhidden}
+)
+{last_picked};
 
 -- name: facts_naming
 -- The same of those that have some subject or object.
-with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), here (id, created_at) as materialized ({latest_of_names}
+with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}),
+here (id) as materialized (
+    select m.id from line cross join wanted cross join {lookup_first m} (
+        select x.id from memory x
+        where x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and +x.position <= line.up_to
+            and +x.until > line.up_to and {unhidden}
+        {latest}
+    ) {end_first m}
     union
-    select x.id, x.created_at from live cross join memory x
-    where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
-        and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and {unhidden}),
-{since}, picked (id) as (
+    select m.id from line cross join wanted cross join {lookup_first m} (
+        select x.id from memory x
+        where x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and +x.position <= line.up_to
+            and +x.until > line.up_to and {unhidden}
+        {latest}
+    ) {end_first m}
+    union
+    select x.id from live cross join memory x
+    where {live_facts} and (x.subject in (select key from wanted) or x.object in (select key from wanted)) and {unhidden}
+), {since}, picked (id) as (
     select id from here
     union
-{latest_of_names_counting}
+    select m.id from wanted cross join {lookup_first m} (
+        select x.id from memory x where x.subject = wanted.key and x.subject is not null and {counts}
+            and x.created_at >= (select at from since) and {unhidden}
+        {latest}
+    ) {end_first m}
     union
-    select x.id from memory x where {counted}
-        and (x.subject in (select key from wanted) or x.object in (select key from wanted))
-        and x.created_at >= (select at from since) and {unhidden})
-{last_picked}
+    select m.id from wanted cross join {lookup_first m} (
+        select x.id from memory x where x.object = wanted.key and x.subject is not null and {counts}
+            and x.created_at >= (select at from since) and {unhidden}
+        {latest}
+    ) {end_first m}
+    union
+    select x.id from memory x
+    where {counted} and (x.subject in (select key from wanted) or x.object in (select key from wanted))
+        and x.created_at >= (select at from since) and {unhidden}
+)
+{last_picked};
 
 -- name: entities_named
 -- The subjects and objects of what a view shows of facts, from one name up to, but without, another, and how often each
--- is named. `sample` is one fact that names it.
-with {view}, seen as ({named_here}
+-- is named. `sample` is one fact that names it. Each is found by the index of names.
+with {view}, seen as (
+    select x.*, x.subject as name from line cross join {lookup x}
+        x.branch_id = line.branch_id and x.subject >= :low and x.subject < :high and x.kind || '' = :kind
+        and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
     union all
-    select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.subject
-    from live cross join memory m
-    where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
-        and m.subject >= :low and m.subject < :high
+    select x.*, x.object from line cross join {lookup x}
+        x.branch_id = line.branch_id and x.object >= :low and x.object < :high and x.kind || '' = :kind
+        and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
     union all
-    select m.id, m.kind, m.key, m.origin, m.stamp, m.deleted, m.object
-    from live cross join memory m
-    where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
-        and m.object >= :low and m.object < :high
+    select x.*, x.subject from live cross join memory x where {live_facts} and x.subject >= :low and x.subject < :high
+    union all
+    select x.*, x.object from live cross join memory x where {live_facts} and x.object >= :low and x.object < :high
 )
 select x.name, count(distinct x.key) as facts, min(x.key) as sample
 from seen x
@@ -133,9 +192,15 @@ order by x.name;
 -- name: resting_on
 -- Versions in a namespace that rest on one of some sources, and copies of them. `path` is null where it is not known whose
 -- they are: the thread that wrote them is gone, and a copy of it still needs them.
-with wanted (key) as materialized ({texts keys}), found (id) as ({resting})
+with found (id) as materialized (
+    select memory_id from memory_source where source {in_texts keys}
+)
 select r.id, r.branch_id, r.group_id, r.origin, r.kind, r.key, r.extra, r.document_id, n.path, c.hash, c.body
-from ({rows_found}) r
+from (
+    select x.* from found cross join {lookup x} x.id = found.id {end_lookup x}
+    union
+    select x.* from found cross join {lookup x} x.origin = found.id {end_lookup x}
+) r
 left join content c on c.id = r.content_id
 left join branch b on b.id = r.branch_id
 left join memory_group g on g.id = r.group_id and r.branch_id is null

@@ -30,6 +30,21 @@ select cast(value ->> 0 as bigint) as low, cast(value ->> 1 as bigint) as high f
 -- fragment: blob
 bytea
 
+-- fragment: lookup
+-- `a cross join {lookup x} x.branch_id = a.id {end_lookup x}` looks up the rows x of memory for each row a.
+-- `offset 0` keeps the planner from joining otherwise: it would rather read what everybody remembers.
+lateral (select * from memory the_row where
+
+-- fragment: end_lookup
+offset 0) as the_row
+
+-- fragment: lookup_first
+-- The same for the first few ids that a subquery gives for each row a: `a cross join {lookup_first x} (...) {end_first x}`.
+lateral
+
+-- fragment: end_first
+as the_row
+
 -- fragment: for_update
 for update
 

@@ -30,6 +30,18 @@ select json_extract(value, '$[0]') as low, json_extract(value, '$[1]') as high f
 -- fragment: blob
 blob
 
+-- fragment: lookup
+-- `a cross join {lookup x} x.branch_id = a.id {end_lookup x}` looks up the rows x of memory for each row a.
+memory the_row where
+
+-- fragment: end_lookup
+
+-- fragment: lookup_first
+-- The same for the first few ids that a subquery gives for each row a: `a cross join {lookup_first x} (...) {end_first x}`.
+memory the_row where the_row.id in
+
+-- fragment: end_first
+
 -- fragment: for_update
 -- A transaction that writes holds the one lock already.
 

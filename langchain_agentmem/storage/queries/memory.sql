@@ -34,27 +34,27 @@ select x.* from memory x where {counted}
 
 -- fragment: seen_here
 -- Those of its own line. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
-select m.* from line cross join memory m
-where m.branch_id = line.branch_id and m.kind = :kind and m.until > line.up_to and +m.position <= line.up_to
+select x.* from line cross join {lookup x}
+    x.branch_id = line.branch_id and x.kind = :kind and x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
 union all
-select m.* from live cross join memory m
-where m.group_id = live.group_id and m.kind = :kind and m.origin is null and m.id <= live.up_to
+select x.* from live cross join {lookup x}
+    x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to {end_lookup x}
 
 -- fragment: seen_here_of
 -- The same of some keys.
-select m.* from line cross join wanted cross join memory m
-where m.branch_id = line.branch_id and m.kind = :kind and m.key = wanted.key and m.until > line.up_to
-    and m.position <= line.up_to
+select x.* from line cross join wanted cross join {lookup x}
+    x.branch_id = line.branch_id and x.kind = :kind and x.key = wanted.key and x.until > line.up_to
+    and x.position <= line.up_to {end_lookup x}
 union all
-select m.* from live cross join memory m
-where m.group_id = live.group_id and m.kind = :kind and m.key in (select key from wanted) and m.origin is null
-    and m.id <= live.up_to
+select x.* from live cross join {lookup x}
+    x.group_id = live.group_id and x.kind = :kind and x.key in (select key from wanted) and x.origin is null
+    and x.id <= live.up_to {end_lookup x}
 
 -- fragment: counting_of
 -- Every version of some keys that counts of others.
-select x.* from wanted cross join memory x where x.key = wanted.key and {counts}
+select x.* from wanted cross join {lookup x} x.key = wanted.key and {counts} {end_lookup x}
 union all
-select x.* from wanted cross join memory x where x.key = wanted.key and {counted}
+select x.* from wanted cross join {lookup x} x.key = wanted.key and {counted} {end_lookup x}
 
 -- fragment: seen_of
 -- Every version of some keys that a view shows; of others the newest.
@@ -86,17 +86,17 @@ limit 1
 
 -- fragment: newer_there
 -- Those newer versions of the row x that lie on the level l of a line.
-memory n
-where n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
-    and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > ({order})
+{lookup n}
+    n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
+    and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > ({order}) {end_lookup n}
 
 -- fragment: newer
 -- Whether a view shows a newer version of the row x.
 select 1 from line l cross join {newer_there}
 union all
-select 1 from live g cross join memory n
-where n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
-    and (coalesce(n.stamp, 4611686018427387904), n.id) > ({order})
+select 1 from live g cross join {lookup n}
+    n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
+    and (coalesce(n.stamp, 4611686018427387904), n.id) > ({order}) {end_lookup n}
 union all
 select 1 from memory n
 where n.scope_id = :scope and n.kind = x.kind and n.key = x.key and n.gone = 4611686018427387904 and n.author_id <> :author
@@ -305,49 +305,49 @@ select count(*) as found from (select 1 from seen limit cast(:limit as bigint)) 
 
 -- name: newest_memory
 -- The newest of one kind that a view shows, the newest first.
-with {view}, picked as ({newest_of_each}
+with {view}, picked (id) as (
+    select m.id from line cross join {lookup_first m} (
+        select x.id from memory x
+        where x.branch_id = line.branch_id and x.kind = :kind and x.position <= line.up_to and x.until > line.up_to
+            and {wanted_here}
+        order by x.position desc, coalesce(x.origin, x.id) desc
+        limit cast(:limit as bigint)
+    ) {end_first m}
     union
-    select x.id from live cross join memory x
-    where x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to and x.deleted = 0
-        and (cast(:label as text) is null or x.label = :label)
-        and not exists ({newer})
+    select x.id from live cross join {lookup x}
+        x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
+        and {wanted_here} {end_lookup x}
     union
     select id from (
         select x.id from memory x
-        where {counts}
-            and {wanted_here}
+        where {counts} and {wanted_here}
         order by x.stamp desc, coalesce(x.origin, x.id) desc
         limit cast(:limit as bigint)
     ) now_counting
     union
-    select x.id from memory x
-    where {counted}
-        and {wanted_here}), once (id) as (
-    select min(id) from memory x where id in (select id from picked) group by coalesce(x.origin, x.id)
+    select x.id from memory x where {counted} and {wanted_here}
+), once (id) as (
+    select min(x.id) from picked cross join {lookup x} x.id = picked.id {end_lookup x} group by coalesce(x.origin, x.id)
 )
 select {kept}
-from once
-join memory r on r.id = once.id
+from (select x.* from once cross join {lookup x} x.id = once.id {end_lookup x}) r
 left join content c on c.id = r.content_id
-where r.expires_at is null or r.expires_at > cast(:at as bigint)
 order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end desc, number desc
 limit cast(:limit as bigint);
 
 -- name: shown_memory
 -- Which of some rows a view shows.
-with {view}, wanted (id) as materialized ({numbers ids}), shown as (
-    select x.* from wanted cross join memory x cross join line
-    where x.id = wanted.id and line.branch_id = x.branch_id and x.position <= line.up_to and x.until > line.up_to
+with {view}, wanted (id) as materialized ({numbers ids}), found as materialized (
+    select x.* from wanted cross join {lookup x} x.id = wanted.id {end_lookup x}
     union
-    select x.* from wanted cross join memory x cross join line
-    where x.origin = wanted.id and line.branch_id = x.branch_id and x.position <= line.up_to and x.until > line.up_to
+    select x.* from wanted cross join {lookup x} x.origin = wanted.id {end_lookup x}
+), shown as (
+    select x.* from found x join line on line.branch_id = x.branch_id and x.position <= line.up_to and x.until > line.up_to
     union
-    select x.* from wanted cross join memory x cross join live
-    where x.id = wanted.id and live.group_id = x.group_id and x.origin is null and x.id <= live.up_to
+    select x.* from found x join live on live.group_id = x.group_id and x.origin is null and x.id <= live.up_to
     union
-    select x.* from wanted cross join memory x
-    where (x.id = wanted.id or x.origin = wanted.id)
-        and {counts_of_any})
+    select x.* from found x where {counts_of_any}
+)
 select distinct coalesce(x.origin, x.id) as number from shown x
 where x.deleted = 0 and (x.expires_at is null or x.expires_at > cast(:at as bigint))
     and not exists ({newer});
