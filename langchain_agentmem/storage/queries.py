@@ -3,8 +3,9 @@
 Each file in `queries/` holds queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
 engines; `log.postgres.sql` and `log.sqlite.sql` hold what a dialect must say in its own way. Parameters are
 written `:name`. What several queries share is a fragment, which begins with `-- fragment: the_name` and is named in a
-query in braces: `{the_name}`, or `{the_name parameter}` where its text is about any list or row. Operations ask for a query by attribute, `query.insert_entry(branch=1, …)`, and know
-nothing of dialects; each engine looks the text up in its own table.
+query in braces: `{the_name}`, or `{the_name given}` where its text is about any list or row (`lists.*.sql`). Operations
+ask for one by attribute, `query.insert_entry(branch=1, …)`, and know nothing of dialects; each engine looks the text
+up in its own table.
 
 Bodies are content-addressed: there is one copy of each, whoever refers to it. The key of a body is its BLAKE2b-160
 digest. Whoever stores a reference stores the body first, in the same transaction; whoever drops references collects
