@@ -6,8 +6,8 @@
 A model that fails, hangs, says nothing, or does not stop talking never stands in the way: its shortest answer is cut,
 or the text is, and an event says so. `truncated` cuts, and never within what is read as one character.
 
-Answers that fit are remembered, by all that they depend on: the whole text, the limit, what the text is said to be, the
-model and the prompt. A text that was cut is not: the next time the model may be well again. (The original had one cache
+Answers that fit are remembered, by all that they depend on: the whole text, the limit, what the text is said to be, and
+the model. A text that was cut is not: the next time the model may be well again. (The original had one cache
 for all, without bound, which did not know the model.) The layered memories of one database share what is remembered,
 since each step of an agent makes a new one: what was shortened once stays the same bytes in its prompts.
 """
@@ -105,7 +105,6 @@ _AGAIN = "That has {length} characters. Say it in at most {max_chars}, and answe
 _EMPTY = "That is no text. Answer with the shortened text, in at most {max_chars} characters."
 
 _MARK = "text"
-_PLACES = re.compile(r"\{(text|max_chars|context|context_hint)\}")
 _CODE = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
 _SHRINKS_BY = 0.85
 """Each time that an answer is too long, the next one is asked to be shorter than it has to be."""
@@ -158,8 +157,6 @@ class Compressor:
             what they remember until something is erased. Default: none.
         attempts: How often a model is asked for one text at most. Default 3.
         timeout: Seconds to wait for an answer; None for ever. Default 60.
-        prompt: What the model is asked in place of our own words. `{text}`, `{max_chars}` and `{context}` are filled
-            in, any other brace stands for itself; without `{text}` the text follows. Default None.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -173,7 +170,6 @@ class Compressor:
         database: Database | None = None,
         attempts: int = ATTEMPTS,
         timeout: float | None = TIMEOUT,
-        prompt: str | None = None,
     ) -> None:
         check_whole("attempts", attempts, 1)
         check_timeout(timeout, zero=False)
@@ -181,9 +177,6 @@ class Compressor:
         self._database = database
         self._attempts = attempts
         self._timeout = timeout
-        if prompt is not None and not (isinstance(prompt, str) and prompt.strip()):
-            raise InvalidInput(f"prompt must be a text, or None, not {safe_repr(prompt)}.")
-        self._prompt = prompt
         self._answers = Answers() if database is None else database.attached(Answers, Answers)
         if database is not None:
             database.remembering.add(self._answers)
@@ -211,7 +204,7 @@ class Compressor:
         if len(text) <= max_chars or model is None or max_chars == 0:
             return cut
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        key = digest, max_chars, context, _name_of(model), self._prompt
+        key = digest, max_chars, context, _name_of(model)
         known, since = self._answers.get(key)
         if known is not None:
             return known
@@ -226,7 +219,7 @@ class Compressor:
 
     def _shorten(self, key: Hashable, since: int, text: str, max_chars: int, context: str) -> str:
         """Have a model shorten a text that is too long."""
-        asked = question = _question(text, max_chars, context, self._prompt)
+        asked = question = _question(text, max_chars, context)
         goal, shortest, failure = max_chars, text, None
         for _ in range(self._attempts):
             try:
@@ -259,14 +252,9 @@ class Compressor:
         self._database.emit(lambda: CompressionFellShort(**told, error=failure))
 
 
-def _question(text: str, max_chars: int, context: str, prompt: str | None) -> list[BaseMessage]:
+def _question(text: str, max_chars: int, context: str) -> list[BaseMessage]:
     block = fenced(_MARK, text, of=context or None)
-    if prompt is None:
-        return [SystemMessage(_INSTRUCTIONS.replace("{max_chars}", str(max_chars))), HumanMessage(block)]
-    if "{text}" not in prompt:
-        prompt = f"{prompt}\n\n{{text}}"
-    places = {"text": block, "max_chars": str(max_chars), "context": context, "context_hint": context}
-    return [HumanMessage(_PLACES.sub(lambda match: places[match.group(1)], prompt))]
+    return [SystemMessage(_INSTRUCTIONS.replace("{max_chars}", str(max_chars))), HumanMessage(block)]
 
 
 def _once_more(answer: str, text: str, goal: int) -> list[BaseMessage]:

@@ -7,15 +7,17 @@ together. Expired values are swept away with them, a few at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from langchain_agentmem.base.argument_checks import ALL, check_whole, flag_fields, whole_field
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+
+from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
@@ -27,11 +29,11 @@ from langchain_agentmem.tracing import RunType, Step
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
 """Keys of core memory that never leave it by themselves."""
-SECTION_BUDGETS: Mapping[str, int] = MappingProxyType({"archival_snippet": 3000})
+SECTION_BUDGETS: Mapping[str, int] = {"archival_snippet": 3000}
+FileName: TypeAlias = Annotated[str, Field(pattern=r"^[^/\\\x00]*[^/\\\x00.][^/\\\x00]*$")]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LayersConfig:
+class LayersConfig(Options):
     """The settings of a layered memory.
 
     Attributes:
@@ -51,29 +53,19 @@ class LayersConfig:
     """
 
     enabled: bool = True
-    core_max_chars: int = 2000
-    recall_max_events: int = 20
-    retrieval_k: int = 8
-    max_compression_iterations: int = 3
-    section_budgets: Mapping[str, int] = field(default_factory=lambda: SECTION_BUDGETS)
+    core_max_chars: PositiveInt = 2000
+    recall_max_events: PositiveInt = 20
+    retrieval_k: PositiveInt = 8
+    max_compression_iterations: PositiveInt = 3
+    section_budgets: Mapping[str, NonNegativeInt] = SECTION_BUDGETS
     redact_secrets: bool = True
-    final_memory_filename_md: str = "final_memory_for_paper.md"
-    final_memory_filename_json: str = "final_memory_for_paper.json"
+    final_memory_filename_md: FileName = "final_memory_for_paper.md"
+    final_memory_filename_json: FileName = "final_memory_for_paper.json"
 
-    def __post_init__(self) -> None:
-        for name in ("core_max_chars", "recall_max_events", "retrieval_k", "max_compression_iterations"):
-            whole_field(self, name, least=1)
-        flag_fields(self)
-        budgets: Any = self.section_budgets
-        if not isinstance(budgets, Mapping):
-            raise InvalidInput(f"section_budgets must map names of sections to numbers, not {safe_repr(budgets)}.")
-        for name, value in budgets.items():
-            check_whole(f"section_budgets[{safe_repr(name)}]", value, 0)
-        object.__setattr__(self, "section_budgets", MappingProxyType({**SECTION_BUDGETS, **budgets}))
-        for name in ("final_memory_filename_md", "final_memory_filename_json"):
-            file: Any = getattr(self, name)
-            if not isinstance(file, str) or file in ("", ".", "..") or any(sign in file for sign in "/\\\x00"):
-                raise InvalidInput(f"{name} must be the name of a file without a folder, not {safe_repr(file)}.")
+    @field_validator("section_budgets", mode="before")
+    @classmethod
+    def _with_usual_budgets(cls, given: Any) -> Any:
+        return {**SECTION_BUDGETS, **given} if isinstance(given, Mapping) else given
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:
@@ -87,8 +79,7 @@ class LayersConfig:
         """
         if not isinstance(config, Mapping):
             raise InvalidInput(f"A configuration is a mapping of names to values, not {type(config).__name__}.")
-        known = {each.name for each in fields(cls)}
-        return cls(**{name: value for name, value in config.items() if name in known})
+        return cls(**{name: value for name, value in config.items() if name in cls.model_fields})
 
     @property
     def patterns(self) -> Sequence[SecretPattern]:

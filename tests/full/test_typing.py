@@ -60,6 +60,8 @@ ANY = {
     "redact_value.return": "JSON: what it was given",
     "__init__.value": "a message, a fact, an item, …: search lies below what it finds",
     "to_networkx.return": "networkx tells no types",
+    "__init__.given": "options, which pydantic checks; a type checker sees the fields",
+    "replace.changes": "options, which pydantic checks",
 }
 """Where `Any` stands on the public surface, and why."""
 
@@ -69,7 +71,7 @@ def functions(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
     if inspect.isfunction(thing):
         yield name, thing
     for kind in inspect.getmro(thing) if inspect.isclass(thing) else ():
-        for member, value in vars(kind).items() if kind.__module__.startswith("langchain_agentmem.") else ():
+        for member, value in list(vars(kind).items()) if kind.__module__.startswith("langchain_agentmem.") else ():
             function = getattr(value, "fget", getattr(value, "func", getattr(value, "__func__", value)))
             if inspect.isfunction(function) and (member == "__init__" or not member.startswith("_")):
                 yield member, function

@@ -147,7 +147,7 @@ class TestCutting:
 
 
 class TestA17:
-    """The original's cache was one for all, without bound, and knew neither model nor prompt, and braces ended it."""
+    """The original's cache was one for all, without bound, and did not know the model."""
 
     def test_by_all_that_it_depends_on(self):
         model = ScriptedModel(*map(str, range(10)), model_name="small")
@@ -193,17 +193,9 @@ class TestA17:
         assert compressor.compress(TEXT, 20) == "an answer"
         assert not len(compressor._answers)
 
-    def test_braces_in_a_prompt_stand_for_themselves(self):
-        for prompt in ('As JSON {"a": {}} in {max_chars}: {text}', "{", "{0}", "{unknown} {text!r:>9}", "%(text)s"):
-            model = ScriptedModel("A fox.")
-            assert Compressor(model, prompt=prompt).compress("{text} {max_chars} " * 9, 20, "{text}") == "A fox."
-            (asked,) = model.asked[0]
-            assert asked.text.startswith(prompt.partition("{max_chars}")[0].partition("{text}")[0])
-            assert asked.text.count("{text} {max_chars} " * 9) == 1
-
 
 def test_arguments_that_cannot_work_are_refused():
-    for name, values in {"attempts": (0, True, 1.5), "timeout": (0, "1"), "prompt": ("", 3), "model": (3,)}.items():
+    for name, values in {"attempts": (0, True, 1.5), "timeout": (0, "1"), "model": (3,)}.items():
         for value in values:
             with pytest.raises(InvalidInput):
                 Compressor(**{name: value})
