@@ -165,8 +165,8 @@ REFUSED = {
     'memory.experiences("nowhere")': "There is no folder 'nowhere' with experiences. Make it, or name another",
     'memory.experiences("folder").selector(rule="Planner")': "unexpected keyword argument 'rule'",
     'memory.experiences("folder").add("Be kind.")': "A library holds experiences, not str",
-    'memory.audit.todos("later")': "A todo is 'open' or 'done', not 'later'",
-    'memory.audit.handler(redact="yes")': "True, False, or a function from text to text",
+    'memory.audit.todos("later")': "status must be 'open' or 'done', got 'later'",
+    'memory.audit.handler(redact="yes")': "redact must be a valid boolean or be callable",
     # the store
     'memory.store.put("users", "ada", {"home": "Lisbon"})': "write ('users',) instead of 'users'",
     'memory.store.put((), "ada", {"home": "Lisbon"})': "a namespace has a label",

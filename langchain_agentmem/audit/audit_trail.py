@@ -37,7 +37,6 @@ junk are data: `trail.rules = [*trail.rules, JunkRule(name="ping", pattern="^pin
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -51,11 +50,9 @@ from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_entry import (
     DONE,
     EXCHANGE,
-    KINDS,
     OPEN,
     REFERENCE,
     REFLECTION,
-    STATUSES,
     TODO,
     AuditEntry,
     ChainReport,
@@ -73,6 +70,7 @@ from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
+from langchain_agentmem.base.options import check_options, check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
@@ -139,9 +137,7 @@ class AuditTrail:
     @rules.setter
     def rules(self, rules: Iterable[JunkRule]) -> None:
         given = tuple(rules) if isinstance(rules, Iterable) else (rules,)
-        if wrong := [each for each in given if not isinstance(each, JunkRule)]:
-            raise InvalidInput(f"The rules of an audit trail are JunkRules, not {type(wrong[0]).__name__}.")
-        self._rules: tuple[JunkRule, ...] = given
+        self._rules: tuple[JunkRule, ...] = check_value(tuple[JunkRule, ...], given, "rules")
 
     def add(self, prompt: str | None, reply: str | None, conversation_id: str | None = None) -> AuditEntry:
         """Add a prompt and its reply.
@@ -226,18 +222,20 @@ class AuditTrail:
         Raises:
             InvalidInput: An option is wrong, or there is none of that name.
         """
-        from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
+        from langchain_agentmem.audit.model_call_capture import (  # noqa: PLC0415 - it loads LangChain
+            AuditHandler,
+            HandlerOptions,
+        )
 
         database = self._database
-        nested = partial(conversation_of_run, database)
-        make = partial(
-            AuditHandler, self._record, database.new_id, database.clock, scopes=database.scopes, nested=nested
+        handler = AuditHandler(
+            self._record,
+            database.new_id,
+            database.clock,
+            scopes=database.scopes,
+            nested=partial(conversation_of_run, database),
+            **check_options(HandlerOptions, options),
         )
-        try:
-            inspect.signature(make).bind(**options)
-        except TypeError as error:
-            raise InvalidInput(f"A handler of the audit trail cannot be made of this: {error}.") from error
-        handler = make(**options)
         database.writing.add(handler)  # calls that never end are told when the database closes
         return handler
 
@@ -330,8 +328,7 @@ class AuditTrail:
 
     def todos(self, status: Status = OPEN) -> list[AuditEntry]:
         """The todos that are "open", or "done", the oldest first."""
-        if not isinstance(status, str) or status not in STATUSES:
-            raise InvalidInput(f"A todo is 'open' or 'done', not {safe_repr(status)}.")
+        check_value(Status, status, "status")
         path, asked = self._path(), self._where(status=status)
         return self._database.read("audit.todos", lambda tx: audit_store.of_status(tx, path, status), asked)
 
@@ -629,11 +626,8 @@ def _inputs(entry: AuditEntry) -> dict[str, Any]:
 
 def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> EntryFilter:
     """Which entries somebody wants, as the statements take it."""
-    if include_junk not in (False, True, audit_store.ONLY_JUNK):
-        raise InvalidInput(f'include_junk is True, False or "only", not {safe_repr(include_junk)}.')
-    if kinds is not None:
-        kinds = (kinds,) if isinstance(kinds, str) or not isinstance(kinds, Iterable) else tuple(kinds)
-        if unknown := [each for each in kinds if each not in KINDS]:
-            raise InvalidInput(f"There is no kind of entry {safe_repr(unknown[0])}; there are {', '.join(KINDS)}.")
+    check_value(WithJunk, include_junk, "include_junk")
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds) if isinstance(kinds, list | set) else kinds
+    check_value(tuple[Kind, ...] | None, kinds, "kinds")
     conversation = None if conversation_id is None else id_of(conversation_id, "conversation")
     return {"conversation": conversation, "kinds": kinds, "include_junk": include_junk}

@@ -482,9 +482,6 @@ class AuditHandler(BaseCallbackHandler):
         timer: Seconds that only go forward.
         scopes: How a run's config leads to its namespace. Default: only where it names it.
         nested: Returns the conversation of a nested graph's run, given its config. Default: it has none.
-
-    Raises:
-        InvalidInput: `record` cannot be called, or `redact` is neither.
     """
 
     # Steps of this memory are no calls of a model, and need not be told for its sake.
@@ -509,10 +506,6 @@ class AuditHandler(BaseCallbackHandler):
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
         nested: Callable[[Mapping[str, Any]], str | None] = lambda _: None,
     ) -> None:
-        if not callable(record):
-            raise InvalidInput(f"{safe_repr(record)} cannot record calls. Give a function that takes an AuditEntry.")
-        if not isinstance(redact, bool) and not callable(redact):
-            raise InvalidInput(f"redact is True, False, or a function from text to text, not {safe_repr(redact)}.")
         self._record = record
         self._new_id = new_id
         self._clock = clock
