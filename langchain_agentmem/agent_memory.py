@@ -31,7 +31,8 @@ from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, config_given, configurable_of, id_of, scopes_given
-from langchain_agentmem.base.origins import SOURCES, SourceName, Trust
+from langchain_agentmem.base.options import check_value
+from langchain_agentmem.base.origins import SourceName, Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
@@ -174,24 +175,9 @@ class AgentMemory(Maintenance, Closing):
             from langchain_agentmem.stores.agent_store import index_given  # noqa: PLC0415 - it loads LangGraph
 
             index = index_given(index)
+        opening = Opening(synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, limits, key)
         self.database = Database(
-            url,
-            hooks=hooks,
-            trace_content=trace_content,
-            opening=Opening(
-                synchronous,
-                busy_timeout,
-                timeout,
-                schema,
-                pool_size,
-                read_only,
-                migrate,
-                limits,
-                key,
-            ),
-            clock=clock,
-            new_id=new_id,
-            scopes=scopes,
+            url, hooks=hooks, trace_content=trace_content, opening=opening, clock=clock, new_id=new_id, scopes=scopes
         )
         self._index: Any = index
         if index is not None:
@@ -643,8 +629,7 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if not isinstance(source, str) or source not in SOURCES:
-            raise InvalidInput(f"source must be one of {', '.join(SOURCES)}, not {safe_repr(source)}.")
+        check_value(SourceName, source, "source")
         return written_by(source, None if actor is None else name_given(actor, "an actor"))
 
     # -- finding -----------------------------------------------------------------------------------------------
@@ -789,8 +774,7 @@ class AgentMemory(Maintenance, Closing):
         """The branch or thread that is meant: without a word the run's, else main."""
         from langchain_agentmem.rewinding.thread_memory import standpoint_of  # noqa: PLC0415 - who needs it pays
 
-        if not isinstance(scope, str) or scope not in ("shared", "thread"):
-            raise InvalidInput(f'scope is "shared" or "thread", not {safe_repr(scope)}.')
+        check_value(Literal["shared", "thread"], scope, "scope")
         return standpoint_of(self.database, given, namespace, alone=scope == "thread")
 
     def _conversation_named(self, given: str | Mapping[str, Any] | None) -> tuple[str | None, Namespace | None]:

@@ -136,7 +136,7 @@ REFUSED = {
     'memory.layers("ada").core.set("home", "Lisbon", importance=11)': "a whole number from 1 to 5, not 11",
     'memory.layers("ada").recall.append("Ana called.")': 'append("note", "Ana called."), for example',
     'memory.layers("ada").archival.write("Tea.", tags=[7])': "Tags are texts, and 7 is none",
-    'memory.layers("ada", scope="threads")': '"shared" or "thread", not \'threads\'',
+    'memory.layers("ada", scope="threads")': "must be 'shared' or 'thread', got 'threads'",
     'memory.layers("ada").write(core=["home"])': "core is a mapping of keys to values, not list",
     'memory.layers("ada").write(core={"home": {"worth": 1}})': "There is no 'worth' in a value; it has value,",
     'memory.layers("ada").write(core={"home": {"ttl": 60}})': "There is no value in a value",

@@ -31,6 +31,7 @@ from langchain_agentmem.cli.console import (
     shortened,
 )
 from langchain_agentmem.cli.thread_commands import message_lines, message_told
+from langchain_agentmem.studio.thread_views import message_shown
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -197,7 +198,7 @@ def _whole_lines(entry: AuditEntry) -> Iterator[Line]:
     """An entry with its messages, where it has them."""
     yield from _lines(entry)
     for message in entry.messages:
-        yield from message_lines(message, has_id=bool(message.message_id))
+        yield from message_lines(message_shown(message))
 
 
 def _todo_lines(todo: AuditEntry) -> Iterator[Line]:
@@ -213,4 +214,4 @@ def _entry(entry: AuditEntry) -> dict[str, Any]:
 def _whole(entry: AuditEntry) -> dict[str, Any]:
     """An entry with its messages, as JSON has it."""
     told: dict[str, Any] = plain(entry)
-    return told | {"messages": [plain(message_told(each)) for each in entry.messages]}
+    return told | {"messages": [plain(message_told(message_shown(each))) for each in entry.messages]}

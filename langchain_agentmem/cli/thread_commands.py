@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,14 +41,15 @@ from langchain_agentmem.cli.console import (
     time_option,
 )
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.messages.langchain_messages import from_langchain
-from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio.thread_views import (
     ShownChange,
+    ShownMessage,
+    as_text,
     changes_in,
     changes_of_layers,
     changes_of_state,
+    message_shown,
     messages_in,
     state_of,
     waits_of,
@@ -224,7 +224,7 @@ def why(
 
 def brief(value: Any) -> str:
     """A value of a state on one line."""
-    return shortened(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return shortened(as_text(value))
 
 
 def _show_branch(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None, *, as_json: bool) -> None:
@@ -247,7 +247,7 @@ def _show_log(
     total = len(chat)
     most = limit or (max(total, 1) if as_json else LIMIT)
     before, after = (most, 0) if around is None else ((most - 1) // 2, most // 2)
-    said = chat.around(around, before=before, after=after)
+    said = [*map(message_shown, chat.around(around, before=before, after=after))]
     lines: list[Line] = [
         (f"conversation {named(thread.namespace, thread.thread_id)}: {counted(total, 'messages')}", "bold"),
         *(more(len(said), total, BEFORE) if around is None else ()),
@@ -264,13 +264,7 @@ def _show_thread(
     held = [*messages_in(found).values()]
     every = [each for each in held if with_memory or not is_injected(each)]
     most = limit or (len(every) if as_json else LIMIT)
-    said = [
-        (
-            replace(from_langchain(each), name="memory") if is_injected(each) else from_langchain(each),
-            each.id is not None,
-        )
-        for each in (every[-most:] if most else ())
-    ]
+    said = [*map(message_shown, every[-most:] if most else ())]
     step, source = found.metadata.get("step"), found.metadata.get("source")
     name = _checkpoint_id(found.config)
     state, waits = state_of(found), list(waits_of(found))
@@ -278,7 +272,7 @@ def _show_thread(
     lines: list[Line] = [
         (f"thread {named(thread.namespace, thread.thread_id)}: {what}", "bold"),
         *more(len(said), len(every), BEFORE),
-        *(line for message, has_id in said for line in message_lines(message, has_id=has_id)),
+        *itertools.chain.from_iterable(map(message_lines, said)),
     ]
     if left_out := len(held) - len(every):
         lines.append((f"(memory put in {counted(left_out, 'messages')} of its own: --with-memory)", "dim"))
@@ -295,7 +289,7 @@ def _show_thread(
         "step": step,
         "source": source,
         "total": len(every),
-        "messages": [message_told(*each) for each in said],
+        "messages": [*map(message_told, said)],
         "state": state,
         "waits": waits,
     }
@@ -306,28 +300,33 @@ def _whose(thread: ThreadSummary) -> dict[str, Any]:
     return {"namespace": thread.namespace, "id": thread.thread_id}
 
 
-def message_told(message: Message, has_id: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
+def message_told(shown: ShownMessage) -> dict[str, Any]:
     """A message as JSON has it."""
     return {
-        "id": message.message_id if has_id else None,
-        **fields(message, "role name text tool_call_id created_at"),
-        "tool_calls": [fields(call, "id name arguments") for call in message.tool_calls or ()],
+        "id": shown.key,
+        **fields(shown.message, "role name text tool_call_id created_at"),
+        "name": _name_of(shown),
+        "tool_calls": [fields(call, "id name arguments") for call in shown.calls],
     }
 
 
-def message_lines(message: Message, *, has_id: bool = True) -> Iterator[Line]:
+def message_lines(shown: ShownMessage) -> Iterator[Line]:
     """A message for a person, whole."""
-    head = message.role if message.name is None else f"{message.role} ({message.name})"
-    parts = [head, message.message_id if has_id else "without id"]
+    message, name = shown.message, _name_of(shown)
+    parts = [message.role if name is None else f"{message.role} ({name})", shown.key or "without id"]
     if message.created_at is not None:
         parts.append(minute(message.created_at))
     yield "  ".join(parts), "bold"
     for line in lines_of(message.text) if message.text else ():
         yield f"   {line}".rstrip()
-    for call in message.tool_calls or ():
+    for call in shown.calls:
         yield f"   calls {call.name} {shortened(call.arguments)}  {call.id}", "dim"
     if message.tool_call_id is not None:
         yield f"   answers {message.tool_call_id}", "dim"
+
+
+def _name_of(shown: ShownMessage) -> str | None:
+    return "memory" if shown.mark == "memory" else shown.message.name
 
 
 _DEEPEST = 30
