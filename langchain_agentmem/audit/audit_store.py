@@ -163,13 +163,6 @@ def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
     return of_numbers(tx, sorted(numbers | {row["sequence"] for row in found}))
 
 
-def newest_marked(tx: Transaction, path: str, kind: str, mark: bytes | None) -> int | None:
-    """The number of the newest entry of a kind that bears a mark; of a reference, the version that is shown."""
-    found = _marked(tx, path, kind, mark)
-    numbers = [number for number, hidden in found.items() if hidden != REPLACED] or list(found)
-    return max(numbers, default=None)
-
-
 def head(tx: Transaction) -> audit_entry.Head:
     """The end of the chain, which somebody may keep elsewhere."""
     [row] = query.audit_head(tx)
@@ -182,14 +175,6 @@ def sizes(tx: Transaction, low: str, high: str) -> EntrySizes:
     [said] = query.audit_message_sizes(tx, low=low, high=high)
     counted = (row["entries"], row["junk"], row["archived"], row["bytes"], said["messages"], said["bytes"])
     return EntrySizes(*map(int, counted))
-
-
-def _marked(tx: Transaction, path: str, kind: str, mark: bytes | None) -> dict[int, int]:
-    """The entries of a kind that bear a mark: by their numbers, whether and why they are hidden."""
-    found = query.audit_marked(tx, path=path, kind=kind, mark=mark)
-    waiting = query.audit_unsettled(tx, path=path)
-    mine = [row for row in waiting if row["kind"] == kind and row["mark"] is not None and bytes(row["mark"]) == mark]
-    return {row["sequence"]: row["hidden"] for row in (*found, *mine)}
 
 
 def _waiting(tx: Transaction, path: str, wanted: EntryFilter) -> set[int]:
@@ -330,16 +315,14 @@ def put_reference(tx: Transaction, path: str, draft: EntryDraft) -> tuple[AuditE
     Returns:
         The reference as it is now, and whether it is new or has changed.
     """
-    if draft.mark is None or draft.entry.kind != REFERENCE:
-        raise InvalidInput("A reference that can be updated has the kind 'reference' and a mark, such as its title.")
     end = _settled(tx, path)
-    newest = newest_marked(tx, path, draft.entry.kind, audit_rows.mark_of(draft.mark))
-    if newest is not None:
-        found = query.audit_rows(tx, sequences=json.dumps([newest]))
-        [there] = audit_rows.entries(tx, found)
+    versions = query.audit_marked(tx, path=path, kind=REFERENCE, mark=audit_rows.mark_of(draft.mark))
+    shown = [row["sequence"] for row in versions if row["hidden"] != REPLACED]
+    for row in query.audit_rows(tx, sequences=json.dumps(shown[-1:])):
+        [there] = audit_rows.entries(tx, [row])
         if (there.title, there.prompt, there.reply) == (draft.entry.title, draft.entry.prompt, draft.entry.reply):
             return there, False
-        _change(tx, [(found[0], REPLACED, found[0]["junk"])])
+        _change(tx, [(row, REPLACED, row["junk"])])
     _append(tx, path, end, [draft])
     return draft.entry, True
 

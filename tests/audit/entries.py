@@ -12,6 +12,7 @@ from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.storage import query
 from tests.support.graphs import line
 
 BEGIN = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
@@ -91,12 +92,14 @@ def hide(memory, prompt, *rules):
 
 def versions(tx, title):
     """Every version of a reference, from the oldest to the newest."""
-    found = audit_store._marked(tx, "", "reference", audit_rows.mark_of(title))
-    return sorted(audit_store.of_numbers(tx, sorted(found)), key=lambda each: each.created_at)
+    audit_store.settle(tx)
+    found = query.audit_marked(tx, path="", kind="reference", mark=audit_rows.mark_of(title))
+    return sorted(audit_store.of_numbers(tx, [row["sequence"] for row in found]), key=lambda each: each.created_at)
 
 
 def marked(tx, path, kind, mark):
-    """The newest entry of a kind that bears a mark, such as the todo of a key or the reference of a title."""
-    newest = audit_store.newest_marked(tx, path, kind, audit_rows.mark_of(mark))
-    found = audit_store.of_numbers(tx, [] if newest is None else [newest])
-    return found[0] if found else None
+    """The shown entry of a kind that bears a mark, such as the reference of a title."""
+    audit_store.settle(tx)
+    found = query.audit_marked(tx, path=path, kind=kind, mark=audit_rows.mark_of(mark))
+    shown = [row["sequence"] for row in found if row["hidden"] != audit_rows.REPLACED]
+    return next(iter(audit_store.of_numbers(tx, shown)), None)

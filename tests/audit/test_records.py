@@ -123,15 +123,10 @@ class TestTodosAndReferences:
         second, changed = put("Say thanks, egret.")
         assert (changed, second.reply) == (True, "Say thanks, egret.")
         assert read(memory, audit_store.last, "", 9, include_junk=True) == [second]
-        assert read(memory, marked, "", "reference", "rules") == second
-        assert read(memory, versions, "rules") == [first, second]
+        assert write(memory, marked, "", "reference", "rules") == second
+        assert write(memory, versions, "rules") == [first, second]
         assert memory.search("heron", kinds=["audit"]) == []
         assert [each.value for each in memory.search("egret", kinds=["audit"])] == [second]
-
-    def test_what_is_no_reference_cannot_be_put_as_one(self, memory):
-        for draft in (EntryDraft(entry(), "mark"), EntryDraft(entry(kind="reference"))):
-            with pytest.raises(InvalidInput):
-                write(memory, audit_store.put_reference, "", draft)
 
 
 @pytest.mark.sqlite_suffices

@@ -35,7 +35,7 @@ def fill(memory):
 
 def everything(memory):
     shown = {path: read(memory, audit_store.last, path, 99, include_junk=True) for path in ("", "team\x1f")}
-    return shown, read(memory, versions, "rules")
+    return shown, write(memory, versions, "rules")
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ class TestThereAndBack:
             with AgentMemory(new_database("sqlite")) as there:
                 write(there, audit_store.put_reference, "", reference("ours", at))
                 there.import_(exported)
-                assert read(there, marked, "", "reference", "rules").reply == shown
+                assert write(there, marked, "", "reference", "rules").reply == shown
                 assert [each.reply for each in read(there, audit_store.last, "", 9, kinds=["reference"])] == [shown]
-                assert len(read(there, versions, "rules")) == 3
+                assert len(write(there, versions, "rules")) == 3
                 assert there.admin.verify().ok
 
     def test_messages_whose_entries_are_here_already_leave_nothing_behind(self, exported, new_database):
