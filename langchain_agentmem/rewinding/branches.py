@@ -8,71 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, OnBranch, Place, View
+from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, View
 from langchain_agentmem.storage import Transaction, query
+
+if TYPE_CHECKING:
+    from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 
 KIND = "layers"
 MAIN = "main"
 """The branch of a namespace that its threads see too."""
 
 
-class Standpoint(Protocol):
-    """Whose memory is read and written, and from where.
-
-    Attributes:
-        path: The path of the namespace.
-        name: What tells it from others there: a branch's name, or a thread's id.
-    """
-
-    @property
-    def path(self) -> str:
-        """The path of the namespace."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """What tells it from others there."""
-        ...
-
-    @property
-    def thread(self) -> str | None:
-        """The id of the thread that it belongs to, if any."""
-        ...
-
-    def view(self, tx: Transaction, now: int, near: int = FOREVER) -> View:
-        """What can be seen.
-
-        Args:
-            tx: The transaction.
-            now: The time, in microseconds since 1970.
-            near: How many levels of its line are wanted, where the line is long. It may have more.
-        """
-        ...
-
-    def open(self, tx: Transaction, now: int) -> tuple[View, Place]:
-        """What can be seen, and where to write; nobody else writes there until the transaction ends.
-
-        Args:
-            tx: The transaction.
-            now: The time, in microseconds since 1970.
-
-        Raises:
-            InvalidInput: It can only be read.
-        """
-        ...
-
-    def pinned(self) -> dict[str, Any]:
-        """The checkpoint at which a thread is looked at, as "checkpoint_id", where it is pinned to one."""
-        ...
-
-
 class BranchAt(NamedTuple):
-    """Which branch.
+    """The position of a named branch: its end. It can be read and written, as that of a thread can (`ThreadPoint`).
 
     Attributes:
         path: The path of its namespace.
@@ -112,8 +65,12 @@ class BranchAt(NamedTuple):
         if not moved:
             raise BranchMoved
         author = main_author(tx, self.path) if self.name == MAIN else None
-        return self._in_scope(tx, view), OnBranch(
-            branch, head + 1, len(view.line) > 1, author, shared=author is not None and self.scopes.shared(self.path)
+        return self._in_scope(tx, view), Place(
+            branch,
+            head + 1,
+            forked=len(view.line) > 1,
+            author=author,
+            shared=author is not None and self.scopes.shared(self.path),
         )
 
     def pinned(self) -> dict[str, Any]:
@@ -130,6 +87,10 @@ class BranchAt(NamedTuple):
             if not rows:
                 raise BranchMoved  # created and deleted by others in between: begin again
         return rows[0]["id"], rows[0]["head"]
+
+
+Standpoint: TypeAlias = "BranchAt | ThreadPoint"
+"""The position from which memory is read and written. Both have path, name, thread, view, open and pinned."""
 
 
 def branch_at(given: str | Standpoint, namespace: Any, scopes: Scopes) -> Standpoint:

@@ -340,20 +340,6 @@ def identity_of(configurable: Mapping[str, Any]) -> Any:
     return None if control is None else configurable.get(_IDENTITY, control)
 
 
-class RunSight(NamedTuple):
-    """What a task can see: places, and groups that have none.
-
-    Attributes:
-        spots: Where lines begin that it sees; what the subgraphs around them stand on is not meant.
-        groups: What it sees beside them.
-        checkpoint: The id of the checkpoint that it runs under.
-    """
-
-    spots: tuple[Spot, ...]
-    groups: Groups
-    checkpoint: str
-
-
 class Live:
     """What counts of a task, or of several: groups, and places up to which a subgraph's line counts."""
 
@@ -721,8 +707,8 @@ class Runs:
             assert task.execution is not None  # noqa: S101 - `_touch` has just set it
             return run, levels, owners, task.execution
 
-    def sight(self, run: GraphRun, levels: Sequence[Level], owners: Sequence[Any], execution: Execution) -> RunSight:
-        """What a task can see; the bases of its loops must be known.
+    def sight(self, run: GraphRun, levels: Sequence[Level], owners: Sequence[Any], execution: Execution) -> Live:
+        """Return the groups and places that a task can see; the bases of its loops must be known.
 
         Raises:
             StepIsOver: Another execution of the task has taken its place.
@@ -742,7 +728,7 @@ class Runs:
                 if (loop := around[place]) is not None:
                     seen.add(self._at(run, loop, levels[place].checkpoint))
             seen.add(self._alive(run, execution.task))
-            return RunSight(tuple(seen.spots), seen.groups, levels[-1].checkpoint)
+            return seen
 
     # -- what counts -------------------------------------------------------------------------------------------
 

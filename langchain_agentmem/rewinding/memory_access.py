@@ -14,7 +14,7 @@ from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.language_models.model_calls import NOBODY, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, family
-from langchain_agentmem.rewinding.memory_rows import OnBranch, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import RowDraft, View
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
@@ -206,7 +206,7 @@ def changed(
     change = Change(view=view, now=now, writer=told, thread=point.thread)
     value = make(tx, change)
     drafts = [change.signed(each) for each in change.drafts]
-    if isinstance(place, OnBranch):
+    if place.branch is not None:
         expired = query.expired_memory(tx, branch=place.branch, at=now, limit=SWEPT)
         # What is written anew needs no sweeping; where it is swept as well, the later draft counts.
         drafts = [*(RowDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]

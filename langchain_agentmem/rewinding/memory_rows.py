@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.namespaces import thread_around
@@ -99,31 +99,25 @@ class Author(NamedTuple):
     scope: int
 
 
-class OnBranch(NamedTuple):
-    """A place on a branch that is locked.
+class Place(NamedTuple):
+    """The place of new versions: a position of a locked branch, or a group until that is sealed.
 
     Attributes:
-        branch: The branch.
-        position: Its next position.
-        forked: Whether it has branches before it.
-        author: Who writes there, where that counts for a scope: "main". Default: nobody, as on other named branches.
-        shared: Whether the threads of the namespace show it, so that their checkpoints keep what ends. Default: no.
+        branch: The branch. Default: none, but a group.
+        position: The next position of the branch.
+        group: The group. Default: none, but a branch.
+        forked: Whether the branch has branches before it.
+        author: The author of the scope who writes on the branch, such as "main". Default: nobody.
+        shared: Whether the threads of the namespace show the branch, so that their checkpoints keep what ends there.
+            Default: no.
     """
 
-    branch: int
-    position: int
-    forked: bool
+    branch: int | None = None
+    position: int | None = None
+    group: int | None = None
+    forked: bool = False
     author: Author | None = None
     shared: bool = False
-
-
-class InGroup(NamedTuple):
-    """A place in a group, until that is sealed."""
-
-    group: int
-
-
-Place: TypeAlias = OnBranch | InGroup
 
 
 class RowDraft(NamedTuple):
@@ -365,8 +359,8 @@ def write(
         The numbers of the new rows.
     """
     drafts = list({(draft.kind, draft.key): draft for draft in drafts}.values())
-    author, stamp = (place.author, None) if isinstance(place, OnBranch) else (None, None)
-    if isinstance(place, OnBranch):
+    author, stamp = place.author, None
+    if place.branch is not None:
         others = False
         if author is not None:
             keys = as_json([(draft.kind, draft.key) for draft in drafts])
@@ -384,9 +378,9 @@ def write(
         found = placed.get((draft.kind, draft.key))
         [row] = query.insert_memory(
             tx,
-            branch=place.branch if isinstance(place, OnBranch) else None,
-            position=place.position if isinstance(place, OnBranch) else None,
-            group=place.group if isinstance(place, InGroup) else None,
+            branch=place.branch,
+            position=place.position,
+            group=place.group,
             kind=draft.kind,
             key=draft.key,
             label=draft.label,
@@ -536,7 +530,7 @@ def _words_left(row: Row) -> str:
         return ""
 
 
-def _supersede(tx: Transaction, place: OnBranch, drafts: Sequence[RowDraft], stamp: int | None) -> None:
+def _supersede(tx: Transaction, place: Place, drafts: Sequence[RowDraft], stamp: int | None) -> None:
     ended: list[int] = []
     for draft in drafts:
         rows = query.supersede(

@@ -32,7 +32,7 @@ from langchain_agentmem.rewinding.graph_runs import (
     Spot,
     levels_around,
 )
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, InGroup, OnBranch, View
+from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, View
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Heard, Noted, Said, all_parts
 from langchain_agentmem.storage.transaction import Row, Rows
@@ -248,12 +248,12 @@ def view_of_task(
         rows += query.line_from(tx, branch=spot[0], position=spot[1], own=0, deepest=FOREVER)
     line = dict.fromkeys((row["branch_id"], row["up_to"]) for row in rows)
     descends = len(sight.spots) == 1 and all(row["based"] is None for row in rows)
-    view = View(tuple(line), tuple(sorted(sight.groups.items())), time_of(sight.checkpoint), descends)
+    view = View(tuple(line), tuple(sorted(sight.groups.items())), time_of(levels[-1].checkpoint), descends)
     return run, execution, view
 
 
-def group_for(tx: Transaction, runs: Runs, run: GraphRun, execution: Execution, now: int) -> InGroup:
-    """Where an execution of a task writes.
+def group_for(tx: Transaction, runs: Runs, run: GraphRun, execution: Execution, now: int) -> int:
+    """Return the group that an execution of a task writes to.
 
     What former attempts of its own run wrote goes, and what runs left that have ended, or began a day ago. What another
     run writes, or a task had written when it finished, stays: its own checkpoint may still be put.
@@ -292,7 +292,7 @@ def group_for(tx: Transaction, runs: Runs, run: GraphRun, execution: Execution, 
         )
         if not query.hold_group(tx, group=group):
             raise BranchMoved
-    return InGroup(group)
+    return group
 
 
 def drop_group(tx: Transaction, group: int) -> None:
@@ -497,7 +497,7 @@ def _sealed(tx: Transaction, runs: Runs, put: Put, head: _Head) -> tuple[Spot | 
     return spot, remember
 
 
-def amend(tx: Transaction, thread: Thread, now: int) -> OnBranch:
+def amend(tx: Transaction, thread: Thread, now: int) -> Place:
     """Have the newest checkpoint of a thread stand behind what is about to be written from outside.
 
     A run that is under way may not see it; its next checkpoint does.
@@ -524,7 +524,7 @@ def amend(tx: Transaction, thread: Thread, now: int) -> OnBranch:
         query.extend_branch(tx, branch=spot[0], position=0, thread=thread.name)
     at = {"branch": spot[0], "position": spot[1] + 1}
     query.move_place(tx, line=thread.line, checkpoint=found[0]["name"], **at)
-    return OnBranch(spot[0], spot[1] + 1, forked=True, author=author_of(tx, thread.id))
+    return Place(spot[0], spot[1] + 1, forked=True, author=author_of(tx, thread.id))
 
 
 def hidden(tx: Transaction, at: ThreadAt, checkpoint: str, newest: str | None = None) -> Hidden | None:

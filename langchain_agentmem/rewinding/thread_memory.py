@@ -142,10 +142,10 @@ class ThreadPoint(NamedTuple):
                 "the node's own config. For memory that belongs to no thread, give the name of a branch."
             )
         run, execution, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
-        place = sealing.group_for(tx, self.runs, run, execution, now)
-        if all(group != place.group for group, _ in view.groups):
-            view = view._replace(groups=(*view.groups, (place.group, FOREVER)))
-        return self._in_scope(tx, view), place
+        written = sealing.group_for(tx, self.runs, run, execution, now)
+        if all(group != written for group, _ in view.groups):
+            view = view._replace(groups=(*view.groups, (written, FOREVER)))
+        return self._in_scope(tx, view), Place(group=written)
 
 
 def amending(database: Database, name: str, path: str) -> ThreadPoint:
