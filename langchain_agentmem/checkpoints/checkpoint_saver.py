@@ -88,7 +88,6 @@ from langchain_agentmem.checkpoints.checkpoint_codec import (
     listed,
     pairs,
     readable,
-    said_in,
     serializer,
     storable,
     text_of,
@@ -108,13 +107,12 @@ from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
-from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log, thread_lines
 from langchain_agentmem.threads.checkpoint_head import next_version, short
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
 from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
-from langchain_agentmem.threads.value_store import PartRow, Shelved
+from langchain_agentmem.threads.value_store import Shelved
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -236,19 +234,17 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
         at, ns, name = address(config, self.database.scopes)
-        saved = self._found(at, ns, name)
+
+        def look(tx: Transaction) -> Saved | None:
+            return checkpoint_log.get(tx, at, ns, name, self._coding.prototypes.take, seen=self._coding.seen(at))
+
+        saved = self._read(look, at, name)
         thread_id = config["configurable"]["thread_id"]
         found = None if saved is None else self._coding.tuple(self.serde, saved, thread_id, at, ns)
         self._rewinding.loaded(config, found, pregel, addressed=name is not None)
         if saved is not None and pregel is not None and not ns:  # a run begins
             self._rewinding.met(config, at, saved.thread)
         return found
-
-    def _found(self, at: ThreadAt, ns: str, name: str | None) -> Saved | None:
-        def operation(tx: Transaction) -> Saved | None:
-            return checkpoint_log.get(tx, at, ns, name, self._coding.prototypes.take, seen=self._coding.seen(at))
-
-        return self._read(operation, at, name)
 
     def list(
         self,
@@ -391,11 +387,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                     found[channel]["seed"] = seed  # a channel that held nothing begins empty
         return found
 
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Async version of `get_delta_channel_history`."""
-        return await in_worker(partial(self.get_delta_channel_history, config=config, channels=channels))
+    aget_delta_channel_history = awaited(get_delta_channel_history)  # type: ignore[arg-type]  # self of the base class
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -482,11 +474,13 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         recorded = [each for each in self.record if each in adoption.checkpoint["channel_versions"]]
         before: RunnableConfig = {"configurable": {"thread_id": adoption.at.name, "checkpoint_id": adoption.parent}}
         remember: Later = []
-        seal = self._seal(before, adoption.at, adoption.checkpoint, adoption.metadata, recorded, remember, now)
+        follow = self._rewinding.follow(
+            before, adoption.at, adoption.checkpoint, adoption.metadata, self.serde, recorded, now, remember
+        )
 
         def operation(tx: Transaction) -> bool:
             remember.clear()
-            return adoption.write(tx, now, None if adoption.ns else seal)
+            return adoption.write(tx, now, None if adoption.ns else follow)
 
         with readable(adoption.at, adoption.name):
             new = self.database.engine.write(operation)
@@ -542,9 +536,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         name, (low, high) = id_of(thread_id, "thread"), range_of(self._namespace())
         self._forget(self._change(self._deleting(low, high, name)))
 
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Async version of `delete_thread`."""
-        await in_worker(partial(self.delete_thread, thread_id), writes=True)
+    adelete_thread = awaited(delete_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints that some runs made, with what was written towards the next ones.
@@ -560,9 +552,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         now = self.database.now()
         self._change(lambda tx: memories.delete_for_runs(tx, runs, low, high, now=now))
 
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Async version of `delete_for_runs`."""
-        await in_worker(partial(self.delete_for_runs, run_ids), writes=True)
+    adelete_for_runs = awaited(delete_for_runs, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread whole; no content is copied.
@@ -575,9 +565,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         target, now = id_of(target_thread_id, "thread"), self.database.now()
         self._change(lambda tx: memories.copy(tx, source, target, now=now, tail=self.database.tail))
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Async version of `copy_thread`."""
-        await in_worker(partial(self.copy_thread, source_thread_id, target_thread_id), writes=True)
+    acopy_thread = awaited(copy_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove old checkpoints, a batch at a time, and give their space back.
@@ -622,7 +610,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                 found = self.database.engine.read(partial(thread_lines.named, low=low, high=high, name=name))
                 if not low:
                     self.database.scopes.check_one([at.path for at in found], name, memories.WITHIN)
-                changes = [self._pruned(at) for at in found]
+                now = self.database.now()
+                changes = [partial(memories.prune, at=at, keep=1, now=now) for at in found]
             jobs += [partial(self._prune, change, strategy) for change in changes]
         return jobs
 
@@ -630,11 +619,6 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """How the threads of an id are deleted."""
         now, scopes = self.database.now(), self.database.scopes
         return lambda tx: memories.delete(tx, low, high, name, now=now, scopes=scopes)
-
-    def _pruned(self, at: thread_lines.ThreadAt) -> Operation[int]:
-        """How a thread keeps its newest checkpoint alone."""
-        now = self.database.now()
-        return lambda tx: memories.prune(tx, at, keep=1, now=now)
 
     def _prune(self, make: Operation[Any], strategy: str) -> bool:
         done = self._change(make)
@@ -683,10 +667,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         def operation(tx: Transaction) -> tuple[Thread, checkpoint_log.Planned, Shelved]:
             now = self.database.now()  # in the transaction: its view goes as far as what others wrote before
-            seal = self._seal(config, at, checkpoint, told, recorded, remember, now)
+            follow = self._rewinding.follow(config, at, checkpoint, told, self.serde, recorded, now, remember)
             check = partial(self._rewinding.check, config, at)
             done = checkpoint_log.put(
-                tx, at, ns, stored, plan, retention=self.retention, now=now, then=seal, check=check
+                tx, at, ns, stored, plan, retention=self.retention, now=now, then=follow, check=check
             )
             if retains:
                 self._rewinding.sweep(tx, done[0], ns, told)
@@ -701,55 +685,6 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             return config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
 
         return store
-
-    def _seal(
-        self,
-        config: RunnableConfig,
-        at: ThreadAt,
-        checkpoint: Mapping[str, Any],
-        metadata: Mapping[str, Any],
-        recorded: Sequence[str],
-        remember: Later,
-        now: int,
-    ) -> checkpoint_log.Then:
-        """Gives a checkpoint its place, with what was said: see `then` of `checkpoint_log.put`.
-
-        Args:
-            config: Names the checkpoint before it.
-            at: The thread.
-            checkpoint: It.
-            metadata: What LangGraph says about it.
-            recorded: Which of its channels are recorded.
-            remember: Gets what is to be done when it is stored.
-            now: When.
-        """
-        parent = config["configurable"].get("checkpoint_id")
-
-        def then(tx: Transaction, seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
-            looked = self._rewinding.look(tx, config, at, seen, checkpoint)
-            before = checkpoint_log.held_in(tx, seen, recorded, parent) if recorded else ()
-
-            def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
-                said = None
-                if recorded:
-                    held = {name: recipes[name] for name in recorded if name in recipes}
-                    deltas = [name for name in recorded if name not in held]
-                    brought = partial(
-                        checkpoint_log.brought, thread=thread, values=held, before=before, parent=parent, deltas=deltas
-                    )
-                    said = partial(self._said, brought)
-                sealed = self._rewinding.seal(
-                    tx, config, at, thread, checkpoint, metadata, self.serde, now, looked, said
-                )
-                remember[:] = [sealed]
-
-            return seal
-
-        return then
-
-    def _said(self, brought: Callable[..., Sequence[PartRow]], tx: Transaction, *, everything: bool) -> Sequence[Said]:
-        parts = brought(tx, everything=everything)
-        return [each for part in parts if (each := said_in(part, self.serde)) is not None]
 
     def _putting_writes(
         self,

@@ -30,15 +30,18 @@ from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import configurable_of, namespace_of
-from langchain_agentmem.checkpoints.checkpoint_codec import address, value_of
+from langchain_agentmem.checkpoints.checkpoint_codec import address, said_in, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, runs_of
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Said
+from langchain_agentmem.storage.transaction import Rows
+from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
 from langchain_agentmem.threads.checkpoint_head import unfold
+from langchain_agentmem.threads.checkpoint_log import Then
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
 
 
@@ -136,7 +139,8 @@ class Rewinding:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        watch(runs_of(database))
+        self._runs = runs_of(database)
+        watch(self._runs)
 
     def loaded(
         self,
@@ -159,7 +163,7 @@ class Rewinding:
         scopes = self._database.scopes
         at, ns, _ = address(config, scopes)
         home = at if found is None else address(found.config, scopes)[0]
-        begun = runs_of(self._database).loaded(
+        begun = self._runs.loaded(
             config["configurable"],
             at,
             ns,
@@ -174,10 +178,9 @@ class Rewinding:
         )
         if begun is not None:
             run, loop, task = begun
-            runs = runs_of(self._database)
-            self._database.engine.read(lambda tx: sealing.carry(tx, runs, run, loop, task))
+            self._database.engine.read(lambda tx: sealing.carry(tx, self._runs, run, loop, task))
         if not ns and found is not None and not addressed:  # LangGraph looks whether it was told to begin earlier
-            earlier = runs_of(self._database).went_back(config["configurable"], at)
+            earlier = self._runs.went_back(config["configurable"], at)
             if earlier is not None:
                 self._tell("memory.thread.rewind", config, at, earlier, earlier, found.checkpoint["id"])
 
@@ -201,7 +204,7 @@ class Rewinding:
 
         It is not noted when it is stored: on PostgreSQL another transaction of the run may not see it yet.
         """
-        run = runs_of(self._database).of(config["configurable"], at)
+        run = self._runs.of(config["configurable"], at)
         if run is not None and run.thread is None:
             run.thread = thread.identity
 
@@ -211,7 +214,7 @@ class Rewinding:
         Raises:
             ThreadDeleted: It was.
         """
-        run = runs_of(self._database).of(config["configurable"], at)
+        run = self._runs.of(config["configurable"], at)
         if run is not None and run.has_lost(thread):
             raise ThreadDeleted
 
@@ -224,106 +227,70 @@ class Rewinding:
         writes: Sequence[tuple[str, Any]],
         task_id: str,
     ) -> None:
-        """A task is handing in what it wrote."""
-        configurable = config["configurable"]
-        sealing.finish(
-            tx,
-            runs_of(self._database),
-            configurable,
-            at,
-            thread.id,
-            thread.line or 0,
-            configurable.get("checkpoint_ns") or "",
-            writes,
-            task_id,
-            self._database.now(),
-        )
+        """Note that a task is handing in what it wrote."""
+        sealing.finish(tx, self._runs, config["configurable"], at, thread, writes, task_id, self._database.now())
 
-    def look(
-        self, tx: Transaction, config: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: Mapping[str, Any]
-    ) -> sealing.Beforehand:
-        """Ask ahead for what `seal` has to know.
-
-        Args:
-            tx: The transaction.
-            config: The config of the call.
-            at: The thread.
-            thread: Its row, with its line.
-            checkpoint: The checkpoint that is being put.
-        """
-        return sealing.look(tx, runs_of(self._database), config["configurable"], at, thread, str(checkpoint["id"]))
-
-    def seal(
+    def follow(
         self,
-        tx: Transaction,
         config: Mapping[str, Any],
         at: ThreadAt,
-        thread: Thread,
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
         serde: SerializerProtocol,
+        recorded: Sequence[str],
         now: int,
-        looked: sealing.Beforehand,
-        said: Callable[..., Sequence[Said]] | None = None,
-    ) -> Callable[[], None]:
-        """A checkpoint is being put.
+        stored: list[Callable[[], None]],
+    ) -> Then:
+        """Return the steps that give a checkpoint its place, with the messages that it brings, as it is put.
 
         Args:
-            tx: The transaction.
-            config: The config of the call.
+            config: The config of the call, which names the checkpoint before it.
             at: The thread.
-            thread: Its row.
             checkpoint: The checkpoint.
             metadata: Its metadata.
-            serde: What its parent was written with.
-            now: When.
-            looked: What `look` gave.
-            said: Reads the messages that are to be recorded, see `Put`. Default: none are.
-
-        Returns:
-            What is to be done when it is stored.
+            serde: The serializer of its thread.
+            recorded: Those of its channels whose messages are recorded.
+            now: The time, in microseconds since 1970.
+            stored: Gets the function to call when it is stored.
         """
         configurable = config["configurable"]
-        line, parent = thread.line or 0, configurable.get("checkpoint_id")
+        parent = configurable.get("checkpoint_id")
 
-        def before(tx: Transaction) -> Parent | None:
-            found = query.checkpoint_named(tx, line=line, name=parent)
-            if not found:
-                return None
-            row = found[0]
-            metadata = value_of(serde, bytes(row["metadata"]))
-            folded = value_of(serde, bytes(row["head"]), row["versions"])
-            head = unfold(folded, versions_read(row["versions"]), row["name"], {})
-            return Parent(metadata.get("step"), head["channel_versions"], head["versions_seen"])
+        def look(tx: Transaction, seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
+            looked = sealing.look(tx, self._runs, configurable, at, seen, str(checkpoint["id"]))
+            held = checkpoint_log.held_in(tx, seen, recorded, parent) if recorded else ()
 
-        put = Put(
-            at,
-            thread.path,
-            thread.id,
-            configurable.get("checkpoint_ns") or "",
-            line,
-            parent,
-            checkpoint,
-            metadata,
-            configurable,
-            before,
-            looked,
-            now,
-            said,
-            self._database.tail,
-            [],
-        )
-        remember = sealing.seal(tx, runs_of(self._database), put)
-        goes_on = not put.ns and parent is not None and metadata.get("source") in ("update", "fork")
+            def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
+                put = Put(
+                    at,
+                    thread.path,
+                    thread.id,
+                    configurable.get("checkpoint_ns") or "",
+                    thread.line or 0,
+                    parent,
+                    checkpoint,
+                    metadata,
+                    configurable,
+                    partial(_parent, line=thread.line or 0, name=parent, serde=serde),
+                    looked,
+                    now,
+                    _reader_of(thread, recorded, recipes, held, parent, serde) if recorded else None,
+                    self._database.tail,
+                    [],
+                )
+                remember = sealing.seal(tx, self._runs, put)
+                stored[:] = [partial(self._stored, put, config, remember)]
 
-        def stored() -> None:
-            remember()
-            if put.stored:
-                self._database.emit(partial(_recorded, put))
-            if goes_on:
-                self._tell("memory.thread.fork", config, at, str(parent), str(checkpoint["id"]))
+            return seal
 
-        return stored
+        return look
+
+    def _stored(self, put: Put, config: Mapping[str, Any], remember: Callable[[], None]) -> None:
+        remember()
+        if put.stored:
+            self._database.emit(partial(_recorded, put))
+        if not put.ns and put.parent is not None and put.metadata.get("source") in ("update", "fork"):
+            self._tell("memory.thread.fork", config, put.at, str(put.parent), str(put.checkpoint["id"]))
 
     def _tell(
         self, name: str, config: Any, at: ThreadAt, earlier: str, checkpoint: str, newest: str | None = None
@@ -359,6 +326,36 @@ class Rewinding:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
         if not ns and metadata.get("step", -1) % SWEEP_EVERY == 0:
             thread_memory.sweep(tx, thread.id, self._database.now())
+
+
+def _parent(tx: Transaction, line: int, name: str | None, serde: SerializerProtocol) -> Parent | None:
+    found = query.checkpoint_named(tx, line=line, name=name)
+    if not found:
+        return None
+    row = found[0]
+    metadata = value_of(serde, bytes(row["metadata"]))
+    folded = value_of(serde, bytes(row["head"]), row["versions"])
+    head = unfold(folded, versions_read(row["versions"]), row["name"], {})
+    return Parent(metadata.get("step"), head["channel_versions"], head["versions_seen"])
+
+
+def _reader_of(
+    thread: Thread,
+    recorded: Sequence[str],
+    recipes: Mapping[str, bytes],
+    before: Rows,
+    parent: str | None,
+    serde: SerializerProtocol,
+) -> Callable[..., list[Said]]:
+    """Return the function that reads the messages of a checkpoint, see `said` of `Put`."""
+    values = {name: recipes[name] for name in recorded if name in recipes}
+    deltas = [name for name in recorded if name not in values]
+
+    def read(tx: Transaction, *, everything: bool) -> list[Said]:
+        parts = checkpoint_log.brought(tx, thread, values, before, parent=parent, deltas=deltas, everything=everything)
+        return [each for part in parts if (each := said_in(part, serde)) is not None]
+
+    return read
 
 
 def _recorded(put: Put) -> MessagesStored:

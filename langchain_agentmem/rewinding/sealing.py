@@ -329,9 +329,7 @@ def finish(
     runs: Runs,
     configurable: Mapping[str, Any],
     at: ThreadAt,
-    thread: int,
-    line: int,
-    ns: str,
+    thread: Thread,
     writes: Sequence[tuple[str, Any]],
     task_id: str,
     now: int,
@@ -345,9 +343,7 @@ def finish(
         runs: The runs of this process.
         configurable: What the config says.
         at: The thread.
-        thread: The row of that.
-        line: The row of the line.
-        ns: The loop that it runs in.
+        thread: The same as it was found, with its line.
         writes: Channels and values.
         task_id: The task.
         now: When.
@@ -362,16 +358,17 @@ def finish(
         return
     if not success:
         if any(channel in ("__error__", "__interrupt__") for channel, _ in writes):
-            query.end_groups(tx, thread=thread, task=task_id, owner=run.token)
+            query.end_groups(tx, thread=thread.id, task=task_id, owner=run.token)
         return
     prepare(tx, runs, run)
+    ns = configurable.get("checkpoint_ns") or ""
     task, live = runs.finished(run, ns, task_id)
     groups = _all_groups(tx, live)
     ids = json.dumps(sorted(groups))
     query.insert_finished(
         tx,
-        thread=thread,
-        line=line,
+        thread=thread.id,
+        line=thread.line or 0,
         task=task_id,
         ns=ns,
         checkpoint=configurable["checkpoint_id"],
@@ -380,7 +377,7 @@ def finish(
         now=now,
     )
     if groups:
-        query.insert_finished_groups(tx, thread=thread, task=task_id, ids=ids)
+        query.insert_finished_groups(tx, thread=thread.id, task=task_id, ids=ids)
 
 
 def is_result(channels: Iterable[str]) -> bool:
