@@ -84,43 +84,6 @@ def counters(raw):
 
 @pytest.mark.sqlite_suffices
 class TestPutting:
-    def test_elements_of_lists_stand_next_to_each_other_and_all_else_in_a_row_of_its_own(
-        self, memory, shelve, counters
-    ):
-        shelved = shelve(part("a"), part("b", loose=True), part("c"), part("d", loose=True), listing=False)
-        assert shelved.numbers == [0, LOOSE, 1, LOOSE + 1]
-        assert counters(memory) == (2, LOOSE + 2)
-
-    def test_what_is_there_already_is_not_put_again(self, memory, shelve):
-        assert shelve(part("a"), part("b")).numbers == [0, 1]
-        assert shelve(part("b"), part("c"), part("a")).numbers == [1, 2, 0]
-        assert shelve(part("a", loose=True), listing=False).numbers == [0]
-        assert memory.admin.stats()["parts"] == memory.admin.stats()["contents"] == 3
-
-    def test_the_same_bytes_in_another_form_or_under_another_name_are_another_part_of_one_content(self, memory, shelve):
-        parts = [part("a"), part("a", form="elements"), part("a", form="message", name="m1"), part("a", form="message")]
-        assert shelve(*parts).numbers == [0, 1, 2, 3]
-        assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (4, 1)
-
-    def test_what_tasks_wrote_gets_a_place_in_the_list_too(self, memory, shelve):
-        assert shelve(part("a", loose=True), listing=False).numbers == [LOOSE]
-        assert shelve(part("a")).numbers == [0]
-        assert shelve(part("a", loose=True), listing=False).numbers[0] in (0, LOOSE)
-        assert (memory.admin.stats()["parts"], memory.admin.stats()["contents"]) == (2, 1)
-
-    def test_equal_elements_of_a_list_share_one_content(self, memory, shelve, fetch):
-        shelved = shelve(*[part("a")] * 50, part("b"))
-        assert len(list(ranges_of(unpack(shelved.recipes[0])))) <= 2
-        assert [fetch(*shelved.recipes)[number] for number in numbers(shelved.recipes[0])] == ["a"] * 50 + ["b"]
-        assert memory.admin.stats()["contents"] == 2
-
-    def test_nothing_changes_where_nothing_is_new(self, memory, shelve, counters):
-        shelve(part("a"), part("b", loose=True), listing=False)
-        before = counters(memory)
-        shelve(part("a"), part("b", loose=True), listing=False)
-        shelve()
-        assert counters(memory) == before
-
     def test_a_failed_put_takes_nothing(self, memory, thread, counters):
         class Broken(Parts):
             def settle(self, recipe, numbers, tidy):
@@ -140,13 +103,6 @@ class TestPutting:
 
 @pytest.mark.sqlite_suffices
 class TestTidying:
-    def test_few_ranges_are_left_alone(self, memory, shelve):
-        shelve(*(part(f"{n}") for n in range(200)))
-        shelved = shelve(*(part(f"{n}") for n in range(0, 2 * MOST_RANGES, 2)))
-        assert shelved.moves == {}
-        assert numbers(shelved.recipes[0]) == list(range(0, 2 * MOST_RANGES, 2))
-        assert memory.admin.stats()["parts"] == 200
-
     def test_too_many_become_fewer_and_their_contents_stay_as_they_are(self, memory, shelve, fetch):
         shelve(*(part(f"{n}") for n in range(400)))
         chosen = [part(f"{n}") for n in range(0, 400, 2)]
@@ -158,64 +114,12 @@ class TestTidying:
         assert all(new >= 400 and found[new] == f"{old}" for old, new in shelved.moves.items() if new in found)
         assert memory.admin.verify().problems == ()
 
-    def test_what_lies_in_the_second_row_is_put_in_the_first(self, shelve, fetch):
-        shelve(*(part(f"{n}", loose=True) for n in range(9)), listing=False)
-        found = shelve(*(part(f"{n}", loose=True) for n in range(9)))
-        assert numbers(found.recipes[0]) == list(range(9))
-        assert fetch(*found.recipes) == {n: f"{n}" for n in range(9)}
-
     def test_a_longer_list_costs_the_lightest_ranges(self, memory, shelve):
         """A long run is not copied to make room for a few single parts."""
         shelve(*(part(f"{n}") for n in range(1_000)))
         single = [part(f"{n}") for n in range(0, 2 * MOST_RANGES + 8, 2)]
         shelve(*single, *(part(f"{n}") for n in range(500, 1_000)))
         assert memory.admin.stats()["parts"] <= 1_000 + MOST_RANGES
-
-
-@pytest.mark.sqlite_suffices
-class TestFetching:
-    def test_each_part_is_read_once_and_none_but_those_needed(self, shelve, fetch):
-        shelve(*(part(f"{n}") for n in range(20)))
-        recipes = [pack([LIST, *written_ranges(each)]) for each in ([(2, 6), (4, 8)], [(5, 6), (12, 14)])]
-        assert fetch(*recipes) == {n: f"{n}" for n in (2, 3, 4, 5, 6, 7, 12, 13)}
-
-    def test_what_is_known_is_not_read(self, shelve, fetch, thread):
-        shelve(*(part(f"{n}") for n in range(9)))
-        asked = []
-
-        def recall(shelf, ranges):
-            asked.append((shelf, ranges))
-            return {3: part("known")}, [(4, 6)]
-
-        assert fetch(pack([LIST, *written_ranges([(3, 6)])]), recall=recall) == {3: "known", 4: "4", 5: "5"}
-        assert asked == [(thread.place.shelf, [(3, 6)])]
-
-    def test_what_is_missing_is_left_out(self, shelve, fetch):
-        shelve(part("a"))
-        assert fetch(pack([LIST, 0, 9])) == {0: "a"}
-        assert fetch(pack([PART, LOOSE])) == {}
-
-
-@pytest.mark.sqlite_suffices
-class TestMovingToAnotherShelf:
-    @pytest.fixture
-    def other(self, memory):
-        return memory.database.engine.write(lambda tx: make_thread(tx, "", "other", 0))
-
-    def test_what_recipes_need_comes_along_and_no_content(self, memory, thread, other, shelve):
-        shelve(*(part(f"{n}") for n in range(30)), part("loose", loose=True), listing=False)
-        before = [pack([LIST, *written_ranges([(5, 9), (2, 4), (7, 8)])]), pack([PART, LOOSE])]
-
-        after = memory.database.engine.write(lambda tx: shelves.transplant(tx, thread.place.shelf, other.place, before))
-        found = memory.database.engine.read(
-            lambda tx: shelves.fetch(tx, other.place.shelf, [unpack(each) for each in after], nothing_known)
-        )
-        assert [found[n].body.decode() for n in numbers(after[0])] == ["5", "6", "7", "8", "2", "3", "7"]
-        assert [found[n].body.decode() for n in numbers(after[1])] == ["loose"]
-        assert len(found) == 7
-        assert memory.admin.stats()["parts"] == 31 + 7
-        assert memory.admin.stats()["contents"] == 31
-        assert memory.admin.verify().problems == ()
 
 
 def keep(memory, versions, recipes):
