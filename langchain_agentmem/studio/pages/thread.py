@@ -82,7 +82,7 @@ ROLES = ("user", "assistant", "system", "tool")
 """Roles that a form proposes."""
 
 
-class Place(NamedTuple):
+class ThreadAddress(NamedTuple):
     """What a page is about.
 
     Attributes:
@@ -210,17 +210,17 @@ async def memory_branch(request: Request) -> Response:
     )
 
 
-def _thread_config(place: Place) -> RunnableConfig:
+def _thread_config(place: ThreadAddress) -> RunnableConfig:
     return {"configurable": {"thread_id": ThreadId(place.name, place.namespace)}}
 
 
-def _asked(request: Request) -> Place:
+def _asked(request: Request) -> ThreadAddress:
     name = id_of(required(request, "id"), "thread")
-    return Place(studio_of(request).memory, namespace_asked(request) or (), name)
+    return ThreadAddress(studio_of(request).memory, namespace_asked(request) or (), name)
 
 
 async def _window(
-    request: Request, place: Place, config: RunnableConfig
+    request: Request, place: ThreadAddress, config: RunnableConfig
 ) -> tuple[CheckpointHistory, CheckpointSummary | None]:
     """The checkpoints around the one that is asked for, by its id or its number, and that one: the newest by default.
 
@@ -254,10 +254,10 @@ def _neighbours(history: CheckpointHistory, chosen: CheckpointSummary) -> Shown:
     }
 
 
-async def _panel(request: Request, place: Place, tabs: Collection[str]) -> Shown:
+async def _panel(request: Request, place: ThreadAddress, tabs: Collection[str]) -> Shown:
     asked = request.query_params.get("show")
     tab = asked if asked is not None and asked in tabs else "messages"
-    panels: Mapping[str, Callable[[Request, Place], Awaitable[Shown]]] = {
+    panels: Mapping[str, Callable[[Request, ThreadAddress], Awaitable[Shown]]] = {
         "messages": _messages,
         "memory": _memory,
         "diff": _step,
@@ -267,7 +267,7 @@ async def _panel(request: Request, place: Place, tabs: Collection[str]) -> Shown
     return {"tab": tab, "tabs": {each: TABS[each] for each in tabs}, **await panels[tab](request, place)}
 
 
-async def _logged(request: Request, place: Place, *, of_thread: bool = False) -> Response:
+async def _logged(request: Request, place: ThreadAddress, *, of_thread: bool = False) -> Response:
     """A conversation by its log.
 
     Raises:
@@ -284,7 +284,7 @@ async def _logged(request: Request, place: Place, *, of_thread: bool = False) ->
 # -- what was said -------------------------------------------------------------------------------------------------
 
 
-async def _messages(request: Request, place: Place) -> Shown:
+async def _messages(request: Request, place: ThreadAddress) -> Shown:
     """A page of the messages, and of a checkpoint the rest of its state and what it waits for."""
     marked = request.query_params.get("message")
     if place.config is None:
@@ -306,7 +306,7 @@ async def _messages(request: Request, place: Place) -> Shown:
     }
 
 
-async def _of_log(request: Request, place: Place) -> Shown:
+async def _of_log(request: Request, place: ThreadAddress) -> Shown:
     """A page of the log: around a message, or the last ones, or those before one."""
     around, until = request.query_params.get("message"), request.query_params.get("until")
     try:
@@ -340,7 +340,7 @@ def question(found: CheckpointExcerpt | None) -> str | None:
 # -- what was remembered -------------------------------------------------------------------------------------------
 
 
-async def _memory(request: Request, place: Place) -> Shown:
+async def _memory(request: Request, place: ThreadAddress) -> Shown:
     """Show the memory of a thread at a checkpoint; at the newest one, as the next run sees it."""
     memory, config, checkpoint, history = place.memory, place.config, place.checkpoint, place.history
     if config and checkpoint and history and not history.newer and checkpoint == history.checkpoints[0]:
@@ -380,7 +380,7 @@ def named_item(namespace: tuple[str, ...], key: str) -> str:
     return "/".join((*namespace, key))
 
 
-async def _step(request: Request, place: Place) -> Shown:
+async def _step(request: Request, place: ThreadAddress) -> Shown:
     """What a step added, changed and removed."""
     del request
     memory, config = place.memory, place.config
@@ -409,7 +409,7 @@ async def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
 # -- what prompts showed -------------------------------------------------------------------------------------------
 
 
-async def _compactions(request: Request, place: Place) -> Shown:
+async def _compactions(request: Request, place: ThreadAddress) -> Shown:
     """Summaries, and beside one of them the messages that it stands for."""
     records = await place.chat.acompactions(PAGE)
     summaries: dict[str, BaseMessage] = {}
@@ -455,7 +455,7 @@ class ShownHit(NamedTuple):
     text: str | None
 
 
-async def _prompts(request: Request, place: Place) -> Shown:
+async def _prompts(request: Request, place: ThreadAddress) -> Shown:
     """What was put into prompts before the messages of a page, and the reasons for one of them."""
     shown = await _messages(request, place)
     messages: Sequence[ShownMessage] = shown["messages"]
@@ -478,7 +478,7 @@ async def _prompts(request: Request, place: Place) -> Shown:
     }
 
 
-async def _said(place: Place, key: str) -> str | None:
+async def _said(place: ThreadAddress, key: str) -> str | None:
     """What a message of the thread says; None for one of another thread, or one that was deleted."""
     try:
         [found] = await place.chat.aaround(key, before=0, after=0)
@@ -487,7 +487,7 @@ async def _said(place: Place, key: str) -> str | None:
     return found.text
 
 
-async def _texts(place: Place, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
+async def _texts(place: ThreadAddress, notes: Sequence[PromptNote]) -> dict[tuple[str, str], str]:
     """What the things say that a prompt was shown of the memory of its thread, as far as they are still there."""
     texts = {("core", key): value for note in notes for key, value in note.values.items()}
     readers: dict[str, Callable[[str], Awaitable[Any]]] = {"message": partial(_said, place)}
