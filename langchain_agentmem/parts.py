@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain_agentmem.audit import audit_part
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.facts import fact_part
-from langchain_agentmem.layers import layer_part
+from langchain_agentmem.layers import layer
 from langchain_agentmem.rewinding import memory_part
 from langchain_agentmem.search import search_index
 from langchain_agentmem.stores import item_part
@@ -18,7 +18,7 @@ PARTS = (
     item_part.PART,
     memory_part.PART,
     fact_part.PART,
-    layer_part.PART,
+    layer.PART,
     search_index.PART,
 )
 """In the order in which they take part in erasures."""

@@ -22,9 +22,11 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, step_on
-from langchain_agentmem.rewinding.memory_rows import CORE, Kept, RowDraft, View
-from langchain_agentmem.search.memory_search import Why
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, kept_of
+from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
+from langchain_agentmem.search.memory_search import Hit, Recollection, Why
 from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.tracing import RunType, Step
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
@@ -288,3 +290,31 @@ def redraft(kept: Kept, **changes: Any) -> RowDraft:
 def ids_of(found: Sequence[Event | Record]) -> dict[str, Any]:
     """Return what a trace shows of events or records: their number, and the ids of the first."""
     return {"count": len(found), "ids": [each.id for each in found]}
+
+
+VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}
+
+
+def recollections(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+) -> Mapping[int, Recollection]:
+    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+
+    Args:
+        tx: The transaction.
+        hits: Events or records that a search found.
+        now: When.
+        outlook: From where it looks.
+    """
+    there, sights = sighted(tx, hits, now, outlook)
+    seen = {number: there[number] for sight in sights for number in sight.numbers}
+    values = {
+        number: (memory_rows.text_of(bytes(row["body"])), VALUES[row["kind"]](kept_of(row)))
+        for number, row in seen.items()
+    }
+    return recollections_of(hits, there, values)
+
+
+PART = Part(
+    found={kind: (Found(stored_as=kind, texts=row_texts, recollections=recollections),) for kind in (EVENT, RECORD)}
+)

@@ -56,32 +56,34 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig, ensure_embeddings
+from pydantic import Field, PositiveInt
 
 from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.concurrency import awaited, check_cancelled, in_worker
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, running_config
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search import static_embeddings
-from langchain_agentmem.search.embedding import embed_with, embedder_of
+from langchain_agentmem.search.embedding import Embedder, embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.search.vectors import Near
-from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import PAGE, StoredItem, ttl_of
+from langchain_agentmem.stores.item_rows import PAGE, ttl_of
 from langchain_agentmem.stores.item_search import Look, SharedItems
 from langchain_agentmem.stores.store_operations import (
     SEARCH,
+    WHOLE,
     Batch,
     Fields,
     Items,
@@ -193,13 +195,14 @@ class ItemStore(BaseStore):
 
     def __init__(self, memory: MemoryLike, index: IndexGiven | None, ttl: TTLConfig | None) -> None:
         self.index_config, self._fields = _index(index)
-        self.embeddings = _embeddings(self.index_config)
-        self._cosine = _by_cosine(self.index_config)
+        config: Any = self.index_config or {}
+        self.embeddings: Embeddings | None = config.get("embed")
+        self._cosine = config.get("score") is not None
         self.ttl_config = _ttl(ttl)
         self.database: Database = database_of(memory)
         self._database = self.database
-        if self.embeddings is not None and self.index_config is not None:
-            embed_with(self.database, self.embeddings, self.index_config["dims"])
+        if self.embeddings is not None:
+            embed_with(self.database, self.embeddings, config["dims"])
 
     get, aget = _checked(_check_item, BaseStore.get, BaseStore.aget)
     search, asearch = _checked(_check_search, BaseStore.search, BaseStore.asearch)
@@ -229,7 +232,7 @@ class ItemStore(BaseStore):
             step.finish(lambda: batch.told(found))
         if found.touched:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
-                self.database.engine.write(lambda tx: self._touching(tx, opened, found.touched, now, tail))
+                self.database.engine.write(lambda tx: opened().touch(tx, found.touched, now=now, tail=tail))
         return batch.answers(found)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -243,7 +246,7 @@ class ItemStore(BaseStore):
         check_cancelled()
         embedder, engine = embedder_of(self.database), self.database.engine
         if embedder is not None and batch.asks:
-            self._embed(batch, opened(), now)
+            self._embed(embedder, batch, opened(), now)
         if not batch.writes:
             return engine.read(lambda tx: batch.read(tx, opened(), now))
         found = engine.write(lambda tx: batch.run(tx, opened(), now, tail=tail))
@@ -259,24 +262,32 @@ class ItemStore(BaseStore):
         """Where the namespaces of operations begin."""
         return ()
 
-    @staticmethod
-    def _touching(
-        tx: Transaction, opened: Callable[[], Items], items: Sequence[StoredItem], now: int, tail: int
-    ) -> None:
-        return opened().touch(tx, items, now=now, tail=tail)
+    def _embed(self, embedder: Embedder, batch: Batch, items: Items, now: int) -> None:
+        def near(look: Look) -> Near | None:
+            return embedder.near(inquiry(look.question, now), items.walls(look), needed=self._cosine)
 
-    def _embed(self, batch: Batch, items: Items, now: int) -> None:
-        embedder = embedder_of(self.database)
-        if embedder is not None:
-
-            def near(look: Look) -> Near | None:
-                return embedder.near(inquiry(look.question, now), items.walls(look), needed=self._cosine)
-
-            batch.embed(near, cosine=self._cosine)
+        batch.embed(near, cosine=self._cosine)
 
 
-_KEYS = ("embed", "dims", "fields", "text_fields", "score", "distance_type", "ann_index_config")
-"""Of an index. The last are of LangGraph's store on PostgreSQL, and mean nothing here."""
+class _Index(Options):
+    """The keys of an index, which `IndexOptions` and LangGraph's store on PostgreSQL have."""
+
+    embed: Any = None
+    dims: PositiveInt | None = None
+    fields_: Any = Field(default=None, alias="fields")
+    text_fields: Any = None
+    score: Literal["cosine"] | None = None
+    distance_type: Any = None
+    ann_index_config: Any = None
+
+
+class _Expiry(Options):
+    """The keys of LangGraph's `TTLConfig`."""
+
+    default_ttl: Any = None
+    refresh_on_read: Any = True
+    sweep_interval_minutes: Any = None
+    omit_expired: Any = None
 
 
 def index_given(index: Any) -> IndexConfig | None:
@@ -285,60 +296,45 @@ def index_given(index: Any) -> IndexConfig | None:
     Raises:
         InvalidInput: It cannot be one.
     """
-    config, _ = _index(index)
-    _by_cosine(config)
-    embeddings = _embeddings(config)
-    return config if config is None or embeddings is None else {**config, "embed": embeddings}
+    return _index(index)[0]
 
 
 def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
-    """The configuration of the index, and the fields that it names."""
+    """The configuration of the index with its embeddings, and the fields that it names."""
     if index is None:
         return None, None
     if not isinstance(index, Mapping):
         raise InvalidInput(f"index must be a dictionary such as {{'fields': ['text']}}, not {safe_repr(index)}.")
-    if unknown := [each for each in index if each not in _KEYS]:
-        raise InvalidInput(f"index takes {', '.join(_KEYS[:5])}, and no {safe_repr(unknown[0])}.")
-    dims = index.get("dims")
-    if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
-        raise InvalidInput(f"index['dims'] must be a positive whole number, not {safe_repr(dims)}.")
-    fields = checked_fields("index['fields']", index.get("fields") or index.get("text_fields") or ["$"])
-    config: IndexConfig = {**index, "fields": list(fields or ("$",))}  # type: ignore[typeddict-item]
-    if index.get("embed") == static_embeddings.NAME:
-        config["dims"] = static_embeddings.DIMENSIONS if dims is None else dims
+    given = _Index(**index)
+    fields = checked_fields("index['fields']", given.fields_ or given.text_fields or [WHOLE])
+    config: IndexConfig = {**index, "fields": list(fields or (WHOLE,))}  # type: ignore[typeddict-item]
+    if given.embed == static_embeddings.NAME:
+        config["dims"] = given.dims or static_embeddings.DIMENSIONS
+    if given.embed is not None:
+        config["embed"] = _embeddings(given.embed, config.get("dims"))
+    elif given.score is not None:
+        raise InvalidInput("index['score'] = 'cosine' needs index['embed'], the embeddings.")
     return config, fields
 
 
-def _embeddings(index: IndexConfig | None) -> Embeddings | None:
-    embed = None if index is None else index.get("embed")
-    if embed is None:
-        return None
+def _embeddings(embed: Any, dims: int | None) -> Embeddings:
     if not isinstance(embed, str) and not callable(embed) and not isinstance(embed, Embeddings):
         raise InvalidInput(
             f"index['embed'] must be Embeddings, a function, 'provider:model' or 'static', not {type(embed).__name__}."
         )
-    if index is None or index.get("dims") is None:
+    if dims is None:
         raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
     if embed != static_embeddings.NAME:
         try:
             return ensure_embeddings(embed)
         except (ImportError, ValueError) as error:  # of a name: there is no such provider, or it is not installed
             raise InvalidInput(f"index['embed'] cannot be made of {safe_repr(embed)}: {error}") from error
-    if index["dims"] != static_embeddings.DIMENSIONS:
+    if dims != static_embeddings.DIMENSIONS:
         raise InvalidInput(
-            f"The static embeddings have {static_embeddings.DIMENSIONS} dimensions, not {index['dims']}: leave "
+            f"The static embeddings have {static_embeddings.DIMENSIONS} dimensions, not {dims}: leave "
             "index['dims'] out."
         )
     return static_embeddings.StaticEmbeddings()
-
-
-def _by_cosine(index: IndexConfig | None) -> bool:
-    score = None if index is None else index.get("score")
-    if score not in (None, "cosine"):
-        raise InvalidInput(f"index['score'] must be 'cosine' or left out, not {safe_repr(score)}.")
-    if score is not None and (index is None or index.get("embed") is None):
-        raise InvalidInput("index['score'] = 'cosine' needs index['embed'], the embeddings.")
-    return score is not None
 
 
 def _ttl(ttl: Any) -> TTLConfig | None:
@@ -346,10 +342,9 @@ def _ttl(ttl: Any) -> TTLConfig | None:
         return None
     if not isinstance(ttl, Mapping):
         raise InvalidInput(f"ttl must be a dictionary such as {{'default_ttl': 60}}, not {safe_repr(ttl)}.")
-    if unknown := [each for each in ttl if each not in TTLConfig.__annotations__]:
-        raise InvalidInput(f"ttl takes {', '.join(TTLConfig.__annotations__)}, and no {safe_repr(unknown[0])}.")
-    ttl_of(ttl.get("default_ttl"))
-    ttl_of(ttl.get("sweep_interval_minutes"))
+    given = _Expiry(**ttl)
+    ttl_of(given.default_ttl)
+    ttl_of(given.sweep_interval_minutes)
     return TTLConfig(**ttl)  # type: ignore[typeddict-item]
 
 

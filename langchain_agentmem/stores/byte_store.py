@@ -24,9 +24,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 from langchain_core.stores import BaseStore
@@ -39,7 +38,7 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.tracing import Thunk, brief
+from langchain_agentmem.tracing import Thunk
 
 HEAD_BYTES = 2_000
 """So much of a key is in the index; PostgreSQL allows some 2,700 bytes for the whole entry."""
@@ -230,10 +229,6 @@ def _row(namespace: int, at: Cut, value: bytes, now: int) -> dict[str, Any]:
     }
 
 
-MOST_SHOWN = 20
-"""Keys that a trace shows of many."""
-
-
 class AgentMemoryByteStore(BaseStore[str, bytes]):
     """Values by key, of one namespace. It sees its own keys only, not those of namespaces below.
 
@@ -279,7 +274,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
         """
         wanted = _keys(keys)
-        return self._database.read("bytes.get", lambda tx: get(tx, self._path, wanted), self._shown(wanted), _found)
+        return self._database.read("bytes.get", lambda tx: get(tx, self._path, wanted), self._inputs(wanted))
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
         """Async version of `mget`."""
@@ -316,9 +311,8 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was written.
         """
         values, now = _pairs(key_value_pairs), self._database.now()
-        written = {"written": len(values), "bytes": sum(map(len, values.values()))}
         do = partial(put, path=self._path, values=values, now=now)
-        self._database.write("bytes.set", do, self._shown(values), lambda _: written)
+        self._database.write("bytes.set", do, self._inputs(values))
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """Async version of `mset`."""
@@ -336,7 +330,7 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         """
         given = _keys(keys)
         do = partial(remove, path=self._path, keys=given)
-        self._database.write("bytes.delete", do, self._shown(given), lambda _: {"count": len(given)})
+        self._database.write("bytes.delete", do, self._inputs(given))
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """Async version of `mdelete`."""
@@ -345,9 +339,8 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _page(self, prefix: str, start: bytes | None) -> KeyPage:
-        inputs = {"namespace": list(self.namespace), "prefix": brief(prefix)}
         do = partial(page, path=self._path, prefix=prefix, start=start)
-        return self._database.read("bytes.list", do, lambda: inputs, _listed)
+        return self._database.read("bytes.list", do, lambda: {"namespace": self.namespace, "prefix": prefix})
 
     def _pages(self, prefix: str) -> Iterator[list[str]]:
         start: bytes | None = b""
@@ -364,21 +357,8 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             for key in keys:
                 yield key
 
-    def _shown(self, keys: Collection[str]) -> Thunk:
-        return lambda: {"namespace": list(self.namespace), "count": len(keys), "keys": _shown_keys(keys)}
-
-
-def _shown_keys(keys: Iterable[str]) -> list[str]:
-    return [brief(key) for key in islice(keys, MOST_SHOWN)]
-
-
-def _found(values: Sequence[bytes | None]) -> dict[str, Any]:
-    there = [value for value in values if value is not None]
-    return {"found": len(there), "missing": len(values) - len(there), "bytes": sum(map(len, there))}
-
-
-def _listed(page: KeyPage) -> dict[str, Any]:
-    return {"count": len(page.keys), "keys": _shown_keys(page.keys)}
+    def _inputs(self, keys: Iterable[str]) -> Thunk:
+        return lambda: {"namespace": self.namespace, "keys": list(keys)}
 
 
 def _keys(keys: Any) -> list[str]:

@@ -63,20 +63,6 @@ from langchain_agentmem.stores.search_requests import SearchRequest, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
 """Arguments of LangChain's, which mean nothing here."""
-_ARGUMENTS = (
-    "namespace",
-    "limit",
-    "kinds",
-    "conversation_id",
-    "roles",
-    "before",
-    "after",
-    "everything",
-    "abandoned",
-    "order",
-    "trust",
-    "weights",
-)
 
 
 class SearchOptions(TypedDict, total=False):
@@ -98,6 +84,9 @@ class SearchOptions(TypedDict, total=False):
     tags: list[str] | None
     metadata: dict[str, Any] | None
     name: str | None
+
+
+_ARGUMENTS = tuple(name for name in SearchOptions.__annotations__ if name not in {"k", "tags", "metadata", "name"})
 
 
 class RetrieverOptions(SearchOptions):

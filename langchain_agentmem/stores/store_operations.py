@@ -6,12 +6,12 @@ holds several kinds; searches alone show as a retriever, with what they found as
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from langgraph.store.base import (
+    NOT_PROVIDED,
     GetOp,
     InvalidNamespaceError,
     Item,
@@ -54,8 +54,6 @@ from langchain_agentmem.stores.thread_items import ThreadItems
 from langchain_agentmem.tracing import brief
 
 SEARCH = "search"
-MOST_TRACED_OPS = 20
-"""Operations, items and namespaces that are shown of many."""
 
 
 def verb_of(op: Op) -> str:
@@ -70,77 +68,50 @@ def verb_of(op: Op) -> str:
 
 
 def trace_ops(ops: Sequence[Op]) -> dict[str, Any]:
-    """What was asked."""
+    """Return what a trace shows of some operations."""
     if len(ops) == 1:
-        return _asked(ops[0])
-    told: dict[str, Any] = {"count": len(ops)}
+        return _fields_of(ops[0])
+    told: dict[str, Any] = {"operations": [{"operation": verb_of(op), **_fields_of(op)} for op in ops]}
     if ops and all(isinstance(op, SearchOp) for op in ops):
         told["query"] = "; ".join(op.query or "" for op in ops if isinstance(op, SearchOp))
-    return {**told, "operations": [{"operation": verb_of(op), **_asked(op)} for op in ops[:MOST_TRACED_OPS]]}
+    return told
 
 
 def trace_results(ops: Sequence[Op], results: Mapping[int, Any]) -> dict[str, Any]:
-    """What came of it.
+    """Return what a trace shows of the results of operations.
 
     Args:
         ops: The operations.
-        results: What was found, by the place of the operation that asked for it.
+        results: The results, by the place of the operation that asked for them.
     """
     if ops and all(isinstance(op, SearchOp) for op in ops):
         return {"documents": [_document(each) for found in results.values() for each in found]}
     if len(ops) == 1:
-        return _answer(ops[0], results.get(0))
-    shown = [
-        {"operation": verb_of(op), **_answer(op, results.get(number))}
-        for number, op in enumerate(ops[:MOST_TRACED_OPS])
-    ]
-    return {"count": len(ops), "operations": shown}
+        return _outcome(ops[0], results.get(0))
+    return {"operations": [_outcome(op, results.get(number)) for number, op in enumerate(ops)]}
 
 
-def _asked(op: Op) -> dict[str, Any]:
+def _fields_of(op: Op) -> dict[str, Any]:
+    fields = {name: value for name, value in op._asdict().items() if value is not None and value is not NOT_PROVIDED}
     if isinstance(op, SearchOp):
-        told = {"query": op.query or "", "namespace": list(op.namespace_prefix), "limit": op.limit}
-        told |= {"filter": op.filter} if op.filter else {}
-        return {**told, "offset": op.offset} if op.offset else told
-    if isinstance(op, ListNamespacesOp):
-        matches = {f"namespace_{each.match_type}": list(each.path) for each in op.match_conditions or ()}
-        depth = {} if op.max_depth is None else {"max_depth": op.max_depth}
-        return {**matches, **depth, "limit": op.limit, "offset": op.offset}
-    told = {"namespace": list(op.namespace), "key": op.key}
-    if isinstance(op, GetOp) or op.value is None:
-        return told
-    ttl = {"ttl": op.ttl} if isinstance(op.ttl, int | float) else {}
-    return {**told, "value": brief(_json(op.value)), **ttl}
+        return {**fields, "query": op.query or "", "namespace": op.namespace_prefix}
+    return fields
 
 
-def _answer(op: Op, found: Any) -> dict[str, Any]:
-    if isinstance(op, SearchOp):
-        return {"count": len(found), "keys": [each.item.at.key for each in found[:MOST_TRACED_OPS]]}
-    if isinstance(op, ListNamespacesOp):
-        named: Sequence[Namespace] = found
-        return {"count": len(named), "namespaces": [list(each) for each in named[:MOST_TRACED_OPS]]}
+def _outcome(op: Op, found: Any) -> dict[str, Any]:
     if isinstance(op, GetOp):
-        item: StoredItem | None = found
-        return {"found": False} if item is None else {"found": True, "value": brief(item.value.decode())}
-    return {"deleted": True} if op.value is None else {"stored": True}
+        return {"found": False} if found is None else {"found": True, "value": found.value.decode()}
+    if isinstance(op, PutOp):
+        return {"deleted": True} if op.value is None else {"stored": True}
+    if isinstance(op, SearchOp):
+        return {"count": len(found)}
+    return {"count": len(found), "namespaces": found}
 
 
 def _document(found: FoundItem) -> dict[str, Any]:
-    item, score = found.item, found.score
-    return {
-        "id": item.at.key,
-        "page_content": brief(whole_text(found.value)),
-        "metadata": {
-            "id": item.at.key,
-            "kind": "item",
-            "namespace": list(namespace_of(item.at.path)),
-            "score": None if score is None else round(score, 4),
-        },
-    }
-
-
-def _json(value: Any) -> str:
-    return json.dumps(plain_view(value), ensure_ascii=False)
+    at, score = found.item.at, None if found.score is None else round(found.score, 4)
+    about = {"id": at.key, "kind": "item", "namespace": list(namespace_of(at.path)), "score": score}
+    return {"id": at.key, "page_content": brief(whole_text(found.value)), "metadata": about}
 
 
 WHOLE = "$"
@@ -328,14 +299,6 @@ class Batch:
             return draft._replace(text=text_of(op.value, value))  # type: ignore[arg-type]
         named = _texts(dict(op.value or {}), fields)
         return draft._replace(text="\n".join(named), named=named)
-
-
-def _best(found: FoundItem) -> tuple[Any, ...]:
-    return -(found.score or 0.0), found.item.at
-
-
-def _newest(found: FoundItem) -> tuple[Any, ...]:
-    return -found.item.updated_at, found.item.at.key, found.item.at.path
 
 
 def checked_fields(name: str, fields: Any) -> Fields | None:

@@ -40,10 +40,10 @@ class TestStores:
     async def test_a_call_is_one_step_named_by_what_it_holds(self, memory, do):
         tracer = await traced(lambda: use(memory, do))
         put, got, none, search, listed, batch, searches, deleted = told(tracer)
-        value = json.dumps({"text": f"Lisbon {MARK}"})
-        assert put == ("store.put", "chain", {**AT, "key": "home", "value": value, "ttl": 5.0}, {"stored": True})
-        assert got[:3] == ("store.get", "chain", {**AT, "key": "home"})
-        assert (got[3]["found"], json.loads(got[3]["value"])) == (True, json.loads(value))
+        value = {"text": f"Lisbon {MARK}"}
+        assert put == ("store.put", "chain", {**AT, "key": "home", "value": value, "ttl": 5}, {"stored": True})
+        assert got[:3] == ("store.get", "chain", {**AT, "key": "home", "refresh_ttl": True})
+        assert (got[3]["found"], json.loads(got[3]["value"])) == (True, value)
         assert none[3] == {"found": False}
         assert search[:3] == ("store.search", "retriever", {"query": "Lisbon"})
         [document] = search[3]["documents"]
@@ -53,7 +53,7 @@ class TestStores:
         assert document.metadata == {"id": "home", "kind": "item", "namespace": ["users", "ana"]}
         run = tracer.run("memory.store.put")
         assert run.extra["metadata"]["agentmem_namespace"] == "users/ana"
-        asked = {"namespace_prefix": ["users"], "limit": 100, "offset": 0}
+        asked = {"match_conditions": [{"match_type": "prefix", "path": ["users"]}], "limit": 100, "offset": 0}
         assert listed == ("store.list_namespaces", "chain", asked, {"count": 1, "namespaces": [["users", "ana"]]})
         assert batch[:2] == ("store.batch", "chain")
         assert [each["operation"] for each in batch[2]["operations"]] == ["get", "put"]
@@ -73,10 +73,10 @@ class TestStores:
 
         at = {"namespace": ["ada"]}
         assert told(await traced(act)) == [
-            ("bytes.set", "chain", {**at, "count": 1, "keys": ["k"]}, {"written": 1, "bytes": 6}),
-            ("bytes.get", "chain", {**at, "count": 2, "keys": ["k", "none"]}, {"found": 1, "missing": 1, "bytes": 6}),
-            ("bytes.list", "chain", {**at, "prefix": "k"}, {"count": 1, "keys": ["k"]}),
-            ("bytes.delete", "chain", {**at, "count": 1, "keys": ["k"]}, {"count": 1}),
+            ("bytes.set", "chain", {**at, "keys": ["k"]}, {"result": None}),
+            ("bytes.get", "chain", {**at, "keys": ["k", "none"]}, {"count": 2, "items": ["<6 bytes>", None]}),
+            ("bytes.list", "chain", {**at, "prefix": "k"}, {"keys": ["k"], "next": None}),
+            ("bytes.delete", "chain", {**at, "keys": ["k"]}, {"result": None}),
         ]
 
     async def test_content_can_be_left_out(self, do, tmp_path):
