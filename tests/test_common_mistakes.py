@@ -141,7 +141,7 @@ REFUSED = {
     'memory.layers("ada").write(core={"home": {"worth": 1}})': "There is no 'worth' in a value; it has value,",
     'memory.layers("ada").write(core={"home": {"ttl": 60}})': "There is no value in a value",
     'memory.layers("ada").write(recall=7)': "Events and records are texts or mappings, or lists of them, not 7",
-    'LayersConfig(section_budgets=["core"])': "section_budgets must map names of sections to numbers",
+    'LayersConfig(section_budgets=["core"])': "section_budgets must be a valid dictionary",
     'LayersConfig(final_memory_filename_md="../final.md")': "the name of a file without a folder",
     "LayersConfig.from_config([1])": "A configuration is a mapping of names to values, not list",
     'memory.facts("ada").add_fact("Ana", "lives in", "Lisbon")': "KGMemory.add_fact() missing 1 required",

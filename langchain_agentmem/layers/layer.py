@@ -12,12 +12,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import AfterValidator, NonNegativeInt, PositiveInt, field_validator
 
 from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
@@ -32,7 +33,15 @@ from langchain_agentmem.tracing import RunType, Step
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
 """Keys of core memory that never leave it by themselves."""
 SECTION_BUDGETS: Mapping[str, int] = {"archival_snippet": 3000}
-FileName: TypeAlias = Annotated[str, Field(pattern=r"^[^/\\\x00]*[^/\\\x00.][^/\\\x00]*$")]
+
+
+def _check_file_name(name: str) -> str:
+    if name in ("", ".", "..") or any(sign in name for sign in "/\\\x00"):
+        raise ValueError(f"{safe_repr(name)} is not the name of a file without a folder.")
+    return name
+
+
+FileName: TypeAlias = Annotated[str, AfterValidator(_check_file_name)]
 
 
 class LayersConfig(Options):

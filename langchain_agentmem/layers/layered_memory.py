@@ -78,14 +78,7 @@ from langchain_agentmem.layers.consolidation import (
     too_many,
 )
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything
-from langchain_agentmem.layers.layer import (
-    USUAL_LAYERS,
-    Ground,
-    Layer,
-    LayersConfig,
-    event_of,
-    record_of,
-)
+from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
 from langchain_agentmem.layers.prompt_context import (
     Material,
     composed,

@@ -42,11 +42,7 @@ from langchain_agentmem.search.memory_search import Why, origin_of
 if TYPE_CHECKING:
     from langchain_agentmem.layers.core_memory import CoreEntry
 
-HEADINGS: Mapping[str, str] = {
-    CORE: "## Core Memory",
-    RECALL: "## Recent Events",
-    ARCHIVAL: "## Retrieved Context",
-}
+HEADINGS: Mapping[str, str] = {CORE: "## Core Memory", RECALL: "## Recent Events", ARCHIVAL: "## Retrieved Context"}
 NEWEST = 5
 """How many events a prompt shows: the newest."""
 EVENT_CHARS = 200

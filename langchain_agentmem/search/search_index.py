@@ -405,14 +405,7 @@ def _row(number: int, owner: int, document: IndexedDocument, found: analysis.Ana
 def _change(
     scope: int, *, series: int = 0, documents: int = 0, words: int = 0, last_at: int = 0, gone: int | None = None
 ) -> dict[str, Any]:
-    return {
-        "scope": scope,
-        "series": series,
-        "documents": documents,
-        "words": words,
-        "last_at": last_at,
-        "gone": gone,
-    }
+    return {"scope": scope, "series": series, "documents": documents, "words": words, "last_at": last_at, "gone": gone}
 
 
 def _terms(number: int, terms: Sequence[str]) -> dict[str, Any]:

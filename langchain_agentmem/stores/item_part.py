@@ -13,12 +13,7 @@ from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Part
 from langchain_agentmem.stores import byte_store, item_rows, thread_items
-from langchain_agentmem.stores.item_rows import (
-    ItemDraft,
-    ItemPlace,
-    passages,
-    read,
-)
+from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, passages, read
 
 
 def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:

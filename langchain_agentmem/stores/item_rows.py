@@ -21,15 +21,7 @@ import orjson
 
 from langchain_agentmem.base.argument_checks import name_given
 from langchain_agentmem.base.clock import is_time
-from langchain_agentmem.base.encoding import (
-    TAG,
-    decode,
-    is_plain,
-    read_column,
-    read_plain,
-    to_plain,
-    write_plain,
-)
+from langchain_agentmem.base.encoding import TAG, decode, is_plain, read_column, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput

@@ -229,6 +229,10 @@ class Look(NamedTuple):
         """Where the index is asked."""
         return retrieval.Walls(self.low, self.high, kinds=(KIND,))
 
+    def within(self, path: str) -> bool:
+        """Whether it looks in a namespace."""
+        return self.low <= path < self.high
+
     def best(
         self, tx: Transaction, asked: retrieval.Inquiry, walls: retrieval.Walls, limit: int
     ) -> list[retrieval.Hit]:
@@ -265,56 +269,82 @@ def find(tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
     return _fitting(tx, look, look.wanted, now)
 
 
-def namespaces(
-    tx: Transaction,
-    low: str,
-    high: str,
-    fits: Callable[[Namespace], bool],
-    *,
-    depth: int | None,
-    limit: int,
-    offset: int,
-    now: int,
-) -> list[Namespace]:
-    """The namespaces that hold items, in order.
+class Listing(NamedTuple):
+    """Which namespaces are listed.
 
-    Args:
-        tx: The transaction.
+    Attributes:
         low: The first path to look at.
         high: The path behind the last.
         fits: Says which namespaces are meant.
         depth: Cut them to so many labels.
         limit: Most namespaces.
         offset: How many of the first to leave out.
-        now: When; what has expired does not count.
     """
+
+    low: str
+    high: str
+    fits: Callable[[Namespace], bool]
+    depth: int | None
+    limit: int
+    offset: int
+
+    def add(self, found: dict[Namespace, None], paths: Iterable[str]) -> None:
+        """Add the namespaces of some paths that are meant."""
+        wanted = filter(self.fits, map(namespace_of, paths))
+        found |= dict.fromkeys(namespace[: self.depth] for namespace in wanted)
+
+    def page(self, found: Iterable[Namespace]) -> list[Namespace]:
+        """Return those that were asked for."""
+        return list(found)[self.offset : self.offset + self.limit]
+
+
+def namespaces(tx: Transaction, listing: Listing, *, now: int) -> list[Namespace]:
+    """The namespaces that hold items, in order; what has expired does not count."""
     found: dict[Namespace, None] = {}
     after, size = "", FIRST_PAGE
-    while len(found) < offset + limit:
-        rows = query.namespaces_of_items(tx, low=low, after=after, high=high, now=now, limit=size)
-        whole = (namespace_of(row["path"]) for row in rows)
-        found |= dict.fromkeys(namespace[:depth] for namespace in whole if fits(namespace))
+    while len(found) < listing.offset + listing.limit:
+        rows = query.namespaces_of_items(tx, low=listing.low, after=after, high=listing.high, now=now, limit=size)
+        listing.add(found, (row["path"] for row in rows))
         if len(rows) < size:
             break
         after, size = rows[-1]["path"], min(size * 4, LARGEST_PAGE)
-    return list(found)[offset : offset + limit]
+    return listing.page(found)
 
 
-def _answers(tx: Transaction, look: Look, now: int) -> list[FoundItem]:
+def best_items(
+    tx: Transaction,
+    look: Look,
+    walls: retrieval.Walls,
+    now: int,
+    items_of: Callable[[Sequence[retrieval.Hit]], Iterable[FoundItem]],
+) -> list[FoundItem]:
+    """Return the items that fit a question best, the best first.
+
+    Args:
+        tx: The transaction.
+        look: The question, and what items must fit.
+        walls: Where the index is asked.
+        now: When.
+        items_of: Reads the items of documents; some may be hidden or have expired.
+    """
     asked = retrieval.inquiry(look.question, now)
     enough = look.offset + look.limit
-    size = enough if look.wanted is None else max(FIRST_PAGE, 2 * enough)
+    size = max(FIRST_PAGE, 2 * enough)
     while True:
-        best = look.best(tx, asked, look.walls, size)
-        rows = query.items_by_id(tx, ids=json.dumps([hit.owner for hit in best]), now=now)
-        known = {row["id"]: row for row in rows}
-        found = [_found(known[hit.owner], hit.score) for hit in best if hit.owner in known]
-        if look.wanted is not None:
-            wanted = look.wanted
-            found = [each for each in found if fits(each.value, wanted)]
+        best = look.best(tx, asked, walls, size)
+        found = [each for each in items_of(best) if look.wanted is None or fits(each.value, look.wanted)]
         if len(found) >= enough or len(best) < size:
             return found[look.offset : enough]
         size *= 4
+
+
+def _answers(tx: Transaction, look: Look, now: int) -> list[FoundItem]:
+    def items_of(hits: Sequence[retrieval.Hit]) -> Iterator[FoundItem]:
+        rows = query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)
+        known = {row["id"]: row for row in rows}
+        return (_found(known[hit.owner], hit.score) for hit in hits if hit.owner in known)
+
+    return best_items(tx, look, look.walls, now, items_of)
 
 
 def _fitting(tx: Transaction, look: Look, wanted: Mapping[str, Any], now: int) -> list[FoundItem]:

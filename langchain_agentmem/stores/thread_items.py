@@ -8,8 +8,9 @@ not undo what a step beside it wrote. Whether an item has ended is judged by the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 from langchain_agentmem.base.encoding import as_json
@@ -18,13 +19,12 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import families
 from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
-from langchain_agentmem.search import memory_search as retrieval
-from langchain_agentmem.search.memory_search import Walls
+from langchain_agentmem.search.memory_search import Hit, Walls
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.stores import item_search
 from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace, StoredItem, read
-from langchain_agentmem.stores.item_search import FIRST_PAGE, FoundItem, Look
+from langchain_agentmem.stores.item_search import FoundItem, Listing, Look
 
 KIND = "thread_item"
 READ_KIND = "thread_item_read"
@@ -63,27 +63,16 @@ class ThreadItems:
             return self._answers(tx, look, now)
         items = [_stored(kept) for kept in self._within(tx, look.low, look.high, now)]
         items.sort(key=lambda item: (-item.updated_at, item.at.key, item.at.path))
-        end = look.offset + look.limit
-        if look.wanted is None:
-            return [_found(item) for item in items[look.offset : end]]
-        return _that_fit(map(_found, items), look.wanted)[look.offset : end]
+        found = map(_found, items)
+        wanted = look.wanted
+        fitting = found if wanted is None else (each for each in found if item_search.fits(each.value, wanted))
+        return list(islice(fitting, look.offset, look.offset + look.limit))
 
-    def namespaces(
-        self,
-        tx: Transaction,
-        low: str,
-        high: str,
-        fits: Callable[[Namespace], bool],
-        *,
-        depth: int | None,
-        limit: int,
-        offset: int,
-        now: int,
-    ) -> list[Namespace]:
+    def namespaces(self, tx: Transaction, listing: Listing, *, now: int) -> list[Namespace]:
         """The namespaces that hold items, in order."""
-        paths = sorted({place_of(kept).path for kept in self._within(tx, low, high, now)})
-        found = dict.fromkeys(whole[:depth] for whole in map(namespace_of, paths) if fits(whole))
-        return list(found)[offset : offset + limit]
+        found: dict[Namespace, None] = {}
+        listing.add(found, sorted({place_of(kept).path for kept in self._within(tx, listing.low, listing.high, now)}))
+        return listing.page(found)
 
     def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int, tail: int) -> None:
         """Put off the end of items that were read; outside of a task nothing can be noted, and nothing is."""
@@ -156,21 +145,14 @@ class ThreadItems:
 
     def _answers(self, tx: Transaction, look: Look, now: int) -> list[FoundItem]:
         view = self._view(tx, now)
-        names = families(tx, self._point, view)
-        asked = retrieval.inquiry(look.question, now)
-        enough = look.offset + look.limit
-        size = max(FIRST_PAGE, 2 * enough)
-        while True:
-            best = look.best(tx, asked, self.walls(look)._replace(conversations=names), size)
-            scores = {hit.owner: hit.score for hit in best}
-            shown = self._shown(tx, view, list(scores))
-            items = [_stored(kept) for kept in shown if look.low <= place_of(kept).path < look.high]
-            found = [_found(item, scores[item.id]) for item in items]
-            if look.wanted is not None:
-                found = _that_fit(found, look.wanted)
-            if len(found) >= enough or len(best) < size:
-                return found[look.offset : enough]
-            size *= 4  # some of what was found belongs to other checkpoints, or does not fit
+        walls = self.walls(look)._replace(conversations=families(tx, self._point, view))
+
+        def items_of(hits: Sequence[Hit]) -> Iterator[FoundItem]:
+            scores = {hit.owner: hit.score for hit in hits}
+            shown = self._shown(tx, view, list(scores))  # some may belong to other checkpoints
+            return (_found(_stored(kept), scores[kept.number]) for kept in shown if look.within(place_of(kept).path))
+
+        return item_search.best_items(tx, look, walls, now, items_of)
 
     @staticmethod
     def _shown(tx: Transaction, view: View, owners: Sequence[int]) -> list[Kept]:
@@ -250,7 +232,3 @@ def _stored(kept: Kept) -> StoredItem:
 
 def _found(item: StoredItem, score: float | None = None) -> FoundItem:
     return FoundItem(item, read(item.value, *item.at), score)
-
-
-def _that_fit(found: Iterable[FoundItem], wanted: Mapping[str, Any]) -> list[FoundItem]:
-    return [each for each in found if item_search.fits(each.value, wanted)]
