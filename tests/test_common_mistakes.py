@@ -52,7 +52,7 @@ REFUSED = {
     'Admin.restore("notes.txt", "notes.txt")': "'notes.txt' is the backup itself. Restore it to another place",
     'AgentMemoryStore(memory, index="static")': "a dictionary such as {'fields': ['text']}",
     'AgentMemory("agent.db", retention=90)': "a Retention or None, not 90",
-    "Retention(max_age=90)": "a timedelta above zero, or None; not 90",
+    "Retention(max_age=90)": "max_age must be a valid timedelta, got 90",
     'AgentMemory("new.db", index="static")': "a dictionary such as {'fields': ['text']}",
     'AgentMemory("new.db", index={"embed": 7})': "must be Embeddings, a function, 'provider:model' or 'static'",
     'AgentMemory("new.db", index={"embed": "nobody:model", "dims": 3})': "cannot be made of 'nobody:model'",

@@ -94,14 +94,14 @@ def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[st
         known: The options that exist.
     """
     first, *others = error.errors(include_url=False, include_context=False)
+    if first["type"] in ("value_error", "assertion_error"):
+        return first["msg"].partition(", ")[2]
     field, *inside = [name, *first["loc"]] if name else first["loc"]
     place = str(field) + "".join(f"[{part}]" for part in inside if isinstance(part, int))
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return _UNKNOWN.format(safe_repr(place), ", ".join(known))
     if first["type"] in ("missing", "missing_argument"):
         return f"{place} is missing."
-    if first["type"] in ("value_error", "assertion_error"):
-        return first["msg"].partition(", ")[2]
     faults = [first, *(each for each in others if each["input"] is first["input"])]  # of a union, one for each type
     expected = (each["msg"].partition(" should ")[2] or _EXPECTED.get(each["type"], each["msg"]) for each in faults)
     return f"{place} must {' or '.join(dict.fromkeys(expected))}, got {safe_repr(first['input'])}."

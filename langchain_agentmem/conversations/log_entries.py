@@ -283,7 +283,7 @@ def assembled(rounds: Sequence[message_log.Stored], messages: Sequence[message_l
             made[loose] = Round.create(query, id=loose, state="created" if asks else "finished")
             began[loose] = (row.slot, order)
         elif made[loose].state == "created":
-            made[loose] = dataclasses.replace(made[loose], state="finished")  # it has an answer
+            made[loose] = made[loose].replace(state="finished")  # it has an answer
         posts.setdefault(loose, []).append(post)
     in_order = sorted(made, key=began.__getitem__)
     return [made[key].with_post(*posts.get(key, ())) for key in in_order]
@@ -309,7 +309,7 @@ def role_rounds(rounds: Sequence[Round], role: str, *, include_failures: bool) -
     for each in kept:
         posts = [post for post in each.post_list if role in (post.send_from, post.send_to)]
         shown = tuple(_without_marks(post, keep_text=each is kept[-1]) for post in posts)
-        seen.append(dataclasses.replace(each, post_list=shown))
+        seen.append(each.replace(post_list=shown))
     return seen
 
 
@@ -333,7 +333,7 @@ def _without_marks(post: Post, *, keep_text: bool) -> Post:
         return post
     text = post.message
     text = text.replace(TEMPORAL_START, "").replace(TEMPORAL_END, "") if keep_text else _TEMPORAL.sub("", text)
-    return dataclasses.replace(post, message=text)
+    return post.replace(message=text)
 
 
 MOST_TRACED = 20

@@ -7,23 +7,22 @@ other. The rounds themselves stay as they are. What is kept is a compaction of t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage
+from pydantic import Field, Strict, model_validator
 
-from langchain_agentmem.base.argument_checks import flag_fields, text_field, whole_field
 from langchain_agentmem.base.namespaces import id_of
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, keep, load
 from langchain_agentmem.conversations.log_entries import assembled, role_rounds
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles, PartOf
-from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Portable, Post, Round
+from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, PortableModel, Post, Round
 from langchain_agentmem.storage import Transaction, jobs, query
 from langchain_agentmem.storage.jobs import Job
 
@@ -31,8 +30,7 @@ KEPT = 3
 """Compactions of a role that are kept: an edit of what the newest one stands for leads back to one before it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompactorConfig:
+class CompactorConfig(Options):
     """When a role's rounds are summarized.
 
     Attributes:
@@ -47,25 +45,22 @@ class CompactorConfig:
         InvalidInput: A value is wrong, or they do not go together.
     """
 
-    threshold: int = 10
-    retain_recent: int = 3
+    threshold: int = Field(default=10, ge=1)
+    retain_recent: int = Field(default=3, ge=1)
     prompt_template_path: str = ""
     enabled: bool = True
 
-    def __post_init__(self) -> None:
-        for name in ("threshold", "retain_recent"):
-            whole_field(self, name, least=1)
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
         if self.threshold <= self.retain_recent:
-            raise InvalidInput(
+            raise ValueError(
                 f"threshold ({self.threshold}) must be more than retain_recent ({self.retain_recent}), or there is "
                 "nothing to summarize."
             )
-        text_field(self, "prompt_template_path")
-        flag_fields(self)
+        return self
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompactedMessage(Portable):
+class CompactedMessage(PortableModel):
     """The summary that stands for a role's oldest rounds.
 
     Attributes:
@@ -79,27 +74,11 @@ class CompactedMessage(Portable):
     start_index: int = 1
     end_index: int
     summary: str
-    round_ids: tuple[str, ...] = ()
+    round_ids: Annotated[tuple[str, ...], Strict(strict=False)] = ()
 
     def to_system_message(self) -> str:
         """The summary as a text for the system's part of a prompt."""
         return f"[Conversation History Summary (Rounds {self.start_index}-{self.end_index})]\n{self.summary}"
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the value from what `to_dict` gave.
-
-        Raises:
-            InvalidInput: It is not that.
-        """
-        try:
-            return cls(
-                end_index=int(data["end_index"]),
-                summary=str(data["summary"]),
-                round_ids=tuple(map(str, data.get("round_ids", ()))),
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"This is no compacted message: {safe_repr(data)}.") from error
 
 
 class SeenRounds(NamedTuple):

@@ -18,13 +18,16 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from langchain_agentmem.base.data_tables import read_yaml
 from langchain_agentmem.base.encoding import from_plain, is_plain, to_plain
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
 
@@ -62,7 +65,7 @@ class Portable:
 
     def to_dict(self) -> dict[str, Any]:
         """Give a dictionary made of JSON's own types, its keys in the order of the fields."""
-        return {each.name: json_copy(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]
+        raise NotImplementedError
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self | None:
@@ -159,70 +162,58 @@ def json_copy(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Identified(Portable):
-    """A value with an id. What a class is made of stands in its four constants.
+class PortableModel(Options, Portable):
+    """A value whose dictionary has its fields."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give a dictionary made of JSON's own types, its keys in the order of the fields."""
+        return {name: json_copy(value) for name, value in self}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build the value from what `to_dict` gave, or an older system. What it does not know is left out.
+
+        Raises:
+            InvalidInput: Something is missing or has a wrong type.
+        """
+        given = fields_of(cls, data)
+        try:
+            return cls(**{name: given[name] for name in cls.model_fields if given.get(name) is not None})
+        except InvalidInput as error:
+            raise InvalidInput(f"{cls.__name__}: {error}") from error
+
+
+class Identified(PortableModel):
+    """A value with an id.
 
     Attributes:
         id: Default: a new id.
     """
 
     _prefix: ClassVar[str]  # of its ids
-    _needed: ClassVar[tuple[str, ...]] = ()  # what a dictionary must have
-    _texts: ClassVar[tuple[str, ...]] = ()
-    _lists: ClassVar[Mapping[str, type[Identified]]] = {}  # what stands in its tuples
 
-    id: str = ""
+    id: str = Field(default="", validate_default=True)
 
-    def __post_init__(self) -> None:
-        for name in ("id", *self._texts):
-            text = getattr(self, name)
-            if not isinstance(text, str):
-                raise InvalidInput(f"{type(self).__name__}: {safe_repr(name)} must be text, not {safe_repr(text)}.")
-        if not self.id:
-            object.__setattr__(self, "id", new_id(self._prefix))
-        for name, kind in self._lists.items():
-            what = f"{type(self).__name__}: {safe_repr(name)}"
-            object.__setattr__(self, name, _tuple_of(kind, getattr(self, name), what))
-        self._settle()
-
-    def _settle(self) -> None:
-        """Check what is of this kind alone."""
-
+    @field_validator("id")
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build the value from what `to_dict` gave, or an older system. A missing id is made, others are kept.
-
-        Raises:
-            InvalidInput: Something is missing or has a wrong type.
-        """
-        return _read(cls, data)
+    def _with_id(cls, given: str) -> str:
+        return given or new_id(cls._prefix)
 
 
-V = TypeVar("V", bound=Identified)
+def _tuple_of(kind: type[Identified]) -> BeforeValidator:
+    """Take any iterable of values or their dictionaries as a tuple, without attachments of types that are no more."""
 
+    def read(given: Any) -> Any:
+        if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+            return given
+        values = []
+        for each in given:
+            value = kind.from_dict(each) if isinstance(each, Mapping) else each
+            if value is not None or each is None:
+                values.append(value)
+        return tuple(values)
 
-def _read(cls: type[V], data: Mapping[str, Any]) -> V:
-    """Build a value from a dictionary: what it does not know is left out, and None is as good as nothing."""
-    given = fields_of(cls, data, *cls._needed)
-    for name, kind in cls._lists.items():
-        items = given.get(name) or ()
-        if not isinstance(items, list | tuple):
-            raise InvalidInput(f"{cls.__name__}: {safe_repr(name)} must be a list, not {type(items).__name__}.")
-        given[name] = [value for each in items if (value := kind.from_dict(each)) is not None]
-    known = [each.name for each in fields(cls)]
-    return cls(**{name: given[name] for name in known if given.get(name) is not None})
-
-
-def _tuple_of(kind: type, given: Any, which: str) -> tuple[Any, ...]:
-    try:
-        items = tuple(given)
-    except TypeError as error:
-        raise InvalidInput(f"{which} must be a list of {kind.__name__}.") from error
-    for item in items:
-        if not isinstance(item, kind):
-            raise InvalidInput(f"{which} holds a {type(item).__name__}, not a {kind.__name__}.")
-    return items
+    return BeforeValidator(read)
 
 
 RoundState = Literal["created", "finished", "failed"]
@@ -266,7 +257,6 @@ def _kind(given: Any) -> AttachmentType:
     return kind
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SharedMemoryEntry(Identified):
     """What one role shares with all others.
 
@@ -278,16 +268,10 @@ class SharedMemoryEntry(Identified):
     """
 
     _prefix = "sme"
-    _needed = ("type", "scope", "content")
-    _texts = ("type", "content")
 
     type: str
     scope: Scope
     content: str
-
-    def _settle(self) -> None:
-        if not isinstance(self.scope, str) or self.scope not in ("round", "conversation"):
-            raise InvalidInput(f"A shared entry's scope is 'round' or 'conversation', not {safe_repr(self.scope)}.")
 
     @classmethod
     def create(cls, type: str, scope: Scope, content: str, id: str | None = None) -> Self:  # noqa: A002
@@ -295,7 +279,6 @@ class SharedMemoryEntry(Identified):
         return cls(type=type, scope=scope, content=content, id="" if id is None else id)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment(Identified):
     """Something typed that a post carries.
 
@@ -308,24 +291,22 @@ class Attachment(Identified):
     """
 
     _prefix = "atta"
-    _needed = ("type",)
-    _texts = ("content",)
 
-    type: AttachmentType
+    type: Annotated[AttachmentType, BeforeValidator(_kind)]
     content: str
     extra: Any = None
 
-    def _settle(self) -> None:
-        kind = _kind(self.type)
-        object.__setattr__(self, "type", kind)
-        extra = self.extra
+    @field_validator("extra")
+    @classmethod
+    def _settle(cls, extra: Any, info: ValidationInfo) -> Any:
+        kind = info.data.get("type")
         if kind is AttachmentType.shared_memory_entry and isinstance(extra, Mapping):
-            extra = SharedMemoryEntry.from_dict(extra)
-        elif not isinstance(extra, SharedMemoryEntry):
-            extra = json_copy(extra)
-        elif kind is not AttachmentType.shared_memory_entry:
-            raise InvalidInput(f"A SharedMemoryEntry belongs in a shared_memory_entry, not in {safe_repr(kind.value)}.")
-        object.__setattr__(self, "extra", extra)
+            return SharedMemoryEntry.from_dict(extra)
+        if not isinstance(extra, SharedMemoryEntry):
+            return json_copy(extra)
+        if kind is not AttachmentType.shared_memory_entry:
+            raise InvalidInput("A SharedMemoryEntry belongs in a shared_memory_entry, not in another attachment.")
+        return extra
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -364,10 +345,9 @@ class Attachment(Identified):
         content: Any = given.get("content")
         if isinstance(content, list) and all(isinstance(line, str) for line in content):
             content = "\n".join(content)
-        return _read(cls, given | {"content": "" if content is None else content})
+        return super().from_dict(given | {"content": "" if content is None else content})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Post(Identified):
     """A message from one role to another.
 
@@ -380,14 +360,11 @@ class Post(Identified):
     """
 
     _prefix = "post"
-    _needed = ("send_from",)
-    _texts = ("message", "send_from", "send_to")
-    _lists: ClassVar = {"attachment_list": Attachment}
 
     message: str = ""
     send_from: str
     send_to: str = "Unknown"
-    attachment_list: tuple[Attachment, ...] = ()
+    attachment_list: Annotated[tuple[Attachment, ...], _tuple_of(Attachment)] = ()
 
     @classmethod
     def create(
@@ -408,10 +385,9 @@ class Post(Identified):
 
     def with_attachment(self, *attachments: Attachment) -> Self:
         """Give a copy, under the same id, that carries these attachments too."""
-        return replace(self, attachment_list=(*self.attachment_list, *attachments))
+        return self.replace(attachment_list=(*self.attachment_list, *attachments))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Round(Identified):
     """One query of the user, and the posts that answer it.
 
@@ -423,17 +399,10 @@ class Round(Identified):
     """
 
     _prefix = "round"
-    _needed = ("user_query",)
-    _texts = ("user_query",)
-    _lists: ClassVar = {"post_list": Post}
 
     user_query: str
     state: RoundState = "created"
-    post_list: tuple[Post, ...] = ()
-
-    def _settle(self) -> None:
-        if not isinstance(self.state, str) or self.state not in ("created", "finished", "failed"):
-            raise InvalidInput(f"A round's state is 'created', 'finished' or 'failed', not {safe_repr(self.state)}.")
+    post_list: Annotated[tuple[Post, ...], _tuple_of(Post)] = ()
 
     @classmethod
     def create(
@@ -449,10 +418,9 @@ class Round(Identified):
 
     def with_post(self, *posts: Post) -> Self:
         """Give a copy, under the same id, with these posts at its end."""
-        return replace(self, post_list=(*self.post_list, *posts))
+        return self.replace(post_list=(*self.post_list, *posts))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Conversation(Identified):
     """An ordered run of rounds under one id.
 
@@ -463,14 +431,9 @@ class Conversation(Identified):
     """
 
     _prefix = "conv"
-    _lists: ClassVar = {"rounds": Round}
 
     enabled: bool = True
-    rounds: tuple[Round, ...] = ()
-
-    def _settle(self) -> None:
-        if not isinstance(self.enabled, bool):
-            raise InvalidInput(f"Conversation: 'enabled' must be True or False, not {safe_repr(self.enabled)}.")
+    rounds: Annotated[tuple[Round, ...], _tuple_of(Round)] = ()
 
     @classmethod
     def create(cls, rounds: Iterable[Round] = (), id: str | None = None) -> Self:  # noqa: A002
@@ -531,8 +494,7 @@ class MessageContent(Portable):
         return cls(given.get("thought"), given.get("next_action"), from_plain(given.get("action_input")))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Retention(Portable):
+class Retention(Options, Portable):
     """How long things are kept. With neither limit, for ever.
 
     Attributes:
@@ -540,16 +502,8 @@ class Retention(Portable):
         max_age: Keep what is younger than this. Default None: no limit.
     """
 
-    keep_last: int | None = None
-    max_age: timedelta | None = None
-
-    def __post_init__(self) -> None:
-        keep = self.keep_last
-        if keep is not None and (type(keep) is not int or keep < 1):
-            raise InvalidInput(f"keep_last must be a whole number of at least 1, or None; not {safe_repr(keep)}.")
-        age: Any = self.max_age
-        if age is not None and (not isinstance(age, timedelta) or age <= timedelta(0)):
-            raise InvalidInput(f"max_age must be a timedelta above zero, or None; not {safe_repr(age)}.")
+    keep_last: int | None = Field(default=None, ge=1)
+    max_age: timedelta | None = Field(default=None, gt=timedelta(0))
 
     @property
     def off(self) -> bool:
