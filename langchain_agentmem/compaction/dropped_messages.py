@@ -38,7 +38,6 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import ConversationOption, place_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, all_dropped, load
-from langchain_agentmem.conversations.log_entries import MOST_TRACED
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, faults, leaves_the_node
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
@@ -115,18 +114,7 @@ def _expand(
     database: Database, at: Address, name: str, find: Operation[list[DroppedMessage] | None], **inputs: Any
 ) -> list[DroppedMessage] | None:
     """Read the messages behind an id, as a traced step with these further inputs."""
-    return database.read(EXPAND, find, lambda: {**place_of(at), "id": name, **inputs}, _expanded)
-
-
-def _expanded(found: Sequence[DroppedMessage] | None) -> dict[str, Any]:
-    """What a trace shows of what was brought back."""
-    said = found or ()
-    return {
-        "status": "no such id" if found is None else "found",
-        "count": len(said),
-        "ids": [each.message.message_id for each in said[:MOST_TRACED]],
-        "characters": sum(len(each.message.text) for each in said),
-    }
+    return database.read(EXPAND, find, lambda: {**place_of(at), "id": name, **inputs})
 
 
 def behind(

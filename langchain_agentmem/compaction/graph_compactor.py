@@ -50,7 +50,7 @@ from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thoro
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
-from langchain_agentmem.conversations.log_entries import MOST_TRACED, entry_of
+from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until
@@ -263,7 +263,7 @@ class Compactor:
         if new:
             with self.database.step("compaction.record", lambda: {**place_of(at), "messages": len(new)}) as step:
                 keys = self._record(history, at, new)
-                step.finish(lambda: {"count": len(keys), "ids": keys[:MOST_TRACED]})
+                step.finish(lambda: {"count": len(keys), "ids": keys})
         _remember(self._followed, at, _Followed(conversation, history))
         return found
 

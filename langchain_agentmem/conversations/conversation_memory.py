@@ -45,14 +45,7 @@ from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import Compaction
-from langchain_agentmem.conversations.log_entries import (
-    brings_memory,
-    edited,
-    entry_of,
-    message_of,
-    new_version,
-    trace_inputs,
-)
+from langchain_agentmem.conversations.log_entries import brings_memory, edited, entry_of, message_of, new_version
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -70,8 +63,7 @@ from langchain_agentmem.messages.message import (
 from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
-from langchain_agentmem.storage.database import MemoryLike, Outputs, database_of
-from langchain_agentmem.tracing import Thunk, brief
+from langchain_agentmem.storage.database import MemoryLike, database_of
 
 if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import Countable, CounterLike, TokenCounter, ToolLike
@@ -223,11 +215,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: No message has this id, or a change is malformed.
         """
         key = id_of(message_id, "message", MessageError)
-
-        def inputs() -> dict[str, Any]:
-            return {"message_id": message_id, "changes": log_entries.trace_fields(changes)}
-
-        self._revise("update", inputs, lambda old: edited(old, changes), key=key)
+        self._revise("update", lambda old: edited(old, changes), key=key, message_id=key, changes=changes)
 
     aupdate = awaited(update, writes=True)
 
@@ -242,8 +230,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         Raises:
             MessageError: No message has this id.
         """
-        inputs = trace_inputs(message_id=message_id)
-        self._revise("correct", inputs, make, key=message_id, at=at)
+        self._revise("correct", make, key=message_id, at=at, message_id=message_id)
 
     def replace_memory(self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> None:
         """Put other content in the place of the message at an index; its id stays.
@@ -258,13 +245,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
 
-        def inputs() -> dict[str, Any]:
-            return {"index": idx, "role": new.role, "text": brief(new.text)}
-
         def moved(old: message_log.Stored) -> message_log.LogEntry:
             return new_version(old, dataclasses.replace(new, message_id=old.key))
 
-        self._revise("replace", inputs, moved, idx=idx)
+        self._revise("replace", moved, idx=idx, index=idx, role=new.role, text=new.text)
 
     areplace_memory = awaited(replace_memory, writes=True)
 
@@ -303,7 +287,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
                 message_log.describe(tx, self._at, description, **now)
             return removed
 
-        self._run("reset", reset, outputs=log_entries.trace_cleared, write=True)
+        self._run("reset", reset, write=True)
         self._announce_reset()
 
     areset_memory = awaited(reset_memory, writes=True)
@@ -311,7 +295,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def clear(self) -> None:
         """Remove everything, the description too. Rounds and posts of the session of this id go with it."""
         clear = partial(message_log.clear, at=self._at, keep_description=False)
-        self._database.write("conversation.clear", clear, self._given_to(), log_entries.trace_cleared)
+        self._database.write("conversation.clear", clear, self._given_to())
         self._description = None
         self._announce_reset()
 
@@ -448,9 +432,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: No message has this id.
         """
         key = id_of(message_id, "message", MessageError)
-        rows = self._run(
-            "history", lambda tx: message_log.history(tx, self._at, key), trace_inputs(message_id=message_id)
-        )
+        rows = self._run("history", lambda tx: message_log.history(tx, self._at, key), message_id=message_id)
         found = [row for row in rows if row.kind != message_log.ROUND]
         if not found:
             raise message_log.unknown(key, self._at)
@@ -475,9 +457,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         given = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
         keys = None if given is None else [id_of(each, "message", MessageError) for each in given]
         now = self._database.now()
-        notes = self._run(
-            "shown", lambda tx: prompt_notes.shown(tx, self._at, keys, now=now), trace_inputs(message_id=message_id)
-        )
+        notes = self._run("shown", lambda tx: prompt_notes.shown(tx, self._at, keys, now=now), message_id=message_id)
         return [each for each in notes if each.items]
 
     ashown = awaited(shown)
@@ -534,22 +514,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _run(
-        self,
-        verb: str | None,
-        do: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        write: bool = False,
-    ) -> T:
+    def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
         """Run an operation on the log; the description is written before it, if it is not there yet."""
         if not write and (description := self._description) is not None:
             self._description = self._database.engine.read(lambda tx: self._undescribed(tx, description))
             write = self._description is not None
         if not write:
-            return super()._run(verb, do, inputs, outputs)
-        value = super()._run(verb, self._begun(do), inputs, outputs, write=True)
+            return super()._run(verb, do, **inputs)
+        value = super()._run(verb, self._begun(do), write=True, **inputs)
         self._description = None
         return value
 
@@ -576,20 +548,19 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _store(self, entries: Sequence[message_log.LogEntry]) -> None:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
         if said := [entry for entry in entries if not brings_memory(entry)]:
-            inputs, outputs = partial(log_entries.trace_entries, said), log_entries.trace_appended
-            self._announce(self._run("add", self._add(said), inputs, outputs, write=True))
+            self._announce(self._run("add", self._add(said), write=True, messages=said))
 
     def _revise(
         self,
         verb: str,
-        inputs: Thunk,
         make: Callable[[message_log.Stored], message_log.LogEntry],
         *,
         key: str = "",
         idx: Any = None,
         at: int | None = None,
+        **inputs: Any,
     ) -> None:
-        """Store a new version of the message of an id, or at an index."""
+        """Store a new version of the message of an id, or at an index, as a step with these inputs."""
         now = self._now() if at is None else self._now() | {"now": at}
 
         def operation(tx: Transaction) -> str | None:
@@ -599,7 +570,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
                 message_log.disown(tx, self._at, which)
             return which if changed else None
 
-        self._announce_update(self._run(verb, operation, inputs, log_entries.trace_changed, write=True))
+        self._announce_update(self._run(verb, operation, write=True, **inputs))
 
     def _remove(self, find: _Find, **which: Any) -> list[str]:
         def operation(tx: Transaction) -> list[str]:
@@ -608,7 +579,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
                 message_log.disown(tx, self._at, key)
             return message_log.remove(tx, self._at, keys)
 
-        removed = self._run("remove", operation, trace_inputs(**which), log_entries.trace_removed, write=True)
+        removed = self._run("remove", operation, write=True, **which)
         self._announce_removal(removed)
         return removed
 
@@ -645,7 +616,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         def operation(tx: Transaction) -> list[T]:
             return [show(row, images) for row in find(tx)]
 
-        found = self._run("retrieve", operation, trace_inputs(**asked), log_entries.trace_said)
+        found = self._run("retrieve", operation, **asked)
         self._announce_unread(images)
         return found
 

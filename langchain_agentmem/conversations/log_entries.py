@@ -1,15 +1,14 @@
-"""Messages, rounds and posts as entries of the log, and what traces show of them.
+"""Messages, rounds and posts as entries of the log.
 
 A message becomes bytes, a text for the index, and the columns that it is filtered by. Rounds with their posts are made
-of entries again, as each role sees them. The `trace_…` functions tell in short who said what, and which ids were
-written.
+of entries again, as each role sees them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
@@ -25,7 +24,6 @@ from langchain_agentmem.messages.message import LANGCHAIN_ROLES, Message, decode
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, Post, Round, SharedMemoryEntry
-from langchain_agentmem.tracing import Thunk, brief
 
 _IMAGE = AttachmentType.image_url.value
 
@@ -334,74 +332,3 @@ def _without_marks(post: Post, *, keep_text: bool) -> Post:
     text = post.message
     text = text.replace(TEMPORAL_START, "").replace(TEMPORAL_END, "") if keep_text else _TEMPORAL.sub("", text)
     return post.replace(message=text)
-
-
-MOST_TRACED = 20
-"""Messages and ids that are shown of many."""
-
-
-def trace_entries(given: Sequence[message_log.LogEntry]) -> dict[str, Any]:
-    """Entries that are to be written: the first of them."""
-    return {"count": len(given), "messages": [_trace_one(each) for each in given[:MOST_TRACED]]}
-
-
-def trace_appended(added: message_log.Appended) -> dict[str, Any]:
-    """What was new of them, and which messages had to go for it."""
-    told = {"count": len(added.keys), "ids": added.keys[:MOST_TRACED]}
-    return {**told, **trace_removed(added.dropped)} if added.dropped else told
-
-
-def trace_removed(keys: Sequence[str]) -> dict[str, Any]:
-    """Messages that are gone."""
-    return {"removed": len(keys), "removed_ids": list(keys[:MOST_TRACED])}
-
-
-def trace_cleared(count: int) -> dict[str, Any]:
-    """How much is gone of a conversation, versions included."""
-    return {"removed": count}
-
-
-def trace_changed(key: str | None) -> dict[str, Any]:
-    """A message that was to be changed."""
-    return {"changed": key is not None, "message_id": key}
-
-
-def trace_said(found: Sequence[Any]) -> dict[str, Any]:
-    """Messages in any form: the newest of them."""
-    return {"count": len(found), "messages": [_trace_one(each) for each in found[-MOST_TRACED:]]}
-
-
-def trace_rounds(found: tuple[Sequence[message_log.Stored], Sequence[message_log.Stored]]) -> dict[str, Any]:
-    """The rounds and messages of a session."""
-    return {"rounds": len(found[0]), "messages": len(found[1])}
-
-
-def trace_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a message, in short."""
-    return {
-        name: value if value is None or isinstance(value, bool | int | float) else brief(str(value))
-        for name, value in given.items()
-    }
-
-
-def trace_inputs(**given: Any) -> Thunk:
-    """Those of these inputs that were given, in short."""
-    return lambda: trace_fields({name: value for name, value in given.items() if value is not None})
-
-
-def _trace_one(each: Any) -> dict[str, Any]:
-    if isinstance(each, BaseMessage):
-        return {"id": each.id, "type": each.type, "text": brief(str(each.text))}
-    if not isinstance(each, Mapping):
-        key = each.message_id if isinstance(each, Message) else each.key
-        return {"id": key, "role": each.role, "text": brief(each.text)}
-    shown: dict[str, Any] = {"id": each["message_id"]} if "message_id" in each else {}
-    shown |= {"role": each.get("role"), "text": brief(_content_text(each.get("content")))}
-    return shown | {"tool_calls": len(each["tool_calls"])} if each.get("tool_calls") else shown
-
-
-def _content_text(content: Any) -> str:
-    if isinstance(content, str) or content is None:
-        return content or ""
-    blocks: Iterable[Any] = content if isinstance(content, list) else ()
-    return " ".join(str(block.get("text", "")) if isinstance(block, Mapping) else str(block) for block in blocks)

@@ -10,7 +10,8 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import (
@@ -23,20 +24,17 @@ from langchain_agentmem.base.events import (
 )
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.log_entries import trace_inputs
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
-from langchain_agentmem.storage.database import Database, Outputs
-from langchain_agentmem.tracing import Thunk
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.tracing import Thunk, given_only
 
 T = TypeVar("T")
-
-FORMAT = "langchain-agentmem/memory"
-VERSION = 1
 
 
 class EventSource:
@@ -125,8 +123,7 @@ class LogMemory(EventSource):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        records = self._run("save", self._dump, trace_inputs(path=path))
-        write_document(path, document_of(self.memory_type, records, additional_state))
+        write_document(path, self.memory_type, self._run("save", self._dump, path=str(path)), additional_state)
 
     asave_to_file = awaited(save_to_file)
 
@@ -143,44 +140,35 @@ class LogMemory(EventSource):
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
         self._database.limits.check_file(path)
-        document = read_document(path, *self._readable)
+        saved = read_document(path, *self._readable)
         now = self._now()
 
         def load(tx: Transaction) -> list[str]:
             from langchain_agentmem.conversations.conversation_part import restore  # noqa: PLC0415 - who needs it pays
 
             self._log.clear(tx, self._at, keep_description=False)
-            entries = document["entries"]
-            return restore(tx, self._at, entries, **now, into=self._log, following=False)
+            return restore(tx, self._at, saved.entries, **now, into=self._log, following=False)
 
-        keys = self._database.write(f"{self._part}.load", load, self._given_to(trace_inputs(path=path)))
+        keys = self._database.write(f"{self._part}.load", load, self._given_to({"path": str(path)}))
         self._description = self._own_description = None  # the file's counts now
         self._announce(message_log.Appended(list(dict.fromkeys(keys)), []))
-        return additional_in(document)
+        return saved.additional_state
 
     aload_from_file = awaited(load_from_file, writes=True)
 
     # -- what the views of a log share -------------------------------------------------------------------------
 
-    def _run(
-        self,
-        verb: str | None,
-        do: Operation[T],
-        inputs: Thunk | None = None,
-        outputs: Outputs | None = None,
-        *,
-        write: bool = False,
-    ) -> T:
-        """Run an operation on the log as the step `<part>.<verb>`; other arguments as for `Database.read`."""
+    def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
+        """Run an operation on the log as the step `<part>.<verb>` with these inputs; None is not shown."""
         run = self._database.write if write else self._database.read
-        return run(verb and f"{self._part}.{verb}", do, self._given_to(inputs), outputs)
+        return run(verb and f"{self._part}.{verb}", do, self._given_to(inputs))
 
-    def _given_to(self, more: Thunk | None = None) -> Thunk:
+    def _given_to(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
         """What a trace shows of a call: whose log it is about, and what else it was given."""
         return lambda: {
             "conversation_id": self._at.name,
             "namespace": list(self.namespace),
-            **(more() if more else {}),
+            **given_only(inputs),
         }
 
     def _now(self) -> dict[str, int]:
@@ -231,71 +219,66 @@ def checked_retention(retention: Any) -> Retention | None:
     return None if retention is None or retention.off else retention
 
 
-def document_of(
-    memory_type: str, records: Sequence[Mapping[str, Any]], additional_state: Mapping[str, Any] | None
-) -> dict[str, Any]:
+class SavedMemory(Options):
     """What a file of a memory holds.
 
-    Args:
+    Attributes:
+        format: Tells such a file from others.
+        version: Of the format.
         memory_type: The type of the memory.
-        records: What it holds.
+        entries: What it holds.
+        additional_state: What the caller keeps beside it.
+    """
+
+    format: Literal["langchain-agentmem/memory"] = "langchain-agentmem/memory"
+    version: Literal[1] = 1
+    memory_type: str
+    entries: list[dict[str, Any]]
+    additional_state: dict[str, Any] | None = None
+
+
+def write_document(
+    path: str | os.PathLike[str],
+    memory_type: str,
+    entries: list[dict[str, Any]],
+    additional_state: Mapping[str, Any] | None,
+) -> None:
+    """Write the file of a memory, whole or not at all. A folder that is missing is made.
+
+    Args:
+        path: The file.
+        memory_type: The type of the memory.
+        entries: What it holds.
         additional_state: What the caller keeps beside it.
 
     Raises:
-        InvalidInput: The additional state is no dictionary.
+        InvalidInput: The additional state is no dictionary or no JSON, or the file cannot be written.
     """
     if additional_state is not None and not isinstance(additional_state, Mapping):
         raise InvalidInput(f"The additional state is a dictionary, not {type(additional_state).__name__}.")
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "memory_type": memory_type,
-        "entries": records,
-        "additional_state": None if additional_state is None else dict(additional_state),
-    }
-
-
-def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
-    """Write the file of a memory, whole or not at all. A folder that is missing is made.
-
-    Raises:
-        InvalidInput: It is not JSON, or the file cannot be written.
-    """
+    state = None if additional_state is None else dict(additional_state)
+    saved = SavedMemory(memory_type=memory_type, entries=entries, additional_state=state)
     try:
-        text = json.dumps(document, allow_nan=False)
+        text = json.dumps(dict(saved), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"The additional state cannot be written as JSON: {error}.") from error
     with whole_file(path, make_folder=True) as file:
         file.write(text)
 
 
-def read_document(path: str | os.PathLike[str], *memory_types: str) -> dict[str, Any]:
+def read_document(path: str | os.PathLike[str], *memory_types: str) -> SavedMemory:
     """Read the file of a memory of one of these types.
 
     Raises:
         InvalidInput: The file is missing, damaged or of another kind.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise InvalidInput(f"A saved memory is a file: give its path, not {type(path).__name__}.")
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{safe_repr(os.fspath(path))} cannot be read as a saved memory: {error}.") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InvalidInput(f"{safe_repr(os.fspath(path))} is not a saved memory.")
-    if document.get("version") != VERSION:
-        raise InvalidInput(f"{safe_repr(os.fspath(path))} was written by a newer version of langchain-agentmem.")
-    if document.get("memory_type") not in memory_types:
+        saved = SavedMemory(**json.loads(Path(path).read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{safe_repr(path)} cannot be read as a saved memory: {error}") from error
+    if saved.memory_type not in memory_types:
         raise InvalidInput(
-            f"{safe_repr(os.fspath(path))} holds a {safe_repr(document.get('memory_type'))} memory, not a "
+            f"{safe_repr(path)} holds a {safe_repr(saved.memory_type)} memory, not a "
             f"{' or '.join(map(repr, memory_types))} one."
         )
-    if not isinstance(document.get("entries"), list):
-        raise InvalidInput(f"{safe_repr(os.fspath(path))} is damaged: it has no entries.")
-    return document
-
-
-def additional_in(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The state that the caller kept beside a memory, if any."""
-    state = document.get("additional_state")
-    return state if isinstance(state, dict) else None
+    return saved

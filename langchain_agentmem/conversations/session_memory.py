@@ -29,9 +29,10 @@ Both views at once:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -45,9 +46,9 @@ from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
-from langchain_agentmem.conversations.log_entries import assembled, role_rounds, trace_inputs
+from langchain_agentmem.conversations.log_entries import assembled, role_rounds
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
-from langchain_agentmem.conversations.role_context import CompactedMessage, SeenRounds, seen_by
+from langchain_agentmem.conversations.role_context import CompactedMessage, seen_by
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.history_repair import encodable
@@ -65,7 +66,7 @@ from langchain_agentmem.messages.role_rounds import (
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
-from langchain_agentmem.tracing import Thunk, brief
+from langchain_agentmem.tracing import Thunk
 
 
 class SessionMemory(LogMemory):
@@ -178,7 +179,7 @@ class SessionMemory(LogMemory):
             self._require_round(tx, round_id)
             return append(tx)
 
-        self._announce(self._run("add_post", add, _posts(round_id, given), log_entries.trace_appended, write=True))
+        self._announce(self._run("add_post", add, write=True, round_id=round_id, post=given))
         return given
 
     aadd_post = awaited(add_post, writes=True)
@@ -206,7 +207,7 @@ class SessionMemory(LogMemory):
     def reset_memory(self) -> None:
         """Remove every round and message but the conversation's description."""
         clear = partial(self._log.clear, at=self._at, keep_description=True)
-        self._run("reset", clear, outputs=log_entries.trace_cleared, write=True)
+        self._run("reset", clear, write=True)
         self._announce_reset()
 
     areset_memory = awaited(reset_memory, writes=True)
@@ -266,7 +267,7 @@ class SessionMemory(LogMemory):
 
         failures = check_flag("include_failure_rounds", include_failure_rounds)
         see = partial(seen_by, at=self._at, role=role, include_failures=failures, log=self._log)
-        seen = self._run("read", see, trace_inputs(role=role), _seen)
+        seen = self._run("read", see, role=role)
         return seen.rest, seen.compacted
 
     aget_role_rounds_with_compaction = awaited(get_role_rounds_with_compaction)
@@ -374,8 +375,7 @@ class SessionMemory(LogMemory):
             fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
             return self._log.append(tx, self._at, fresh, retention=retention, **now)
 
-        inputs = trace_inputs(rounds=len(given.rounds))
-        self._announce(self._run("import", add, inputs, log_entries.trace_appended, write=True))
+        self._announce(self._run("import", add, write=True, rounds=len(given.rounds)))
         return given
 
     aimport_ = awaited(import_, writes=True)
@@ -384,8 +384,8 @@ class SessionMemory(LogMemory):
 
     def _begin_round(self, user_query: str) -> Round:
         new = Round.create(user_query)
-        entry, inputs = self._round_entry(new), trace_inputs(round_id=new.id, user_query=user_query)
-        self._run("create_round", self._append([entry]), inputs, _begun, write=True)
+        append = self._append([self._round_entry(new)])
+        self._run("create_round", append, write=True, round_id=new.id, user_query=user_query)
         return new
 
     def _of_thread(self, given: Any, namespace: Any) -> tuple[message_log.Address, ThreadLog]:
@@ -401,19 +401,19 @@ class SessionMemory(LogMemory):
     def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
         return self._log.dump(tx) if isinstance(self._log, ThreadLog) else super()._dump(tx)
 
-    def _given_to(self, more: Thunk | None = None) -> Thunk:
-        shown = super()._given_to(more)
+    def _given_to(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
+        shown = super()._given_to(inputs)
         if not self.follows_thread:
             return shown
         return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
 
-    def _read(self, **asked: str) -> tuple[list[message_log.Stored], list[message_log.Stored]]:
+    def _read(self, **asked: Any) -> tuple[list[message_log.Stored], list[message_log.Stored]]:
         if "role" in asked:
             _check_role(asked["role"])
         read = partial(self._log.rounds, at=self._at)
-        return self._run("read", read, trace_inputs(**asked), log_entries.trace_rounds)
+        return self._run("read", read, **asked)
 
-    def _rounds(self, **asked: str) -> list[Round]:
+    def _rounds(self, **asked: Any) -> list[Round]:
         return assembled(*self._read(**asked))
 
     def _rounds_changed(self) -> None:
@@ -438,10 +438,7 @@ class SessionMemory(LogMemory):
             entry = self._round_entry(given)._replace(created_at=row.created_at)
             return self._log.update(tx, self._at, row.key, lambda _: entry, **now)
 
-        def outputs(changed: bool) -> dict[str, Any]:  # noqa: FBT001 - what the operation gives
-            return {"status": state, "changed": changed}
-
-        self._run(verb, change, trace_inputs(round_id=round_id), outputs, write=True)
+        self._run(verb, change, write=True, round_id=round_id)
 
     def _round_entry(self, given: Round) -> message_log.LogEntry:
         return log_entries.round_entry(given, self._database.now())
@@ -494,35 +491,6 @@ def _is_path(text: str) -> bool:
         return Path(text).is_file()
     except (OSError, ValueError):  # no path can be so long, or have such a character
         return False
-
-
-def _exported(whole: Conversation, path: str | os.PathLike[str] | None) -> str:
-    """A session as YAML, in a file too if one is named."""
-    text = whole.to_yaml()
-    if path is not None:
-        with whole_file(path) as file:
-            file.write(text)
-    return text
-
-
-def _begun(added: message_log.Appended) -> dict[str, Any]:
-    return {"round_ids": added.keys}
-
-
-def _posts(round_id: str, post: Post) -> Thunk:
-    """What a trace shows of a post."""
-    return lambda: {
-        "round_id": round_id,
-        "post_id": post.id,
-        "roles": [post.send_from, post.send_to],
-        "message": brief(post.message),
-        "attachments": len(post.attachment_list),
-    }
-
-
-def _seen(seen: SeenRounds) -> dict[str, Any]:
-    """What a trace shows of the rounds that a role sees."""
-    return {"rounds": len(seen.rest), "summarized": len(seen.record.dropped) if seen.record else 0}
 
 
 def _check_role(given: Any) -> None:

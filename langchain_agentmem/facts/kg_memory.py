@@ -55,13 +55,7 @@ from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of
-from langchain_agentmem.conversations.persistence import (
-    EventSource,
-    additional_in,
-    document_of,
-    read_document,
-    write_document,
-)
+from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MemoryClosed, MessageError
 from langchain_agentmem.facts import (
     fact_commands,
@@ -907,8 +901,7 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        records = fact_part.dump(self._ground)
-        write_document(path, document_of(TYPE, records, additional_state))
+        write_document(path, TYPE, fact_part.dump(self._ground), additional_state)
 
     asave_to_file = awaited(save_to_file)
 
@@ -924,10 +917,10 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
-        document = read_document(path, TYPE)
-        fact_part.load(self._ground, document["entries"])
+        saved = read_document(path, TYPE)
+        fact_part.load(self._ground, saved.entries)
         self._attendant.notify()
-        return additional_in(document)
+        return saved.additional_state
 
     aload_from_file = awaited(load_from_file, writes=True)
 
