@@ -16,14 +16,15 @@ leaves nothing behind; a later turn has it tried again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
+from annotated_types import Ge
 from langchain_core.messages import BaseMessage
+from pydantic import Field, InstanceOf, field_validator, model_validator
 
-from langchain_agentmem.base.argument_checks import flag_fields, listed_field, number_field, text_field, whole_field
+from langchain_agentmem.base.options import Options, check_value
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import CounterLike, TokenCounter
@@ -34,16 +35,19 @@ PROCESSORS = ("tool_truncation", "tool_offload", "summarization", "backward_pack
 """The names that `processor_order` may hold, beside functions."""
 
 ORDER = ("tool_truncation", "summarization", "backward_packing")
-EVENTS = ("add", "get_messages")
-CHANGES = ("add", "remove_by_id", "delete_memory", "update", "replace_memory")
 
 Mode: TypeAlias = Literal["compaction", "sliding_window"]
-Processor: TypeAlias = "Callable[[list[BaseMessage], Situation], Sequence[BaseMessage]]"
+Trigger: TypeAlias = Literal["add", "get_messages"]
+Change: TypeAlias = Literal["add", "remove_by_id", "delete_memory", "update", "replace_memory"]
+Processor: TypeAlias = Callable[[list[BaseMessage], "Situation"], Sequence[BaseMessage]]
 """A function from the messages of a context, and what there is to know of it, to fewer or smaller ones."""
+if TYPE_CHECKING:
+    _TokenCounter: TypeAlias = TokenCounter | CounterLike | None
+else:
+    _TokenCounter = Any  # the counter checks what it is given
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolTruncationConfig:
+class ToolTruncationConfig(Options):
     """Long tool output is cut, and what is cut off stays in the log.
 
     Attributes:
@@ -56,20 +60,13 @@ class ToolTruncationConfig:
     """
 
     enabled: bool = True
-    max_tool_message_tokens: int = 1_200
-    grace_recent_messages: int = 1
+    max_tool_message_tokens: int = Field(default=1_200, ge=1)
+    grace_recent_messages: int = Field(default=1, ge=0)
     append_marker: str = " [truncated]"
     include_tool_payload_user_messages: bool = True
 
-    def __post_init__(self) -> None:
-        whole_field(self, "max_tool_message_tokens", least=1)
-        whole_field(self, "grace_recent_messages", least=0)
-        text_field(self, "append_marker")
-        flag_fields(self)
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolOffloadConfig:
+class ToolOffloadConfig(Options):
     """Large tool output leaves the context for the archive; a stub with its id stays, and a tool brings it back.
 
     Attributes:
@@ -80,24 +77,21 @@ class ToolOffloadConfig:
     """
 
     enabled: bool = True
-    max_tool_message_tokens: int = 4_000
-    preview_tokens: int = 200
-    grace_recent_messages: int = 1
+    max_tool_message_tokens: int = Field(default=4_000, ge=1)
+    preview_tokens: int = Field(default=200, ge=0)
+    grace_recent_messages: int = Field(default=1, ge=0)
 
-    def __post_init__(self) -> None:
-        whole_field(self, "max_tool_message_tokens", least=1)
-        whole_field(self, "preview_tokens", least=0)
-        whole_field(self, "grace_recent_messages", least=0)
-        flag_fields(self)
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
         if self.preview_tokens >= self.max_tool_message_tokens:
-            raise InvalidInput(
+            raise ValueError(
                 f"preview_tokens ({self.preview_tokens}) must be less than max_tool_message_tokens "
                 f"({self.max_tool_message_tokens}), or a stub is longer than what it stands for."
             )
+        return self
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BackwardPackingConfig:
+class BackwardPackingConfig(Options):
     """The newest messages that fit are kept, calls with their results; what is left out stays in the log.
 
     Attributes:
@@ -106,29 +100,20 @@ class BackwardPackingConfig:
     """
 
     enabled: bool = True
-    grace_recent_messages: int = 1
-
-    def __post_init__(self) -> None:
-        whole_field(self, "grace_recent_messages", least=0)
-        flag_fields(self)
+    grace_recent_messages: int = Field(default=1, ge=0)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SlidingWindowConfig:
+class SlidingWindowConfig(Options):
     """Only the newest messages are shown, as many as fit, and no model is asked.
 
     Attributes:
         headroom_percent: Which share of the budget stays free, from 0 up to but without 1. Default 0.1.
     """
 
-    headroom_percent: float = 0.1
-
-    def __post_init__(self) -> None:
-        number_field(self, "headroom_percent", below=1)
+    headroom_percent: float = Field(default=0.1, ge=0, lt=1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ActiveContextPolicyConfig:
+class ActiveContextPolicyConfig(Options):
     """What is done to a context that has outgrown its threshold, as MARSYS configures it.
 
     Attributes:
@@ -153,36 +138,30 @@ class ActiveContextPolicyConfig:
 
     enabled: bool = True
     mode: Mode = "compaction"
-    processor_order: Sequence[str | Processor] = field(default_factory=lambda: [*ORDER])
-    excluded_processors: list[str] = field(default_factory=list)
-    min_reduction_ratio: float = 0.4
-    tool_truncation: ToolTruncationConfig = field(default_factory=ToolTruncationConfig)
-    tool_offload: ToolOffloadConfig = field(default_factory=ToolOffloadConfig)
-    summarization: SummarizationConfig = field(default_factory=SummarizationConfig)
-    backward_packing: BackwardPackingConfig = field(default_factory=BackwardPackingConfig)
-    sliding_window: SlidingWindowConfig = field(default_factory=SlidingWindowConfig)
+    processor_order: Sequence[str | Processor] = ORDER
+    excluded_processors: Sequence[str] = ()
+    min_reduction_ratio: float = Field(default=0.4, gt=0, lt=1)
+    tool_truncation: ToolTruncationConfig = Field(default_factory=ToolTruncationConfig)
+    tool_offload: ToolOffloadConfig = Field(default_factory=ToolOffloadConfig)
+    summarization: InstanceOf[SummarizationConfig] = Field(default_factory=SummarizationConfig)
+    backward_packing: BackwardPackingConfig = Field(default_factory=BackwardPackingConfig)
+    sliding_window: SlidingWindowConfig = Field(default_factory=SlidingWindowConfig)
 
-    def __post_init__(self) -> None:
-        flag_fields(self)
-        if not isinstance(self.mode, str) or self.mode not in ("compaction", "sliding_window"):
-            raise InvalidInput(f"mode must be 'compaction' or 'sliding_window', not {safe_repr(self.mode)}.")
-        object.__setattr__(self, "processor_order", listed_field("processor_order", self.processor_order))
-        object.__setattr__(self, "excluded_processors", listed_field("excluded_processors", self.excluded_processors))
-        number_field(self, "min_reduction_ratio", below=1)
-        if not self.min_reduction_ratio:
-            raise InvalidInput("min_reduction_ratio must be more than 0, or every turn compacts anew.")
-        for part in fields(self):
-            value, kind = getattr(self, part.name), part.default_factory
-            if isinstance(kind, type) and not isinstance(value, kind):  # the configuration of one processor
-                raise InvalidInput(f"{part.name} must be a {kind.__name__}, not {type(value).__name__}.")
-        names = [each for each in self.processor_order if not callable(each)]
-        for each in (*names, *self.excluded_processors):
-            if each not in PROCESSORS:
-                raise InvalidInput(f"There is no processor {safe_repr(each)}; there are {', '.join(PROCESSORS)}.")
-        if len({id(each) if callable(each) else each for each in self.processor_order}) < len(self.processor_order):
-            raise InvalidInput("processor_order names a processor twice.")
+    @field_validator("processor_order", "excluded_processors")
+    @classmethod
+    def _check_names(cls, given: Sequence[str | Processor]) -> Sequence[str | Processor]:
+        for each in given:
+            if not callable(each) and each not in PROCESSORS:
+                raise ValueError(f"Unknown processor {safe_repr(each)}. Processors: {', '.join(PROCESSORS)}.")
+        if len({id(each) if callable(each) else each for each in given}) < len(given):
+            raise ValueError("processor_order names a processor twice.")
+        return given
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
         if self.enabled and self.mode == "compaction" and not self.processors:
-            raise InvalidInput("No processor is left to make a context smaller. Name one, or set enabled=False.")
+            raise ValueError("No processor is left to make a context smaller. Name one, or set enabled=False.")
+        return self
 
     @property
     def processors(self) -> tuple[str | Processor, ...]:
@@ -199,8 +178,7 @@ class ActiveContextPolicyConfig:
         return bool(getattr(getattr(self, name), "enabled", True))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ManagedMemoryConfig:
+class ManagedMemoryConfig(Options):
     """When a context has outgrown its budget, and what is done then, as MARSYS configures it.
 
     Whatever threshold is passed first counts.
@@ -226,33 +204,22 @@ class ManagedMemoryConfig:
         InvalidInput: A value is wrong, or values do not go together.
     """
 
-    threshold_tokens: int = 150_000
-    threshold_rounds: int | None = None
-    retain_rounds: int = 3
-    image_token_estimate: int = 800
-    trigger_events: list[str] = field(default_factory=lambda: [*EVENTS])
-    cache_invalidation_events: list[str] = field(default_factory=lambda: [*CHANGES[:3]])
-    token_counter: TokenCounter | CounterLike | None = None
-    active_context: ActiveContextPolicyConfig = field(default_factory=ActiveContextPolicyConfig)
+    threshold_tokens: int = Field(default=150_000, ge=1)
+    threshold_rounds: int | None = Field(default=None, ge=1)
+    retain_rounds: int = Field(default=3, ge=1)
+    image_token_estimate: int = Field(default=800, ge=0)
+    trigger_events: Sequence[Trigger] = ("add", "get_messages")
+    cache_invalidation_events: Sequence[Change] = ("add", "remove_by_id", "delete_memory")
+    token_counter: _TokenCounter = None
+    active_context: ActiveContextPolicyConfig = Field(default_factory=ActiveContextPolicyConfig)
 
-    def __post_init__(self) -> None:
-        whole_field(self, "threshold_tokens", least=1)
-        whole_field(self, "threshold_rounds", least=1, optional=True)
-        whole_field(self, "retain_rounds", least=1)
-        whole_field(self, "image_token_estimate", least=0)
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
         if self.threshold_rounds is not None and self.retain_rounds >= self.threshold_rounds:
-            raise InvalidInput(
+            raise ValueError(
                 f"retain_rounds ({self.retain_rounds}) must be less than threshold_rounds ({self.threshold_rounds})."
             )
-        for name, known in (("trigger_events", EVENTS), ("cache_invalidation_events", CHANGES)):
-            listed = listed_field(name, getattr(self, name))
-            if unknown := [each for each in listed if each not in known]:
-                raise InvalidInput(f"{name} knows {', '.join(known)}, not {safe_repr(unknown[0])}.")
-            object.__setattr__(self, name, listed)
-        if not isinstance(self.active_context, ActiveContextPolicyConfig):
-            raise InvalidInput(
-                f"active_context must be an ActiveContextPolicyConfig, not {type(self.active_context).__name__}."
-            )
+        return self
 
     @property
     def compaction_target_tokens(self) -> int:
@@ -266,9 +233,7 @@ def checked_config(config: ManagedMemoryConfig | None) -> ManagedMemoryConfig:
     Raises:
         InvalidInput: It is something else.
     """
-    if config is not None and not isinstance(config, ManagedMemoryConfig):
-        raise InvalidInput(f"config must be a ManagedMemoryConfig, not {type(config).__name__}.")
-    return config or ManagedMemoryConfig()
+    return check_value(InstanceOf[ManagedMemoryConfig] | None, config, "config") or ManagedMemoryConfig()
 
 
 def checked_window(window: int | None) -> int | None:
@@ -277,9 +242,8 @@ def checked_window(window: int | None) -> int | None:
     Raises:
         InvalidInput: It can be no such number.
     """
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
-        raise InvalidInput(f"window must be a whole number of 1 or more, not {safe_repr(window)}.")
-    return window
+    checked: int | None = check_value(Annotated[int, Ge(1)] | None, window, "window")
+    return checked
 
 
 _SHARE_OF_WINDOW = 0.8

@@ -461,7 +461,7 @@ class ManagedConversationMemory(ConversationMemory):
         base = self._base(logged, model)
         situation = self._compactor.situation(model=model)
         if self._process is not None:
-            config = replace(situation.config, mode="compaction", processor_order=[self._process])
+            config = situation.config.replace(mode="compaction", processor_order=[self._process])
             situation = replace(situation, config=config)
         if not due and situation.target.tokens is not None:  # somebody else decided, so there is to be some gain
             left = int(base.context.tokens * (1 - situation.config.min_reduction_ratio))

@@ -55,8 +55,7 @@ def thorough(situation: Situation, provider: str) -> Situation:
     )
     return dataclasses.replace(
         situation,
-        config=dataclasses.replace(
-            config,
+        config=config.replace(
             mode="compaction",
             processor_order=["summarization"],
             excluded_processors=[],

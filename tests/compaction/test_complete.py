@@ -1,7 +1,5 @@
 """Nothing that leaves a context is lost: it stands behind a summary, or its ids are told, and each is brought back."""
 
-from dataclasses import replace
-
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 
@@ -48,7 +46,7 @@ def config(*order, threshold=2_500, **more):
         tool_offload=ToolOffloadConfig(max_tool_message_tokens=60, preview_tokens=10),
         **more,
     )
-    return replace(limits, token_counter=COUNTER)
+    return limits.replace(token_counter=COUNTER)
 
 
 def grown(node, turns, **how):

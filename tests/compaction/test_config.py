@@ -20,8 +20,8 @@ DEFAULTS = {
     ManagedMemoryConfig: {
         "threshold_tokens": 150_000,
         "image_token_estimate": 800,
-        "trigger_events": ["add", "get_messages"],
-        "cache_invalidation_events": ["add", "remove_by_id", "delete_memory"],
+        "trigger_events": ("add", "get_messages"),
+        "cache_invalidation_events": ("add", "remove_by_id", "delete_memory"),
         "token_counter": None,
         "compaction_target_tokens": 90_000,
         "active_context": ActiveContextPolicyConfig(),
@@ -29,8 +29,8 @@ DEFAULTS = {
     ActiveContextPolicyConfig: {
         "enabled": True,
         "mode": "compaction",
-        "processor_order": ["tool_truncation", "summarization", "backward_packing"],
-        "excluded_processors": [],
+        "processor_order": ("tool_truncation", "summarization", "backward_packing"),
+        "excluded_processors": (),
         "min_reduction_ratio": 0.4,
     },
     SummarizationConfig: {
@@ -67,7 +67,7 @@ WRONG = {
 }
 ONLY = {"processor_order": ["summarization"], "excluded_processors": ["summarization"]}
 UNFIT = [
-    (ManagedMemoryConfig, {"active_context": {}}, "active_context"),
+    (ManagedMemoryConfig, {"active_context": 5}, "active_context"),
     (ManagedMemoryConfig, {"threshold_rounds": 3}, "retain_rounds"),
     (ManagedMemoryConfig, {"trigger_events": ["never"]}, "never"),
     (ActiveContextPolicyConfig, {"processor_order": ["magic"]}, "magic"),

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections import Counter
-from dataclasses import replace
 from typing import Annotated, TypedDict
 
 import pytest
@@ -323,7 +322,7 @@ class TestCalibration:
             counter.learn(1_000, 2_000)
         factor, model = counter.factor(), Summarizer()
         assert factor > 1.8
-        node = memory.compaction(model, replace(budget(1_500, min_reduction_ratio=0.6), token_counter=counter))
+        node = memory.compaction(model, budget(1_500, min_reduction_ratio=0.6).replace(token_counter=counter))
         for turn in range(1, 40):
             asked = len(model.asked)
             cost = COUNTER.count(node.invoke(talk(turn), at())) * factor
