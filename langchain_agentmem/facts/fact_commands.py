@@ -20,7 +20,7 @@ from langchain_agentmem.facts.fact_events import RULE
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.messages.message import Message, MessageLike
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, changing, inputs_of, looking
+from langchain_agentmem.rewinding.memory_access import Change, inputs_of
 from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, TEXT, RowDraft, View, body_of
 from langchain_agentmem.storage import Transaction
 
@@ -55,7 +55,7 @@ def keep(
 
     told = partial(fact_store.messages_shown, messages)
     name = "facts.add" if shown else None
-    return changing(ground, name, make, outputs=lambda new: {"message_ids": new}, messages=told)
+    return ground.write(name, make, outputs=lambda new: {"message_ids": new}, messages=told)
 
 
 def describe(tx: Transaction, change: Change, description: str | None) -> None:
@@ -74,7 +74,7 @@ def description_of(ground: FactsGround) -> str | None:
         known = memory_rows.named(tx, view, RULE, [DESCRIPTION])
         return known[DESCRIPTION].text if known else ground.description
 
-    return looking(ground, None, look)
+    return ground.read(None, look)
 
 
 def update(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> bool:
@@ -108,9 +108,7 @@ def update(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> bool:
         return False
 
     told: dict[str, Any] = {"id": key, "changes": lambda: inputs_of(changes)}
-    return changing(
-        ground, "facts.update", make, outputs=lambda waits: {"kind": "message" if waits else "fact"}, **told
-    )
+    return ground.write("facts.update", make, outputs=lambda waits: {"kind": "message" if waits else "fact"}, **told)
 
 
 def clear(tx: Transaction, change: Change, *, rules: bool = False) -> None:

@@ -39,7 +39,7 @@ from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
 from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
 from langchain_agentmem.language_models.summarization import is_refusal
-from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, whose
+from langchain_agentmem.rewinding.memory_access import Change, MemorySession
 from langchain_agentmem.rewinding.memory_rows import FOREVER, View
 from langchain_agentmem.search.dates import spans
 from langchain_agentmem.storage import Transaction
@@ -337,7 +337,7 @@ def _sure(value: Any) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactsGround(Footing):
+class FactsGround(MemorySession):
     """What the facts of one memory stand on.
 
     Attributes:
@@ -429,7 +429,7 @@ def learn(
     alone: set[str] = set()
     parked: set[str] = set()
     while True:
-        waits = looking(ground, None, source_texts.waiting)
+        waits = ground.read(None, source_texts.waiting)
         here = [due for due in waits if wanted(due) and due.key not in parked]
         ready, _ = source_texts.in_time(here, most, ground.now() if patient else FOREVER)
         for some in _batches(ready, alone):
@@ -500,7 +500,7 @@ def _batch(
         return _BatchOutcome(len(still), book.turns, answer.problems)
 
     asked_about = [due.message.message_id for due in some]
-    return changing(ground, "facts.learn", keep, outputs=_BatchOutcome.told, message_ids=asked_about)
+    return ground.write("facts.learn", keep, outputs=_BatchOutcome.told, message_ids=asked_about)
 
 
 class _Reports(FirstFailures):
@@ -511,7 +511,7 @@ def _asked(
     ground: FactsGround, model: Any, some: Sequence[Due]
 ) -> tuple[ExtractionAnswer, str, ExtractionTrouble | None]:
     """What a model answers about some messages, in its words too, and what went wrong."""
-    agreed = looking(ground, None, ground.rules)
+    agreed = ground.read(None, ground.rules)
     try:
         reply = ask(
             ground.database,
@@ -520,7 +520,7 @@ def _asked(
             "facts.extract",
             ground.settings.timeout,
             reply_of,
-            inputs=lambda: whose(ground, said=fact_store.messages_shown([due.message for due in some])),
+            inputs=lambda: ground.trace_inputs(said=fact_store.messages_shown([due.message for due in some])),
         )
         answer = read(reply, some)
     except Exception as error:  # whatever a model raises, the messages go on waiting

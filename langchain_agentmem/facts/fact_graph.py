@@ -16,7 +16,7 @@ from langchain_agentmem.facts.fact_events import Rules
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_queries import matching
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import listed, looking
+from langchain_agentmem.rewinding.memory_access import listed
 from langchain_agentmem.rewinding.memory_rows import FACT, View
 from langchain_agentmem.storage import Transaction, query
 
@@ -50,7 +50,7 @@ def neighbours(ground: FactsGround, entity: str, depth: int, when: FactFilter) -
         return {"name": each.name, "distance": each.distance, "fact_id": each.fact.id}
 
     told = partial(listed, "neighbours", show=near)
-    return looking(ground, "facts.neighbours", look, outputs=told, entity=entity, depth=depth)
+    return ground.read("facts.neighbours", look, outputs=told, entity=entity, depth=depth)
 
 
 def entities(ground: FactsGround, prefix: str, limit: int | None) -> list[Entity]:
@@ -80,7 +80,7 @@ def entities(ground: FactsGround, prefix: str, limit: int | None) -> list[Entity
         return shown
 
     told = partial(listed, "entities", show=lambda each: {"name": each.name, "facts": each.facts})
-    return looking(ground, "facts.entities", look, outputs=told, prefix=prefix)
+    return ground.read("facts.entities", look, outputs=told, prefix=prefix)
 
 
 def _entities(tx: Transaction, view: View, low: str) -> list[tuple[str, int, str]]:
@@ -118,7 +118,7 @@ def around_entity(
             found.update((fact.id, fact) for fact in walk.step(tx))
         return sorted(found.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))
 
-    return looking(ground, None, look)
+    return ground.read(None, look)
 
 
 def as_networkx(facts: Iterable[Fact]) -> Any:

@@ -23,7 +23,7 @@ from langchain_agentmem.facts.fact_events import RULE, rules_in, state
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, changing, looking
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
@@ -121,7 +121,7 @@ def dump(ground: FactsGround) -> list[dict[str, Any]]:
     def told(found: list[dict[str, Any]]) -> dict[str, Any]:
         return {"records": len(found), **fact_store.kinds_shown(record["kind"] for record in found)}
 
-    return looking(ground, "facts.save", look, outputs=told)
+    return ground.read("facts.save", look, outputs=told)
 
 
 def load(ground: FactsGround, records: list[Any]) -> None:
@@ -139,7 +139,7 @@ def load(ground: FactsGround, records: list[Any]) -> None:
         change.drafts = gone + drafts  # what is here already is written in the order of the file, too
 
     here = fact_store.kinds_shown(draft.kind for draft in drafts)
-    changing(ground, "facts.load", make, outputs=lambda _: here, records=len(records))
+    ground.write("facts.load", make, outputs=lambda _: here, records=len(records))
 
 
 def _draft(record: Any) -> RowDraft:

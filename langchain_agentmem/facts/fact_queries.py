@@ -20,7 +20,7 @@ from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import listed, looking, step_on
+from langchain_agentmem.rewinding.memory_access import listed
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT, Kept, View, message_source
 from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Transaction, query
@@ -58,8 +58,7 @@ def contradictions(
             if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
         ]
 
-    return looking(
-        ground,
+    return ground.read(
         "facts.contradictions",
         look,
         outputs=partial(listed, "contradictions", show=_pair),
@@ -103,7 +102,7 @@ def evidence(ground: FactsGround, fact_id: str) -> list[Evidence]:
         return found
 
     told = partial(listed, "sources", show=_evidence_shown)
-    return looking(ground, "facts.evidence", look, outputs=told, fact_id=fact_id)
+    return ground.read("facts.evidence", look, outputs=told, fact_id=fact_id)
 
 
 def facts_told_by(tx: Transaction, view: View, ground: FactsGround, message_id: str) -> list[Fact]:
@@ -123,7 +122,7 @@ def find_facts(
     everything = text_given(query, "A query").strip() == EVERYTHING
     most = USUAL_LIMIT if limit is None else limit_given(limit)
     at = None if valid is None else moment(time_given(valid, "valid"))
-    with step_on(ground, "facts.search", "retriever", query=query, limit=most, valid=at) as step:
+    with ground.step("facts.search", "retriever", query=query, limit=most, valid=at) as step:
         if everything:
             every = listing(
                 ground, limit=most, wanted=lambda fact: raw if fact.raw else at is None or fact.holds_at(at)
@@ -137,7 +136,7 @@ def find_facts(
 
 def _find(ground: FactsGround, query: str, most: int, at: datetime | None, *, raw: bool) -> list[Fact]:
     """Search for facts, and for what was said."""
-    agreed = looking(ground, None, ground.rules)
+    agreed = ground.read(None, ground.rules)
     # Of what fits best, some may not have held then.
     hits = found(
         ground, (FACT, TEXT) if raw else (FACT,), _more_names(query, agreed), most if at is None else most * MORE
@@ -151,7 +150,7 @@ def _find(ground: FactsGround, query: str, most: int, at: datetime | None, *, ra
         )
         return [replace(fact, score=hit.score, why=hit.why) for hit, fact in told if fact is not None]
 
-    facts = looking(ground, None, look)
+    facts = ground.read(None, look)
     return [fact for fact in facts if at is None or fact.raw or fact.holds_at(at)][:most]
 
 
@@ -182,7 +181,7 @@ def listing(
         shown.sort(key=lambda fact: (by_id[fact.id].created_at, by_id[fact.id].number))
         return shown[max(0, len(shown) - most) :]
 
-    return looking(ground, None, look)
+    return ground.read(None, look)
 
 
 def matching(
@@ -217,7 +216,7 @@ def matching(
         return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
     asked |= {"subject": subject, "predicate": predicate, "object": obj, "recorded": recorded}
-    return looking(ground, name, look, outputs=fact_store.facts_shown, **asked)
+    return ground.read(name, look, outputs=fact_store.facts_shown, **asked)
 
 
 def _rows(
@@ -284,7 +283,7 @@ def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> list[Fac
         facts = listing(ground, limit=MOST, wanted=lambda fact: not fact.raw)
         return [fact for fact in reversed(facts) if valid is None or fact.holds_at(valid)]
     found = find_facts(ground, query, MOST, valid=valid, raw=False)
-    agreed = looking(ground, None, ground.rules)
+    agreed = ground.read(None, ground.rules)
     words = f" {entity_key(query)} ".replace("?", " ").replace(",", " ").replace("'s ", " ")
     now = ground.now() if valid is None else time_given(valid, "valid")
     named = {

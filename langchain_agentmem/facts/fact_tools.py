@@ -45,7 +45,6 @@ from langchain_agentmem.messages.message_marks import is_filler
 from langchain_agentmem.messages.prompt_forms import converted
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
-from langchain_agentmem.rewinding.memory_access import step_on
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_point
 from langchain_agentmem.storage.database import MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest
@@ -314,7 +313,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             is_mine = due.conversation == conversation and due.message.message_id in mine
             return is_mine or due.listed or due.failed
 
-        with step_on(ground, "facts.remember", message_ids=[message.message_id for message in read]) as step:
+        with ground.step("facts.remember", message_ids=[message.message_id for message in read]) as step:
             new: list[str] = []
             if read:
                 new = fact_commands.keep(ground, read, conversation=conversation, own=False, shown=False)

@@ -96,7 +96,7 @@ from langchain_agentmem.messages.message import (
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_tree, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_access import Change, changing, listed, looking, step_on
+from langchain_agentmem.rewinding.memory_access import Change, listed
 from langchain_agentmem.rewinding.memory_rows import DUE, FACT, TEXT, RowDraft, View
 from langchain_agentmem.storage import Transaction, jobs
 from langchain_agentmem.storage.database import MemoryLike, database_of
@@ -269,8 +269,7 @@ class KGMemory(EventSource):
                 key = book.tell(tx, told, key or None)
             return key or book.tell(tx, said), book.turns
 
-        fact_id, _ = changing(
-            ground,
+        fact_id, _ = ground.write(
             "facts.add_fact",
             make,
             outputs=lambda done: {"fact_id": done[0], **fact_store.turns_shown(done[1])},
@@ -303,7 +302,7 @@ class KGMemory(EventSource):
             book.undo(tx, fact_store.fact_there(tx, change.view, fact_id))
             return fact_events.state(book.written[fact_id].extra)
 
-        changing(self._ground, "facts.undo", make, outputs=fact_store.state_shown, fact_id=fact_id)
+        self._ground.write("facts.undo", make, outputs=fact_store.state_shown, fact_id=fact_id)
 
     aundo = awaited(undo, writes=True)
 
@@ -328,7 +327,7 @@ class KGMemory(EventSource):
             return len(names)
 
         told: dict[str, Any] = {"predicates": names, "single_valued": single_valued}
-        changing(self._ground, "facts.declare", make, outputs=lambda count: {"declared": count}, **told)
+        self._ground.write("facts.declare", make, outputs=lambda count: {"declared": count}, **told)
 
     adeclare = awaited(declare, writes=True)
 
@@ -356,7 +355,7 @@ class KGMemory(EventSource):
             change.drafts.append(named_alike(Alias(name=name, into=into, merged=True), change.now))
             return True
 
-        changing(self._ground, "facts.merge", make, outputs=lambda new: {"merged": new}, alias=name, same_as=into)
+        self._ground.write("facts.merge", make, outputs=lambda new: {"merged": new}, alias=name, same_as=into)
 
     amerge = awaited(merge, writes=True)
 
@@ -377,7 +376,7 @@ class KGMemory(EventSource):
                 change.drafts.append(apart(name, change.now))
             return there
 
-        return changing(self._ground, "facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name)
+        return self._ground.write("facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name)
 
     aunmerge = awaited(unmerge, writes=True)
 
@@ -405,7 +404,7 @@ class KGMemory(EventSource):
                 book.remove(tx, facts[message_id])
             return change.drafts if message_id in facts else []
 
-        return bool(changing(self._ground, "facts.remove", make, outputs=fact_store.removed_shown, id=message_id))
+        return bool(self._ground.write("facts.remove", make, outputs=fact_store.removed_shown, id=message_id))
 
     aremove_by_id = awaited(remove_by_id, writes=True)
 
@@ -417,7 +416,7 @@ class KGMemory(EventSource):
             return fact_store.facts_shown([] if fact is None else [fact])
 
         look = partial(fact_queries.fact_in, ground=ground, fact_id=key)
-        return looking(ground, "facts.get", look, outputs=told, fact_id=fact_id)
+        return ground.read("facts.get", look, outputs=told, fact_id=fact_id)
 
     aget = awaited(get)
 
@@ -504,7 +503,7 @@ class KGMemory(EventSource):
 
         asked: dict[str, Any] = {"limit": most, "before": before, "entity": entity, "predicate": predicate}
         asked |= {"valid": valid, "recorded": recorded}
-        return looking(self._ground, "facts.latest", look, outputs=fact_store.facts_shown, **asked)
+        return self._ground.read("facts.latest", look, outputs=fact_store.facts_shown, **asked)
 
     alatest = awaited(latest)
 
@@ -564,7 +563,7 @@ class KGMemory(EventSource):
         """
         key = text_given(message_id, "An id")
         look = partial(fact_queries.facts_told_by, ground=self._ground, message_id=key)
-        return looking(self._ground, "facts.from_message", look, outputs=fact_store.facts_shown, message_id=key)
+        return self._ground.read("facts.from_message", look, outputs=fact_store.facts_shown, message_id=key)
 
     afrom_message = awaited(from_message)
 
@@ -608,7 +607,7 @@ class KGMemory(EventSource):
         question = "" if query is None else text_given(query, "A query").strip()
         at = None if valid is None else moment(time_given(valid, "valid"))
         asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
-        with step_on(self._ground, "facts.format_for_prompt", **asked) as step:
+        with self._ground.step("facts.format_for_prompt", **asked) as step:
             text = fact_queries.section(self._ground, question, at, limits, measure)
             step.finish(lambda: fact_queries.section_shown(text))
         return text
@@ -628,7 +627,7 @@ class KGMemory(EventSource):
             return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
 
         told = partial(listed, "aliases", show=lambda each: {"alias": each.name, "same_as": each.into})
-        return looking(self._ground, "facts.aliases", look, outputs=told, proposed=proposed)
+        return self._ground.read("facts.aliases", look, outputs=told, proposed=proposed)
 
     aaliases = awaited(aliases)
 
@@ -692,7 +691,7 @@ class KGMemory(EventSource):
             MissingExtra: networkx is not installed.
         """
         asked: dict[str, Any] = {"entity": entity, "depth": depth, "valid": valid, "recorded": recorded}
-        with step_on(self._ground, "facts.draw", **asked) as step:
+        with self._ground.step("facts.draw", **asked) as step:
             facts = fact_graph.around_entity(self._ground, **asked)
             step.finish(lambda: fact_store.facts_shown(facts))
         return fact_graph.as_networkx(facts)
@@ -804,7 +803,7 @@ class KGMemory(EventSource):
             fact_commands.describe(tx, change, self._ground.description)
             return gone
 
-        changing(self._ground, "facts.reset", make, outputs=lambda gone: {"removed": gone})
+        self._ground.write("facts.reset", make, outputs=lambda gone: {"removed": gone})
         now = self._database.clock()
         self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
 
@@ -819,7 +818,7 @@ class KGMemory(EventSource):
             include_ids: Whether to tell each one's "message_id". Default: False.
         """
         check_flag("include_ids", include_ids)
-        with step_on(self._ground, "facts.retrieve_all") as step:
+        with self._ground.step("facts.retrieve_all") as step:
             items = self._everything()
             step.finish(lambda: _ids_shown(items))
         return _dicts(items, include_ids=include_ids)
@@ -844,7 +843,7 @@ class KGMemory(EventSource):
         """
         check_whole("n", n)
         check_flag("include_ids", include_ids)
-        with step_on(self._ground, "facts.retrieve_recent", n=n) as step:
+        with self._ground.step("facts.retrieve_recent", n=n) as step:
             items = self._latest(n)
             step.finish(lambda: _ids_shown(items))
         return _dicts(items, include_ids=include_ids)
@@ -860,7 +859,7 @@ class KGMemory(EventSource):
         """
         text_given(message_id, "An id")
         check_flag("include_ids", include_ids)
-        with step_on(self._ground, "facts.retrieve_by_id", id=message_id) as step:
+        with self._ground.step("facts.retrieve_by_id", id=message_id) as step:
             items = self._one(message_id)
             step.finish(lambda: _ids_shown(items))
         return next(iter(_dicts(items, include_ids=include_ids)), None)
@@ -882,7 +881,7 @@ class KGMemory(EventSource):
             check_whole("n", n)
         fact_commands.role_given(role)
         check_flag("include_ids", include_ids)
-        with step_on(self._ground, "facts.retrieve_by_role", role=role, n=n) as step:
+        with self._ground.step("facts.retrieve_by_role", role=role, n=n) as step:
             items = self._latest(n, role)
             step.finish(lambda: _ids_shown(items))
         return _dicts(items, include_ids=include_ids)
@@ -949,7 +948,7 @@ class KGMemory(EventSource):
         self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too
         try:
             messages = partial(fact_store.messages_shown, [said])
-            with step_on(self._ground, "facts.remember", messages=messages) as step:
+            with self._ground.step("facts.remember", messages=messages) as step:
                 facts = self._extracted(said)
                 step.finish(lambda: fact_store.facts_shown(facts))
             return facts
@@ -975,7 +974,7 @@ class KGMemory(EventSource):
         if self._model is None:
             return 0
         learned = Learned()
-        with step_on(self._ground, "facts.drain") as step:
+        with self._ground.step("facts.drain") as step:
             if isinstance(self._ground.point, BranchAt):
                 self._in_turn(learned)
             else:
@@ -991,7 +990,7 @@ class KGMemory(EventSource):
         def look(tx: Transaction, view: View) -> int:
             return len(source_texts.waiting(tx, view))
 
-        return looking(self._ground, "facts.waiting", look, outputs=lambda count: {"waiting": count})
+        return self._ground.read("facts.waiting", look, outputs=lambda count: {"waiting": count})
 
     awaiting = awaited(waiting)
 
@@ -1007,7 +1006,7 @@ class KGMemory(EventSource):
             some = [{"message_ids": each.message_ids, "failure": brief(each.error), "at": each.at} for each in found]
             return {"count": len(found), "failures": some}
 
-        return looking(self._ground, "facts.failures", look, outputs=told)
+        return self._ground.read("facts.failures", look, outputs=told)
 
     afailures = awaited(failures)
 
@@ -1061,7 +1060,7 @@ class KGMemory(EventSource):
 
     def _one(self, key: str) -> list[_Item]:
         look = partial(fact_queries.fact_in, ground=self._ground, fact_id=key)
-        fact = looking(self._ground, None, look)
+        fact = self._ground.read(None, look)
         return self._items([] if fact is None else [fact])
 
     def _key_at(self, idx: int) -> str:
@@ -1084,7 +1083,7 @@ class KGMemory(EventSource):
             found = memory_rows.named(tx, view, TEXT, raw)
             return {key: fact_store.message_of(kept) for key, kept in found.items()}
 
-        messages = looking(self._ground, None, look) if raw else {}
+        messages = self._ground.read(None, look) if raw else {}
         items = [(fact.id, _provider_dict(fact, messages.get(fact.id), images)) for fact in facts]
         for event in images.events(self.namespace, self.name):
             self._database.hooks.emit(event)
@@ -1094,7 +1093,7 @@ class KGMemory(EventSource):
         fact_commands.keep(self._ground, [said], shown=False)
         learn(self._ground, self._model, wanted=lambda due: due.key == said.message_id, patient=True)
         look = partial(fact_queries.facts_told_by, ground=self._ground, message_id=said.message_id)
-        return looking(self._ground, None, look)
+        return self._ground.read(None, look)
 
     def _in_turn(self, learned: Learned) -> None:
         """Learn once it is this memory's turn, and until nobody else is at it."""
@@ -1138,7 +1137,7 @@ class KGMemory(EventSource):
 
     def _learn(self, learned: Learned, job: Job, *, patient: bool) -> None:
         # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
-        with step_on(self._ground, "facts.drain") if patient else SILENT as step:
+        with self._ground.step("facts.drain") if patient else SILENT as step:
             learn(self._ground, self._model, learned=learned, holds=lambda tx: jobs.holds(tx, job), patient=patient)
             step.finish(learned.told)
 

@@ -35,7 +35,6 @@ from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import looking, whose
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.rewinding.outlook import MORE, reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
@@ -256,7 +255,7 @@ class Bringing:
                     if fact is not None and self._trusts(fact):
                         there["fact", each.id] = _fact(fact)
 
-            looking(ground, None, look)
+            ground.read(None, look)
         if rows := [each.row for each in items if each.row is not None]:
             run = None if isinstance(self.branch_or_config, LayeredMemory) else config
             walls, outlook = reach_of(self.database, self._named, run)
@@ -287,7 +286,7 @@ class Bringing:
             told |= {"budget": self._budget.total, "unit": self._budget.unit}
         if layers is None:
             return {"namespace": "/".join(self.database.scopes.resolve(self._named, config)), **told}
-        return whose(layers._facts_ground, **told)
+        return layers._facts_ground.trace_inputs(**told)
 
     def _outputs(self, shown: Composed) -> dict[str, Any]:
         """What it shows of what was put in."""

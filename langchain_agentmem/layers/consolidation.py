@@ -24,7 +24,7 @@ from langchain_agentmem.layers.core_memory import CoreMemory, everything, leavin
 from langchain_agentmem.layers.layer import Ground, LayersConfig
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
-from langchain_agentmem.rewinding.memory_access import Change, changing, looking, step_on
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View
 from langchain_agentmem.storage import Transaction, query
 
@@ -100,7 +100,7 @@ def consolidate(
         automatic: Whether nobody asked for it. Default: False.
         name: What the step is called in a trace.
     """
-    with step_on(ground, name, keep=keep, event_type=kind, automatic=automatic) as step:
+    with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
         report = _consolidate(ground, keep, kind, automatic=automatic)
         step.finish(lambda: asdict(report))
     return report
@@ -109,7 +109,7 @@ def consolidate(
 def _consolidate(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> ConsolidationReport:
     """Sum up old events, and put what that says in their place, as far as they are still there."""
     limit = ground.settings.section_budgets["archival_snippet"]
-    bundles = looking(ground, None, lambda tx, view: old(tx, _own(ground, view), keep, kind))
+    bundles = ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind))
     if not bundles:
         return ConsolidationReport()
     texts: list[tuple[EventBundle, str]] = []
@@ -128,7 +128,7 @@ def _consolidate(ground: Ground, keep: int, kind: str | None, *, automatic: bool
         whole = [each for each in texts if numbers.issuperset(event.number for event in each[0].events)]
         return _replace(ground, change, whole, automatic=automatic)
 
-    return changing(ground, None, make)
+    return ground.write(None, make)
 
 
 def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
@@ -321,7 +321,7 @@ def measure_pressure(ground: Ground, *, shown: bool = True) -> Pressure:
         records = count(tx, view, RECORD)
         return pressure_of(((each.key, each.text) for each in core), events, records, ground.settings)
 
-    return looking(ground, "layers.pressure" if shown else None, look, outputs=asdict)
+    return ground.read("layers.pressure" if shown else None, look, outputs=asdict)
 
 
 def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> ConsolidationReport:
@@ -340,7 +340,7 @@ def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> Con
     """
     if level is not None and not (isinstance(level, str) and level in LEVELS):
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
-    with step_on(ground, "layers.consolidate", level=level) as step:
+    with ground.step("layers.consolidate", level=level) as step:
         report = _relieve(ground, core, measure_pressure(ground, shown=False).level if level is None else level)
         step.finish(lambda: asdict(report))
     return report
@@ -364,5 +364,5 @@ def _relieve(ground: Ground, core: CoreMemory, level: str) -> ConsolidationRepor
 
     evicted: tuple[str, ...] = ()
     if rank >= LEVELS.index("high"):
-        evicted = changing(ground, "core.relieve", relieve)
+        evicted = ground.write("core.relieve", relieve)
     return replace(report, level=level, evicted=evicted)

@@ -22,7 +22,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, Footing, changing, looking, step_on
+from langchain_agentmem.rewinding.memory_access import Change, MemorySession
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, kept_of
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection, Why
@@ -207,7 +207,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground(Footing):
+class Ground(MemorySession):
     """What the layers of one memory stand on.
 
     Attributes:
@@ -243,15 +243,15 @@ class Layer:
 
     def _look(self, verb: str | None, look: Callable[[Transaction, View], T], **more: Any) -> T:
         """Read; see `looking`."""
-        return looking(self._ground, verb and f"{self._part}.{verb}", look, **more)
+        return self._ground.read(verb and f"{self._part}.{verb}", look, **more)
 
     def _change(self, verb: str | None, make: Callable[[Transaction, Change], T], **more: Any) -> T:
         """Write; see `changing`."""
-        return changing(self._ground, verb and f"{self._part}.{verb}", make, **more)
+        return self._ground.write(verb and f"{self._part}.{verb}", make, **more)
 
     def _step(self, verb: str, run_type: RunType = "chain", **inputs: Any) -> Step:
         """Open a step for several operations; see `step_on`."""
-        return step_on(self._ground, f"{self._part}.{verb}", run_type, **inputs)
+        return self._ground.step(f"{self._part}.{verb}", run_type, **inputs)
 
     def _one(self, kind: str, what: str, key: str, value_of: Callable[[Kept], T]) -> T | None:
         """Read one thing by its id."""

@@ -40,7 +40,7 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import decode_body, kept_fields
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN
-from langchain_agentmem.rewinding.memory_access import Change, changing, looking
+from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.thread_memory import amending
 from langchain_agentmem.storage import Transaction, queries, query
@@ -383,7 +383,7 @@ class Corrections:
             at = moment(kept.written_at)
             return PresentValue(_shown(kind, row, key), _version_of(row), at, kept.source, kept.actor, kept.thread)
 
-        return looking(self._layers(**place)._facts_ground, "corrections.present", look, key=key)
+        return self._layers(**place)._facts_ground.read("corrections.present", look, key=key)
 
     apresent = awaited(present)
 
@@ -509,7 +509,7 @@ class Corrections:
             change.drafts[place] = change.drafts[place]._replace(correction=told)
             return _correction(path, kind, key, layers.name, thread, change.now, told)
 
-        return changing(ground, _step(undone), make, outputs=_made_shown, kind=kind, key=key, by=who)
+        return ground.write(_step(undone), make, outputs=_made_shown, kind=kind, key=key, by=who)
 
     def _rewording(
         self,

@@ -14,7 +14,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
-from langchain_agentmem.rewinding.memory_access import LISTED, Footing, looking, whose
+from langchain_agentmem.rewinding.memory_access import LISTED, MemorySession
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Kept, View
 from langchain_agentmem.storage import Transaction, query
 
@@ -99,18 +99,18 @@ class BranchTree:
         return "\n".join(lines)
 
 
-def forking(ground: Footing, name: str) -> BranchAt:
+def forking(ground: MemorySession, name: str) -> BranchAt:
     """Fork a branch."""
     point, now = named_branch(ground.point), ground.now()
     return ground.database.write(
         "layers.fork",
         lambda tx: fork(tx, point, name, now),
-        lambda: whose(ground, into=name),
+        lambda: ground.trace_inputs(into=name),
         lambda new: {"branch": new.name, "from_branch": point.name},
     )
 
 
-def tracing_back(ground: Footing) -> list[str]:
+def tracing_back(ground: MemorySession) -> list[str]:
     """The names of a branch and of those before it, the root first."""
     if not isinstance(ground.point, BranchAt):
         return [ground.point.name]
@@ -119,10 +119,10 @@ def tracing_back(ground: Footing) -> list[str]:
         names = names_of(tx, [branch for branch, _ in view.line])
         return names[::-1] or [ground.point.name]
 
-    return looking(ground, "layers.ancestors", look, outputs=lambda names: {"branches": names})
+    return ground.read("layers.ancestors", look, outputs=lambda names: {"branches": names})
 
 
-def growing(ground: Footing) -> BranchTree:
+def growing(ground: MemorySession) -> BranchTree:
     """The tree that a branch is part of, as work."""
     named_branch(ground.point)
 
@@ -141,10 +141,10 @@ def growing(ground: Footing) -> BranchTree:
         [root] = children.popitem()[1]
         return root
 
-    return looking(ground, "layers.tree", look, outputs=_tree_shown)
+    return ground.read("layers.tree", look, outputs=_tree_shown)
 
 
-def comparing(ground: Footing, other: Standpoint) -> BranchDiff:
+def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
     """How two memories differ, as work."""
 
     def look(tx: Transaction, view: View) -> BranchDiff:
@@ -156,7 +156,7 @@ def comparing(ground: Footing, other: Standpoint) -> BranchDiff:
             found.append(difference(mine, by_key(tx, theirs, kind, keys)))
         return BranchDiff(core=found[0], recall=found[1], archival=found[2], facts=found[3])
 
-    return looking(ground, "layers.diff", look, from_branch=other.name, outputs=_diff_shown)
+    return ground.read("layers.diff", look, from_branch=other.name, outputs=_diff_shown)
 
 
 def _tree_shown(tree: BranchTree) -> dict[str, Any]:

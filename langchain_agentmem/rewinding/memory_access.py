@@ -95,12 +95,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Footing:
-    """Where a memory is.
+class MemorySession:
+    """The access of layers, facts and tools to one memory: reading, writing and tracing.
+
+    A `Change` is a type of its own: it lives as long as one transaction, and a session as long as its memory.
 
     Attributes:
-        database: Where it is kept.
-        point: Whose memory it is.
+        database: The database of the memory.
+        point: The branch or thread whose memory it is.
     """
 
     database: Database
@@ -110,78 +112,78 @@ class Footing:
         """The time, in microseconds since 1970."""
         return self.database.now()
 
+    def trace_inputs(self, **inputs: Any) -> dict[str, Any]:
+        """Return the inputs of a traced step: the memory, and what was asked.
 
-def looking(
-    ground: Footing,
-    name: str | None,
-    look: Callable[[Transaction, View], T],
-    *,
-    outputs: Outputs | None = None,
-    newest: int | None = None,
-    **inputs: Any,
-) -> T:
-    """Read what a memory shows.
+        Args:
+            **inputs: Functions are called, long texts cut, and None is left out.
+        """
+        return {**standing(self.point), **inputs_of(inputs)}
 
-    Args:
-        ground: The memory.
-        name: The name of the step in a trace. None for a detail of another step.
-        look: Reads, given a view.
-        outputs: What a trace shows of the value. Default: how much that is.
-        newest: How many of the newest things `look` lists, at most. A long line is not followed further than for these.
-        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
-    """
-    point, now = ground.point, ground.now()
+    def read(
+        self,
+        name: str | None,
+        look: Callable[[Transaction, View], T],
+        *,
+        outputs: Outputs | None = None,
+        newest: int | None = None,
+        **inputs: Any,
+    ) -> T:
+        """Read what the memory shows.
 
-    def operation(tx: Transaction) -> T:
-        if newest is not None:
-            view = point.view(tx, now, newest)
-            value: Any = look(tx, view)
-            # Of a view that is whole, another look in this transaction may be of a later moment: a checkpoint that was
-            # put meanwhile is known, and not seen.
-            if not view.cut or (view.descends and len(value) >= newest):
-                return cast("T", value)
-        view = point.view(tx, now)
-        return look(tx, view)
+        Args:
+            name: The name of the step in a trace. None for a detail of another step.
+            look: Reads, given a view.
+            outputs: What a trace shows of the value. Default: how much that is.
+            newest: The number of the newest things that `look` lists at most. A long line is followed no further.
+            inputs: What a trace shows of it, next to the memory; functions are called only if somebody looks.
+        """
+        point, now = self.point, self.now()
 
-    return ground.database.read(name, operation, lambda: whose(ground, **inputs), outputs)
+        def operation(tx: Transaction) -> T:
+            if newest is not None:
+                view = point.view(tx, now, newest)
+                value: Any = look(tx, view)
+                # Of a view that is whole, another look in this transaction may be of a later moment: a checkpoint that
+                # was put meanwhile is known, and not seen.
+                if not view.cut or (view.descends and len(value) >= newest):
+                    return cast("T", value)
+            return look(tx, point.view(tx, now))
 
+        return self.database.read(name, operation, lambda: self.trace_inputs(**inputs), outputs)
 
-def changing(
-    ground: Footing,
-    name: str | None,
-    make: Callable[[Transaction, Change], T],
-    *,
-    outputs: Outputs | None = None,
-    **inputs: Any,
-) -> T:
-    """Change a memory, in one transaction.
+    def write(
+        self,
+        name: str | None,
+        make: Callable[[Transaction, Change], T],
+        *,
+        outputs: Outputs | None = None,
+        **inputs: Any,
+    ) -> T:
+        """Change the memory, in one transaction.
 
-    Args:
-        ground: The memory.
-        name: The name of the step in a trace. None for a detail of another step.
-        make: Adds drafts to a `Change`, and gives the value.
-        outputs: What a trace shows of the value. Default: how much that is.
-        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
-    """
-    now, told = ground.now(), writer()
-    return ground.database.write(
-        name,
-        lambda tx: changed(tx, ground.point, make, now, ground.database.tail, told),
-        lambda: whose(ground, **inputs),
-        outputs,
-    )
+        Args:
+            name: The name of the step in a trace. None for a detail of another step.
+            make: Adds drafts to a `Change`, and returns the value.
+            outputs: What a trace shows of the value. Default: how much that is.
+            inputs: As for `read`.
+        """
+        now, told = self.now(), writer()
 
+        def operation(tx: Transaction) -> T:
+            return changed(tx, self.point, make, now, self.database.tail, told)
 
-def step_on(ground: Footing, name: str, run_type: RunType = "chain", **inputs: Any) -> Step:
-    """Open a traced step for several operations on a memory, for `with`.
+        return self.database.write(name, operation, lambda: self.trace_inputs(**inputs), outputs)
 
-    Args:
-        ground: The memory.
-        name: The name of the step.
-        run_type: What LangChain takes it for: a "retriever" has an input "query" and an output "documents".
-        inputs: What a trace shows of it, beside whose memory it is; a function is called for it if somebody looks.
-    """
-    return ground.database.step(name, lambda: whose(ground, **inputs), run_type)
+    def step(self, name: str, run_type: RunType = "chain", **inputs: Any) -> Step:
+        """Open a traced step for several operations, for `with`.
+
+        Args:
+            name: The name of the step.
+            run_type: LangChain's type of it: a "retriever" has an input "query" and an output "documents".
+            inputs: As for `read`.
+        """
+        return self.database.step(name, lambda: self.trace_inputs(**inputs), run_type)
 
 
 def changed(
@@ -214,13 +216,3 @@ def changed(
         name = family(tx, point, view)
         memory_rows.write(tx, place, drafts, series=Series(point.path, drafts[0].kind, name), now=now, tail=tail)
     return value
-
-
-def whose(ground: Footing, **inputs: Any) -> dict[str, Any]:
-    """What a trace shows of a step on a memory: whose it is, and what was asked.
-
-    Args:
-        ground: The memory.
-        **inputs: What was asked: functions are called, long texts cut, and what is None is left out.
-    """
-    return {**standing(ground.point), **inputs_of(inputs)}

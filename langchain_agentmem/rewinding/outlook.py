@@ -18,7 +18,7 @@ from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespac
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
-from langchain_agentmem.rewinding.memory_access import Footing, looking
+from langchain_agentmem.rewinding.memory_access import MemorySession
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, conversation_of_run, thread_point
 from langchain_agentmem.search.database_search import Search
@@ -290,7 +290,7 @@ class FoundHere(NamedTuple):
 
 
 def found(
-    ground: Footing, kinds: Sequence[str], query: str, limit: int, wanted: Callable[[Kept], bool] = lambda _: True
+    ground: MemorySession, kinds: Sequence[str], query: str, limit: int, wanted: Callable[[Kept], bool] = lambda _: True
 ) -> list[FoundHere]:
     """Find what a memory shows; the caller makes it the step of a trace.
 
@@ -306,7 +306,7 @@ def found(
     """
     if not limit:
         return []
-    names: tuple[str, ...] | None = looking(ground, None, lambda tx, view: families(tx, ground.point, view))
+    names: tuple[str, ...] | None = ground.read(None, lambda tx, view: families(tx, ground.point, view))
     walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=tuple(kinds), conversations=names)
     ground.database.limits.check("query_chars", len(query), "The query")
     asked = inquiry(query, ground.now())
@@ -315,7 +315,7 @@ def found(
         given: list[Recollection] = Search(
             asked, walls, many, outlook=Outlook(ground.point, alone=True), name=None
         ).find(ground.database)
-        there: dict[str, Kept] = looking(ground, None, partial(_named, kinds=kinds, given=given))
+        there: dict[str, Kept] = ground.read(None, partial(_named, kinds=kinds, given=given))
         hits = []
         for each in given:  # of those that say the same, the first that is wanted
             same = (there[key] for key in _keys(each) if key in there)

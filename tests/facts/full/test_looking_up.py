@@ -11,7 +11,6 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact_store import BEHIND_ALL
-from langchain_agentmem.rewinding.memory_access import changing
 from langchain_agentmem.storage.sqlite import _SqliteTransaction
 from tests.support.graphs import at
 from tests.support.plans import plan_of
@@ -68,7 +67,7 @@ def batch(memory: AgentMemory, name: str, count: int, subject: str = "friend {}"
             said = fact_store.FactStatement("user", subject.format(number), "likes", obj.format(number))
             book.tell(tx, said)
 
-    changing(ground, "facts.add", make)
+    ground.write("facts.add", make)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
