@@ -100,11 +100,11 @@ def export(
     file: File,
     namespace: Within = None,
     encrypted: Annotated[bool, typer.Option("--encrypt", help="Encrypt the file.")] = False,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write plain JSON, and print JSON.")] = False,
 ) -> None:
-    """Write everything to a SQLite file.
+    """Write everything to a SQLite file; with --json, what was said and learned as plain JSON.
 
-    With a namespace, all that is one person's. `import` and `restore` read it, on SQLite and PostgreSQL. With
+    With a namespace, all that is one person's. `import` and `restore` read a SQLite file, on both engines. With
     --encrypt only a key shows it: that of AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else that of the database.
     """
     key = None
@@ -112,7 +112,7 @@ def export(
         key = key_in_environment(EXPORT_VARIABLE) or _key(VARIABLE, "The key of the export")
     with interruptible("Nothing was written."), existing(database) as memory, progress_bar("writing") as bar:
         whose = memory if namespace is None else memory.within(namespace_named(namespace))
-        report = whose.export(file, progress=bar.watch, key=key)
+        report = whose.export(file, progress=bar.watch, key=key, as_json=as_json)
         told = dataclasses.asdict(report)
         others = "" if any(told.values()) else other_places(memory, namespace)
     emit({"path": file, **told}, f"{file} was written: {_counts(told)}.{others}", as_json=as_json)

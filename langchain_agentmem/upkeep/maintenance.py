@@ -33,6 +33,7 @@ from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import database_copy, database_report, integrity
 from langchain_agentmem.upkeep.database_copy import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport
+from langchain_agentmem.upkeep.plain_export import plain_export
 
 
 class Upkeep:
@@ -93,7 +94,12 @@ class Maintenance(Upkeep):
     aconversations = awaited(conversations)
 
     def export(
-        self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: Watch | None = None,
+        key: KeyLike | None = None,
+        as_json: bool = False,
     ) -> TransferReport:
         """Write everything to a SQLite file, as of one moment. `import_` and `restore` read it, on either database.
 
@@ -105,6 +111,8 @@ class Maintenance(Upkeep):
             progress: Is told how many of the records were written.
             key: What encrypts the file, with SQLCipher (extra `[encryption]`). Default: nothing does, whether the
                 database is encrypted or not.
+            as_json: Whether to write plain JSON instead, for a person who asks for their data: messages, items, and
+                what was learned. `import_` does not read it. Default: no.
 
         Raises:
             InvalidInput: The file cannot be written, or something else is there.
@@ -112,10 +120,16 @@ class Maintenance(Upkeep):
         """
         key = EncryptionKey.of(key)
         within, told = self._below(None), listener_given(progress, "progress")
-        file = path_of_file(path)
-        database_copy.check_replaceable(file, key)
+        file, engine = path_of_file(path), self.database.engine
+        if check_flag("as_json", as_json) and key is not None:
+            raise InvalidInput("Plain JSON is not encrypted: give no key, or export a SQLite file.")
+        if not as_json:
+            database_copy.check_replaceable(file, key)
         with self.database.step("care.export", lambda: {"path": path}) as step:
-            report = database_copy.export(self.database.engine, file, within, told, key)
+            if as_json:
+                report = TransferReport(**plain_export(engine, file, within))
+            else:
+                report = database_copy.export(engine, file, within, told, key)
             step.finish(lambda: asdict(report))
         return report
 

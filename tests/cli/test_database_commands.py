@@ -1,5 +1,6 @@
 """The commands that write, move and remove: nothing is lost by them that nobody meant to lose."""
 
+import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -93,8 +94,11 @@ class TestBackupAndRestore:
 class TestExportAndImport:
     def test_what_was_exported_is_added_to_what_is_there(self, agentmem, database, target, tmp_path):
         file = str(tmp_path / "export")
-        report = told(agentmem("export", database, file, "--json"))
-        assert (report["conversations"], report["entries"], report["audit"]) == (3, 66, 5)
+        report = told(agentmem("export", database, str(tmp_path / "plain.json"), "--json"))
+        plain = json.loads((tmp_path / "plain.json").read_text())
+        assert (report["entries"], len(plain)) == (66, 66 + report["memories"] + report["items"])
+        assert any("a grey heron at the pond" in each["text"] for each in plain if each["namespace"] == ["ada"])
+        assert "3 conversations, 66 entries" in fine(agentmem("export", database, file))
         assert "66 entries" in fine(agentmem("import", target, file))
         assert messages(target) == messages(database)
         assert precious(target) == 1

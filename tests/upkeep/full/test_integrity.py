@@ -15,7 +15,14 @@ class TestErasing:
             tell_secrets(memory)
             put_secrets(memory)
             sampled = sampled_columns(memory, raw)
-        harmless = {"agentmem_migration.name", "branch.kind", "entry.kind", "entry.follows"}
+        harmless = {
+            "agentmem_migration.name",
+            "branch.kind",
+            "entry.kind",
+            "entry.follows",
+            "search_scope.kind",
+            "audit.kind",
+        }
         assert sampled <= harmless
 
 
