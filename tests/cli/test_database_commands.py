@@ -97,7 +97,7 @@ class TestExportAndImport:
         report = told(agentmem("export", database, str(tmp_path / "plain.json"), "--json"))
         plain = json.loads((tmp_path / "plain.json").read_text())
         assert (report["entries"], len(plain)) == (66, 66 + report["memories"] + report["items"])
-        assert any("a grey heron at the pond" in each["text"] for each in plain if each["namespace"] == ["ada"])
+        assert any("a grey heron" in each["text"] for each in plain if each["namespace"] == ["ada", "private"])
         assert "3 conversations, 66 entries" in fine(agentmem("export", database, file))
         assert "66 entries" in fine(agentmem("import", target, file))
         assert messages(target) == messages(database)
