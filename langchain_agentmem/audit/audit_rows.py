@@ -52,15 +52,11 @@ class EntryDraft(NamedTuple):
         mark: What tells that a todo or a reference is there already, such as `todo_key(text)` or a title. Default None:
             nothing does.
         replaced: Whether there is a newer version of it.
-        body: Its body, where it comes from another database. Default None: it is made.
-        messages: The bodies of its messages, where it comes from another database. Default None: those of the entry.
     """
 
     entry: AuditEntry
     mark: str | bytes | None = None
     replaced: bool = False
-    body: bytes | None = None
-    messages: Sequence[bytes] | None = None
 
 
 class StoredCall(NamedTuple):
@@ -145,7 +141,7 @@ def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, A
         InvalidInput: Its `extra` holds what cannot be stored.
     """
     entry = draft.entry
-    body = _body(entry) if draft.body is None else draft.body
+    body = _body(entry)
     salt = audit_entry.new_salt()
     row: dict[str, Any] = {
         "salt": salt,

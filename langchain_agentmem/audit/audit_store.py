@@ -430,10 +430,8 @@ def _append(tx: Transaction, path: str, end: _End, drafts: Sequence[EntryDraft])
     shelves: dict[bytes, StorePlace] = {}
     added: list[dict[str, Any]] = []
     for draft in drafts:
-        call, bodies = None, draft.messages
-        if bodies is None:
-            bodies = [encode_body(each) for each in draft.entry.messages]
-        if bodies:
+        call = None
+        if bodies := [encode_body(each) for each in draft.entry.messages]:
             mark = audit_rows.call_mark(draft.entry)
             if mark not in shelves:
                 shelves[mark] = _shelf(tx, namespace, mark, end.indexed)

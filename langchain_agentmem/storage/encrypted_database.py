@@ -323,6 +323,11 @@ def no_database(name: str, *, keyed: bool) -> str:
     return f"{name} is not a database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY)."
 
 
+def has_log(file: Path) -> bool:
+    """Whether the last commits to a database are not in its file yet, but in a log beside it."""
+    return any(log.exists() and log.stat().st_size for log in (Path(f"{file}-wal"), Path(f"{file}-journal")))
+
+
 def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> None:
     """Copy a database's file, with what its log holds if it is in use.
 
@@ -338,7 +343,7 @@ def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> No
     """
     try:
         made_private(place)
-        if not any(log.exists() and log.stat().st_size for log in (Path(f"{file}-wal"), Path(f"{file}-journal"))):
+        if not has_log(file):
             shutil.copyfile(file, place)
             return
         with contextlib.closing(connected(file, key)) as source, contextlib.closing(connected(place, key)) as made:

@@ -19,13 +19,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
 
 from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import (
@@ -243,10 +241,6 @@ class Engine(ABC):
     @abstractmethod
     def release(self) -> None:
         """Give the space of what was deleted back to the system, a little at a time, if nobody is in the way."""
-
-    @abstractmethod
-    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
-        """Write a consistent copy to `path`, under a key of its own; False where the engine has no file format."""
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Select]:

@@ -19,12 +19,9 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from langchain_agentmem.base.concurrency import reading, writing
-from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import (
     AgentMemoryError,
@@ -638,11 +635,6 @@ class PostgresEngine(Engine):
                     "pg_replication_slots shows it) and erase again."
                 )
             time.sleep(0.01)
-
-    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
-        """PostgreSQL has no file of its own to copy: the caller exports instead."""
-        del path, progress, key
-        return False
 
     def _owned(self, connection: psycopg.Connection[DictRow]) -> bool:
         """Whether this role owns the tables."""

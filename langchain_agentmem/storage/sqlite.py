@@ -37,7 +37,7 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, no_database
+from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, has_log, no_database
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
 from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
 from langchain_agentmem.storage.queries import for_sqlite, load
@@ -548,7 +548,7 @@ class SqliteEngine(Engine):
         finally:
             self._writer.execute(f"pragma busy_timeout = {int(self._busy_timeout * 1000)}")
 
-    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> bool:
+    def backup(self, path: Path, progress: Watch | None = None, key: EncryptionKey | None = None) -> None:
         """Copy the database as of one moment, while others go on reading and writing.
 
         Raises:
@@ -575,7 +575,6 @@ class SqliteEngine(Engine):
                     source.backup(target, pages=BACKUP_PAGES, progress=told)
                 finally:
                     source.execute("rollback")
-        return True
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Select]:
@@ -594,18 +593,6 @@ class SqliteEngine(Engine):
                 yield select
             finally:
                 connection.rollback()
-
-    @contextlib.contextmanager
-    def reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection to read with, for what is no operation; driver errors leave as our own."""
-        with self._in_use(), self._translated(), self._reader() as connection:
-            yield connection
-
-    @contextlib.contextmanager
-    def writer(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, for what is no operation; driver errors leave as our own."""
-        with self._in_use(), self._translated(), self._writing:
-            yield self._writer
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -654,11 +641,6 @@ class SqliteEngine(Engine):
             f"{name} is a text, not a database. Give langchain-agentmem a file of its own. What other programs keep in "
             "such files, agentmem import-from reads: see agentmem import-from --help."
         )
-
-
-def has_log(file: Path) -> bool:
-    """Whether the last commits to a database are not in its file yet, but in a log beside it."""
-    return any(log.exists() and log.stat().st_size for log in (Path(f"{file}-wal"), Path(f"{file}-journal")))
 
 
 def address_to_read(path: str) -> str | None:

@@ -87,14 +87,7 @@ def sqlite_file(path: Path, key: EncryptionKey | None = None) -> Iterator[Findin
 
 
 def interrupted(path: Path) -> Iterator[Finding]:
-    """What an interrupted copy to a place left, whether a file is there or not."""
-    if Path(f"{path}.copying").exists():
-        yield Finding(
-            "interrupted",
-            "note",
-            f"{path}.copying is what an interrupted copy to this place left.",
-            "Run the copy again, which goes on where it was, or delete the file.",
-        )
+    """Report what an interrupted encryption or decryption left."""
     if Path(f"{path}.rekeying").exists():
         yield Finding(
             "interrupted",

@@ -32,6 +32,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, is_pool, name_of, query
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import database_report, integrity
 from langchain_agentmem.upkeep.database_copy import CopyReport, copy, export, rekey, restore
@@ -328,11 +329,13 @@ class Admin(Upkeep):
         """
         key = EncryptionKey.of(key)
         self._check_whole("backup")
-        target, told = path_of_file(path), listener_given(progress, "progress")
+        target, told, engine = path_of_file(path), listener_given(progress, "progress"), self.database.engine
         check_free(target, force=check_flag("force", force))
         with self.database.step("care.backup", lambda: {"path": path}) as step:
-            if not self.database.engine.backup(target, told, key):
-                export(self.database.engine, target, progress=told, key=key)
+            if isinstance(engine, SqliteEngine):
+                engine.backup(target, told, key)
+            else:
+                export(engine, target, progress=told, key=key)
             step.finish(dict)
         return target
 

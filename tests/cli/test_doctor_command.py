@@ -110,8 +110,8 @@ class TestFiles:
         )
         assert found(database)["permissions"].level == "note"
 
-    def test_an_interrupted_copy(self, database):
-        Path(f"{database}.copying").write_bytes(b"")
+    def test_an_interrupted_encryption(self, database):
+        Path(f"{database}.rekeying").write_bytes(b"")
         assert found(database)["interrupted"].level == "note"
         Path(database).unlink()
         assert found(database)["interrupted"].level == "note"

@@ -122,7 +122,8 @@ class TestTheKey:
         monkeypatch.setattr(encrypted_database.hashlib, "pbkdf2_hmac", lambda *given: made.append(1) or real(*given))
         with AgentMemory(tmp_path / "memory.db", key=SECRET) as memory:
             memory.conversation("c").add_user_message("a heron")
-            with memory.database.engine.reader(), memory.database.engine.reader(), memory.database.engine.reader():
+            snapshot = memory.database.engine.snapshot
+            with snapshot(), snapshot(), snapshot():
                 pass
         assert made == [1]
         with closing(sqlcipher().connect(str(tmp_path / "memory.db"))) as connection:

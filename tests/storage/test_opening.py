@@ -70,8 +70,8 @@ class TestAddresses:
             with AgentMemory(tmp_path / "a.db", **given) as memory:
                 memory.conversation("c").add(role="user", content="here")
                 engine = memory.database.engine
-                with engine.writer() as writer, engine.reader() as reader:
-                    for connection in (writer, reader):
+                with engine._reader() as reader:
+                    for connection in (engine._writer, reader):
                         assert connection.execute("pragma synchronous").fetchone()[0] == kept, given
                 assert memory.admin.verify().ok
 
@@ -198,8 +198,7 @@ class TestBusy:
     def test_a_short_wait_for_a_lock_shortens_no_later_one(self, tmp_path):
         with contextlib.closing(SqliteEngine(str(tmp_path / "a.db"), Opening(busy_timeout=12.5))) as engine:
             engine.write_at_once(lambda tx: number_of(tx, "a\x1f"), patience=0.5)
-            with engine.writer() as connection:
-                assert connection.execute("pragma busy_timeout").fetchone()[0] == 12_500
+            assert engine._writer.execute("pragma busy_timeout").fetchone()[0] == 12_500
 
 
 async def test_a_closed_memory_says_so_awaited_or_not(url):
