@@ -9,7 +9,7 @@ Memory pressure: how full core and recall memory are, and what could be done abo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -91,7 +91,7 @@ class EventBundle(NamedTuple):
 def consolidate(
     ground: Ground, *, keep: int, kind: str | None = None, automatic: bool = False, name: str = "recall.consolidate"
 ) -> ConsolidationReport:
-    """Consolidate old events.
+    """Consolidate old events: put records in their place, as far as the events are still there.
 
     Args:
         ground: The memory.
@@ -100,35 +100,27 @@ def consolidate(
         automatic: Whether nobody asked for it. Default: False.
         name: What the step is called in a trace.
     """
+    limit = ground.settings.section_budgets["archival_snippet"]
     with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
-        report = _consolidate(ground, keep, kind, automatic=automatic)
+        texts: list[tuple[EventBundle, str]] = []
+        for bundle in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
+            context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
+            text = ground.compressor.compress(bundle.text, limit, context)
+            no_help = text == truncated(bundle.text, limit)  # it fits as it is, there is no model, or it failed
+            texts.append((bundle, digest(bundle, limit) if no_help else text))
+
+        def make(tx: Transaction, change: Change) -> ConsolidationReport:
+            if ground.compressor.model is not None:
+                change.writer = Writer("model")
+            keys = [each.key for bundle, _ in texts for each in bundle.events]
+            there = memory_rows.named(tx, change.view, EVENT, keys)
+            numbers = {each.number for each in there.values()}
+            whole = [each for each in texts if numbers.issuperset(event.number for event in each[0].events)]
+            return _replace(ground, change, whole, automatic=automatic)
+
+        report = ground.write(None, make) if texts else ConsolidationReport()
         step.finish(lambda: asdict(report))
     return report
-
-
-def _consolidate(ground: Ground, keep: int, kind: str | None, *, automatic: bool) -> ConsolidationReport:
-    """Sum up old events, and put what that says in their place, as far as they are still there."""
-    limit = ground.settings.section_budgets["archival_snippet"]
-    bundles = ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind))
-    if not bundles:
-        return ConsolidationReport()
-    texts: list[tuple[EventBundle, str]] = []
-    for bundle in bundles:
-        context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
-        text = ground.compressor.compress(bundle.text, limit, context)
-        no_help = text == truncated(bundle.text, limit)  # it fits as it is, there is no model, or it failed
-        texts.append((bundle, digest(bundle, limit) if no_help else text))
-
-    def make(tx: Transaction, change: Change) -> ConsolidationReport:
-        if ground.compressor.model is not None:
-            change.writer = Writer("model")
-        keys = [each.key for bundle, _ in texts for each in bundle.events]
-        there = memory_rows.named(tx, change.view, EVENT, keys)
-        numbers = {each.number for each in there.values()}
-        whole = [each for each in texts if numbers.issuperset(event.number for event in each[0].events)]
-        return _replace(ground, change, whole, automatic=automatic)
-
-    return ground.write(None, make)
 
 
 def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
@@ -275,16 +267,23 @@ class Pressure:
     recommendations: tuple[str, ...]
 
 
-def pressure_of(pairs: Iterable[tuple[str, str]], events: int, records: int, settings: LayersConfig) -> Pressure:
-    """How full a memory is.
+def measure_pressure(ground: Ground, *, shown: bool = True) -> Pressure:
+    """Measure how full a memory is.
 
     Args:
-        pairs: The keys and values of core memory.
-        events: How many events there are.
-        records: How many records there are.
-        settings: The budgets.
+        ground: The memory.
+        shown: Whether it is a step of a trace. If not, it is a detail of another. Default: it is.
     """
-    chars = size(pairs)
+
+    def look(tx: Transaction, view: View) -> Pressure:
+        chars = size((each.key, each.text) for each in everything(tx, view))
+        return pressure_of(chars, count(tx, view, EVENT), count(tx, view, RECORD), ground.settings)
+
+    return ground.read("layers.pressure" if shown else None, look, outputs=asdict)
+
+
+def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> Pressure:
+    """Return how full a memory is, of which core memory takes so many characters."""
     core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
     overall = _SHARE_OF_CORE * core + _SHARE_OF_RECALL * min(recall, 1)
     medium, high, _ = THRESHOLDS
@@ -307,23 +306,6 @@ def pressure_of(pairs: Iterable[tuple[str, str]], events: int, records: int, set
     )
 
 
-def measure_pressure(ground: Ground, *, shown: bool = True) -> Pressure:
-    """Measure how full a memory is.
-
-    Args:
-        ground: The memory.
-        shown: Whether it is a step of a trace. If not, it is a detail of another. Default: it is.
-    """
-
-    def look(tx: Transaction, view: View) -> Pressure:
-        core = everything(tx, view)
-        events = count(tx, view, EVENT)
-        records = count(tx, view, RECORD)
-        return pressure_of(((each.key, each.text) for each in core), events, records, ground.settings)
-
-    return ground.read("layers.pressure" if shown else None, look, outputs=asdict)
-
-
 def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> ConsolidationReport:
     """Do what a level of pressure asks for.
 
@@ -338,31 +320,24 @@ def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> Con
     Raises:
         InvalidInput: There is no such level.
     """
-    if level is not None and not (isinstance(level, str) and level in LEVELS):
+    if level is not None and level not in LEVELS:
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
-    with ground.step("layers.consolidate", level=level) as step:
-        report = _relieve(ground, core, measure_pressure(ground, shown=False).level if level is None else level)
-        step.finish(lambda: asdict(report))
-    return report
-
-
-def _relieve(ground: Ground, core: CoreMemory, level: str) -> ConsolidationReport:
-    settings = ground.settings
-    rank = LEVELS.index(level)
-    report = ConsolidationReport()
-    if rank >= LEVELS.index("medium"):
-        report = consolidate(ground, keep=settings.recall_max_events)
+    settings, report = ground.settings, ConsolidationReport()
 
     def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
         there = everything(tx, change.view)
         goal = int(settings.core_max_chars * THRESHOLDS[0])
         gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
-        if rank >= LEVELS.index("critical"):
+        if level == "critical":
             gone += leaving([each for each in there if each not in gone], settings)
         core._evict(change, gone)
         return tuple(each.key for each in gone)
 
-    evicted: tuple[str, ...] = ()
-    if rank >= LEVELS.index("high"):
-        evicted = ground.write("core.relieve", relieve)
-    return replace(report, level=level, evicted=evicted)
+    with ground.step("layers.consolidate", level=level) as step:
+        level = level or measure_pressure(ground, shown=False).level
+        if level != "low":
+            report = consolidate(ground, keep=settings.recall_max_events)
+        evicted = ground.write("core.relieve", relieve) if level in ("high", "critical") else ()
+        report = replace(report, level=level, evicted=evicted)
+        step.finish(lambda: asdict(report))
+    return report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.errors import DatabaseReadOnly
@@ -48,51 +48,29 @@ class Search(NamedTuple):
             What answers the query best, the best first.
         """
         check_cancelled()
-        engine = database.engine
+        engine, embedder = database.engine, database.attachment(Embedder)
         with self._step(database) as step:
-            for part in self._unsettled():
-                if engine.read(part.unsettled):
+            for part in all_parts().all:
+                stored_as = {each.stored_as for forms in part.found.values() for each in forms}
+                if part.unsettled and stored_as.intersection(self.walls.kinds or ()) and engine.read(part.unsettled):
                     _settle(database, part)
-            near = self._near(database)
+            near = None if embedder is None or not self.limit else embedder.near(self.asked, self.walls)
             found = engine.read(lambda tx: self._found(tx, near))
             step.finish(lambda: documents(found))
         return found
 
-    def _near(self, database: Database) -> Near | None:
-        embedder = database.attachment(Embedder)
-        return None if embedder is None or not self.limit else embedder.near(self.asked, self.walls)
-
     def _found(self, tx: Transaction, dense: Near | None) -> list[Recollection]:
-        return recollect(
-            tx,
-            self.asked,
-            self.walls,
-            limit=self.limit,
-            weights=self.weights,
-            dense=dense,
-            outlook=self.outlook,
-            order=self.order,
-        )
-
-    def _unsettled(self) -> list[Any]:
-        kinds = self.walls.kinds or ()
-        return [
-            part
-            for part in all_parts().all
-            if part.unsettled and any(each.stored_as in kinds for forms in part.found.values() for each in forms)
-        ]
+        given = self._asdict()
+        more = {name: given[name] for name in ("asked", "walls", "limit", "weights", "outlook", "order")}
+        return recollect(tx, **more, dense=dense)
 
     def _step(self, database: Database) -> Step:
         if self.name is None:
             return SILENT
-        return database.tracing.step(f"memory.{self.name}", run_type="retriever", inputs=self._sought)
-
-    def _sought(self) -> dict[str, Any]:
-        return {
-            "query": self.asked.question.text,
-            "limit": self.limit,
-            **({} if self.inputs is None else self.inputs()),
-        }
+        asked, more = {"query": self.asked.question.text, "limit": self.limit}, self.inputs
+        return database.tracing.step(
+            f"memory.{self.name}", run_type="retriever", inputs=lambda: {**asked, **(more() if more else {})}
+        )
 
 
 def _settle(database: Database, part: Part) -> None:

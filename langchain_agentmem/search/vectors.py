@@ -172,12 +172,6 @@ def waiting(tx: Transaction, limit: int, *, after: int = -1) -> list[Waiting]:
     return [Waiting(row["ticket"], row["document_id"], row["kind"], row["owner"]) for row in rows]
 
 
-def count_waiting(tx: Transaction) -> int:
-    """How many documents wait for their vectors."""
-    [row] = query.count_unembedded(tx)
-    return int(row["documents"])
-
-
 def keep(tx: Transaction, vectors: Mapping[Waiting, Sequence[bytes]]) -> int:
     """Keep the vectors of documents, of those that have not changed since they were read.
 

@@ -23,15 +23,14 @@ class TestLevels:
         for core, events, level in (
             (0, 0, "low"), (50, 5, "low"), (100, 2, "low"), (100, 3, "medium"), (100, 7, "high"), (100, 10, "critical")
         ):  # fmt: skip
-            pairs = [("k", "x" * (core - 3))] if core else []
-            pressure = pressure_of(pairs, events, 0, SETTINGS)
+            pressure = pressure_of(core, events, 0, SETTINGS)
             assert pressure.level == level, (core, events)
             assert pressure.overall == pytest.approx(0.6 * core / 100 + 0.4 * min(events / 10, 1))
 
     def test_recommendations(self):
-        assert pressure_of([], 0, 0, SETTINGS).recommendations == ()
-        assert pressure_of([("k", "x" * 77)], 8, 0, SETTINGS).recommendations == ("compress_core", "summarize_recall")
-        full = pressure_of([("k", "x" * 97)], 11, 101, SETTINGS).recommendations
+        assert pressure_of(0, 0, 0, SETTINGS).recommendations == ()
+        assert pressure_of(80, 8, 0, SETTINGS).recommendations == ("compress_core", "summarize_recall")
+        full = pressure_of(100, 11, 101, SETTINGS).recommendations
         assert " ".join(full) == "consolidate_recall evict_core compress_core summarize_recall prune_archival"
 
     def test_it_is_measured_on_what_the_memory_shows(self, layers):

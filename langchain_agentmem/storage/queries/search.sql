@@ -92,9 +92,6 @@ where u.ticket > :after
 order by u.ticket
 limit cast(:limit as bigint);
 
--- name: count_unembedded
-select count(*) as documents from search_unembedded;
-
 -- name: take_unembedded
 delete from search_unembedded where ticket = :ticket returning document_id;
 
