@@ -6,7 +6,7 @@ To verify, the chain is read in pages, so that of a million entries few are held
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from langchain_agentmem.audit import audit_rows, audit_store
@@ -66,11 +66,8 @@ PAGE = 100
 MESSAGES = 200
 MOST_PROBLEMS = 100
 """Problems that a check names; of more it says how many there were."""
-
-_ERASED = (
-    "salt", "namespace_id", "key", "hidden", "conversation", "thread", "created_at", "junk", "status", "mark",
-    "archived", "settled", "document_id", "shelf_id", "messages", "body",
-)  # fmt: skip
+_ALWAYS = ("sequence", "link", "digest", "path")
+"""What a place has whose entry was erased; the path comes from its namespace."""
 
 
 def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
@@ -82,19 +79,37 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
             somebody who computed the chain anew, but for what was erased.
     """
     noted = query.audit_head(tx)
-    walk = _Walk(since, int(noted[0]["indexed"]) if noted else 0)
-    after, shelves = 0, set[int]()
-    while found := query.audit_chain(tx, after=after, limit=PAGE):
-        if found[-1]["sequence"] <= after:  # an index that is damaged leads back
-            walk.wrong(f"the audit trail cannot be followed beyond its number {after}")
+    head = Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None
+    indexed = int(noted[0]["indexed"]) if noted else 0
+    since = since or START
+    link_then = START.link if since == START else None
+    found: list[str] = []
+    at, entries, erased, shelves = START, 0, 0, set[int]()
+    while rows := query.audit_chain(tx, after=at.sequence, limit=PAGE):
+        if rows[-1]["sequence"] <= at.sequence:  # an index that is damaged leads back
+            found.append(f"the audit trail cannot be followed beyond its number {at.sequence}")
             break
-        walk.along(found, _digests(tx, found))
-        shelves.update(row["shelf_id"] for row in found if row["shelf_id"] is not None)
-        after = found[-1]["sequence"]
+        digests = _digests(tx, rows)
+        for row in rows:
+            found += _wrong_with(row, at, indexed, digests.get(row["shelf_id"], {}))
+            at = Head(row["sequence"], bytes(row["link"]))
+            link_then = at.link if at.sequence == since.sequence else link_then
+            erased += row["kind"] is None
+        entries += len(rows)
+        shelves.update(row["shelf_id"] for row in rows if row["shelf_id"] is not None)
     for shelf in sorted(shelves):
-        for problem in _wrong_messages(tx, shelf):
-            walk.wrong(problem)
-    return walk.end(Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None)
+        found += _wrong_messages(tx, shelf)
+    found += _wrong_with_end(head, at)
+    if link_then is None and since.sequence > at.sequence:
+        found.append(f"the chain does not reach to number {since.sequence}, where the head was taken")
+    elif link_then is None:
+        found.append(f"number {since.sequence}, where the head was taken, is missing")
+    elif link_then != since.link:
+        held = f"what the chain holds up to number {since.sequence}"
+        found.append(f"{held} is not what it was when the head was taken")
+    if (more := len(found) - MOST_PROBLEMS) > 0:
+        found[MOST_PROBLEMS:] = [f"there are {more} more problems"]
+    return ChainReport(entries=entries, erased=erased, problems=tuple(found), head=head or at)
 
 
 def problems(tx: Transaction) -> list[str]:
@@ -110,103 +125,46 @@ def problems(tx: Transaction) -> list[str]:
     return found
 
 
-class _Walk:
-    """A walk along the chain, from its beginning to its end.
+def _wrong_with(row: Row, before: Head, indexed: int, messages: Mapping[int, bytes]) -> Iterator[str]:
+    """Find out what is wrong with a place of the chain, given the place before it."""
+    called = f"number {row['sequence']} of the audit trail"
+    if row["kind"] is not None and row["key"] is not None:
+        called = f"the entry {safe_repr(row['key'])} (number {row['sequence']})"
+    digest = bytes(row["digest"])
+    if row["sequence"] != before.sequence + 1:
+        yield _missing(before.sequence + 1, row["sequence"] - 1)
+    elif queries.next_link(before.link, digest) != bytes(row["link"]):
+        yield f"{called} does not follow from what stands before it in the chain"
+    if row["kind"] is None:
+        if left := [name for name in row.keys() if name not in _ALWAYS and row[name] is not None]:  # noqa: SIM118
+            yield f"{called} was erased, but still has {', '.join(left)}"
+        return
+    try:
+        is_whole = audit_rows.digest_of(row, messages) == digest
+    except (KeyError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        yield f"{called} is not what was stored"
+    elif amiss := _amiss(row, indexed):
+        yield f"{called} is marked as no entry can be: {', '.join(amiss)}"
 
-    Args:
-        since: A head that was kept elsewhere: everything up to there must be as it was then.
-        indexed: The last entry that does not wait.
-    """
 
-    def __init__(self, since: Head | None, indexed: int) -> None:
-        self._since = since or START
-        self._indexed = indexed
-        self._at = START
-        self._confirmed = self._since == START
-        self._found: list[str] = []
-        self._count = self._erased = self._places = 0
-
-    def along(self, rows: Sequence[Row], digests: Mapping[int, Mapping[int, bytes]]) -> None:
-        """Check some places.
-
-        Args:
-            rows: The places, in their order.
-            digests: The digests of the messages of their shelves, by shelf and number.
-        """
-        for row in rows:
-            sequence, link, digest = row["sequence"], bytes(row["link"]), bytes(row["digest"])
-            self._places += 1
-            if sequence != self._at.sequence + 1:
-                self.wrong(_missing(self._at.sequence + 1, sequence - 1))
-            elif queries.next_link(self._at.link, digest) != link:
-                self.wrong(f"{_called(row)} does not follow from what stands before it in the chain")
-            self._at = Head(sequence, link)
-            if sequence == self._since.sequence:
-                self._confirmed = True
-                if link != self._since.link:
-                    self.wrong(
-                        f"what the chain holds up to number {sequence} is not what it was when the head was taken"
-                    )
-            self._erased += row["kind"] is None
-            if (problem := self._problem(row, digest, digests.get(row["shelf_id"], {}))) is not None:
-                self.wrong(f"{_called(row)} {problem}")
-
-    def _problem(self, row: Row, digest: bytes, messages: Mapping[int, bytes]) -> str | None:
-        """What is wrong with what a place holds."""
-        if row["kind"] is None:
-            left = [name for name in _ERASED if row[name] is not None]
-            return f"was erased, but still has {', '.join(left)}" if left else None
-        try:
-            if audit_rows.digest_of(row, messages) != digest:
-                return "is not what was stored"
-        except (KeyError, TypeError, ValueError):
-            return "is not what was stored"
-        amiss = _amiss(row, self._indexed)
-        return f"is marked as no entry can be: {', '.join(amiss)}" if amiss else None
-
-    def wrong(self, problem: str) -> None:
-        """Note a problem."""
-        self._count += 1
-        if self._count <= MOST_PROBLEMS:
-            self._found.append(problem)
-
-    def end(self, head: Head | None) -> ChainReport:
-        """Come to the end.
-
-        Args:
-            head: What is noted of the end; None where nothing is.
-        """
-        last, since = self._at.sequence, self._since.sequence
-        if head is None:
-            self.wrong("nothing is noted of where the chain of the audit trail ends")
-        elif head.sequence > last:
-            self.wrong(f"{_missing(last + 1, head.sequence)}: the end of the chain was cut off")
-        elif head.sequence < last:
-            self.wrong(f"the chain ends with number {head.sequence}, but there are entries up to {last}")
-        elif head.link != self._at.link:
-            self.wrong("what is noted of the end of the chain does not fit its last entry")
-        if not self._confirmed and since > last:
-            self.wrong(f"the chain does not reach to number {since}, where the head was taken")
-        elif not self._confirmed:
-            self.wrong(f"number {since}, where the head was taken, is missing")
-        if (more := self._count - len(self._found)) > 0:
-            self._found.append(f"there are {more} more problems")
-        return ChainReport(
-            entries=self._places, erased=self._erased, problems=tuple(self._found), head=head or self._at
-        )
+def _wrong_with_end(head: Head | None, last: Head) -> Iterator[str]:
+    """Find out what is wrong with what is noted of the end of the chain."""
+    if head is None:
+        yield "nothing is noted of where the chain of the audit trail ends"
+    elif head.sequence > last.sequence:
+        yield f"{_missing(last.sequence + 1, head.sequence)}: the end of the chain was cut off"
+    elif head.sequence < last.sequence:
+        yield f"the chain ends with number {head.sequence}, but there are entries up to {last.sequence}"
+    elif head.link != last.link:
+        yield "what is noted of the end of the chain does not fit its last entry"
 
 
 def _missing(first: int, last: int) -> str:
     if first == last:
         return f"number {first} of the audit trail is missing"
     return f"the numbers {first} to {last} of the audit trail are missing"
-
-
-def _called(row: Row) -> str:
-    """How problems name a place of the chain."""
-    if row["kind"] is None or row["key"] is None:
-        return f"number {row['sequence']} of the audit trail"
-    return f"the entry {safe_repr(row['key'])} (number {row['sequence']})"
 
 
 def _amiss(row: Row, indexed: int) -> list[str]:
