@@ -53,15 +53,6 @@ async def test_what_is_old_is_shown_until_there_is_something_new(find, monkeypat
     assert (await known.look("x", find, patience=LONG)).value == 2
 
 
-async def test_what_nobody_looked_at_grows_old_too(find, monkeypatch):
-    known = KeptAnswers()
-    assert await known.look("x", find, patience=0) is None
-    find.may.set()
-    await asyncio.to_thread(known._finding["x"].result)
-    monkeypatch.setattr(application, "KEPT_FOR", timedelta(0))
-    assert (await known.look("x", find, patience=LONG)).value == 2
-
-
 async def test_what_fails_is_told_and_tried_again(find):
     known, wrong = KeptAnswers(), [OSError("no room")]
 
@@ -73,11 +64,3 @@ async def test_what_fails_is_told_and_tried_again(find):
     with pytest.raises(OSError, match="no room"):
         await known.look("x", fail, patience=LONG)
     assert (await known.look("x", fail, patience=LONG)).value == 3
-
-
-async def test_things_have_names_and_few_are_kept(find):
-    known = KeptAnswers()
-    for name in range(application.MOST_KEPT + 5):
-        assert (await known.look(name, lambda name=name: name, patience=LONG)).value == name
-    assert len(known._seen) == application.MOST_KEPT
-    assert len(known._finding) == application.MOST_KEPT
