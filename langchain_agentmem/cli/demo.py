@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langchain_agentmem.agent_memory import AgentMemory
@@ -105,14 +105,7 @@ def build_agent(memory: AgentMemory, model: Any = None, *, limit: int = 10) -> A
         # Both messages have their ids by now, so a step that runs twice remembers once.
         _conversation(memory, config).add_messages(state["messages"][-2:])
 
-    graph = StateGraph(AgentState)
-    graph.add_node("recall", recall)
-    graph.add_node("answer", answer)
-    graph.add_edge(START, "recall")
-    graph.add_edge("recall", "answer")
-    graph.add_node("remember", remember)
-    graph.add_edge("answer", "remember")
-    graph.add_edge("remember", END)
+    graph = StateGraph(AgentState).add_sequence([recall, answer, remember]).add_edge(START, "recall")
     return graph.compile()
 
 
@@ -278,13 +271,10 @@ def first_process(screen: Screen, *, database: str, model: str | None, as_json: 
         screen.heading(f"Process {os.getpid()} talks with {PERSON}")
         agent = build_agent(memory, chat_model)
         for conversation, sayings in TALKS.items():
-            if len(memory.conversation(conversation, NAMESPACE)):
-                screen.line(
-                    f"Conversation {safe_repr(conversation)} is in the database already; it is not lived again."
-                )
-                continue
-            screen.line(f"Conversation {safe_repr(conversation)}")
-            for said in sayings:
+            is_lived = len(memory.conversation(conversation, NAMESPACE)) > 0
+            told = " is in the database already; it is not lived again." if is_lived else ""
+            screen.line(f"Conversation {safe_repr(conversation)}{told}")
+            for said in () if is_lived else sayings:
                 _say(screen, agent, said, conversation, as_json=as_json, most=0)
     screen.line(f"Process {os.getpid()} has closed the database.")
 
@@ -298,13 +288,12 @@ def second_process(screen: Screen, *, database: str, model: str | None, as_json:
         conversation = memory.conversation(namespace=NAMESPACE).conversation_id
         for question in QUESTIONS:
             _say(screen, agent, question, conversation, as_json=as_json)
-        stored = memory.admin.stats()
-    messages, conversations = stored["messages"], stored["conversations"]
-    held = f"The database holds {counted(messages, 'messages')} in {counted(conversations, 'conversations')}."
+        stats = memory.admin.stats()
+    held = {"messages": stats["messages"], "conversations": stats["conversations"]}
     if as_json:
-        print_json({"type": "summary", "messages": messages, "conversations": conversations}, indent=None)
+        print_json({"type": "summary", **held}, indent=None)
     screen.line()
-    screen.line(held)
+    screen.line(f"The database holds {' in '.join(counted(number, name) for name, number in held.items())}.")
 
 
 def look_at(screen: Screen, serve: Callable[..., None], *, database: str, open_browser: bool) -> None:
