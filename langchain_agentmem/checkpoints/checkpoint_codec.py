@@ -21,7 +21,7 @@ from enum import Enum
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -49,7 +49,8 @@ from langchain_agentmem.base.namespaces import (
 )
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
-from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage import Operation, Transaction
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Said
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
@@ -503,6 +504,31 @@ def _has_deltas(metadata: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
         or metadata.get("step") == -2  # noqa: PLR2004 - LangGraph's mark of a stub
         or any(type(value) is _DeltaSnapshot for value in values.values())
     )
+
+
+class Reading(NamedTuple):
+    """The access of one saver to checkpoints: its serializer, its coding, and the database.
+
+    Attributes:
+        serde: The serializer of the saver.
+        coding: What the saver and its copies know of threads.
+        database: The database of the checkpoints.
+    """
+
+    serde: SerializerProtocol
+    coding: Coding
+    database: Database
+
+    def run(self, name: str, config: RunnableConfig, at: ThreadAt, make: Operation[Any]) -> Any:
+        """Run an operation where the thread is."""
+        configurable = config["configurable"]
+        told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
+        with readable(at, configurable.get("checkpoint_id")):
+            return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
+
+    def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadAt, ns: str) -> CheckpointTuple:
+        """The checkpoint that was found."""
+        return self.coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 
 
 class Adoption:

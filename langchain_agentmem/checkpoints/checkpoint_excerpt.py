@@ -7,20 +7,18 @@ otherwise than another is told by their ranges; only that is read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of
-from langchain_agentmem.storage import Operation, Transaction, query
-from langchain_agentmem.storage.database import Database
+from langchain_agentmem.checkpoints.checkpoint_codec import Reading, address, text_of
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.checkpoint_log import Saved
-from langchain_agentmem.threads.thread_lines import ThreadAt, find
+from langchain_agentmem.threads.thread_lines import find
 from langchain_agentmem.threads.value_codec import ELEMENTS
 from langchain_agentmem.threads.value_recipe import LIST, PART, Range, Recipe, read_ranges, without, written_ranges
 from langchain_agentmem.threads.value_store import MESSAGE
@@ -64,31 +62,6 @@ class CheckpointChanges(NamedTuple):
 
     before: CheckpointTuple | None
     after: CheckpointTuple
-
-
-class Reading(NamedTuple):
-    """What reads checkpoints.
-
-    Attributes:
-        serde: What they are written with.
-        coding: Makes values of what was found.
-        database: Where they are kept.
-    """
-
-    serde: SerializerProtocol
-    coding: Coding
-    database: Database
-
-    def run(self, name: str, config: RunnableConfig, at: ThreadAt, make: Operation[Any]) -> Any:
-        """Run an operation where the thread is."""
-        configurable = config["configurable"]
-        told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
-        with readable(at, configurable.get("checkpoint_id")):
-            return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
-
-    def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadAt, ns: str) -> CheckpointTuple:
-        """The checkpoint that was found."""
-        return self.coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 
 
 def excerpt(
@@ -183,14 +156,8 @@ def changes(reading: Reading, config: RunnableConfig, since: str | None) -> Chec
     found = reading.run("thread.changes", config, at, look)
     if found is None or (since is not None and len(found) < _TWO):
         return None
-    after, *before = _tuples(reading, config, found, at, ns)
+    after, *before = [reading.tuple(config, each, at, ns) for each in found]
     return CheckpointChanges(before[0] if before else None, after)
-
-
-def _tuples(
-    reading: Reading, config: RunnableConfig, found: Sequence[Saved], at: ThreadAt, ns: str
-) -> list[CheckpointTuple]:
-    return [reading.tuple(config, each, at, ns) for each in found]
 
 
 def _message_lists(tx: Transaction, saved: Saved, recall: shelves.Recall) -> dict[str, list[Range]]:

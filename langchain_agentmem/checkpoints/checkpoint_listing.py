@@ -19,12 +19,11 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.base.argument_checks import ALL, check_flag, check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
-from langchain_agentmem.base.namespaces import Scopes, config_given, configurable_of, range_of
+from langchain_agentmem.base.namespaces import config_given, configurable_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.checkpoint_codec import Coding, address, readable, text_of, value_of
+from langchain_agentmem.checkpoints.checkpoint_codec import Reading, address, readable, text_of, value_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import Engine, Transaction, query
-from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_log import Key
@@ -37,15 +36,12 @@ SUBGRAPHS = 50
 """Subgraphs of a thread that its history names."""
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Listing:
     """One call of `list`. Nothing is locked between its pages; they are small at first, for those who want few.
 
     Args:
-        engine: Reads the database.
-        scopes: How the config is led to its namespace.
-        coding: Makes what LangGraph is given of what was found.
-        serde: The serializer.
+        reading: The access of the saver to its checkpoints.
         config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
         wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. Empty
             for any.
@@ -57,10 +53,7 @@ class Listing:
             no number.
     """
 
-    engine: Engine
-    scopes: Scopes
-    coding: Coding
-    serde: SerializerProtocol
+    reading: Reading
     config: RunnableConfig | None
     wanted: Mapping[str, Any]
     before: RunnableConfig | None
@@ -69,10 +62,10 @@ class Listing:
     def __post_init__(self) -> None:
         at: tuple[ThreadAt | None, str | None, str | None] = (None, None, None)
         if self.config is not None:
-            at = address(self.config, self.scopes, whole_thread=True)
+            at = address(self.config, self.reading.database.scopes, whole_thread=True)
         self._at, self._ns, self._name = at
         self._given = None if self.config is None else self.config["configurable"]["thread_id"]
-        self._low, self._high = range_of(self.scopes.resolve(None, self.config, bare=True))
+        self._low, self._high = range_of(self.reading.database.scopes.resolve(None, self.config, bare=True))
         before = configurable_of(config_given(self.before)).get("checkpoint_id")
         if self.before is not None and before is None:
             raise InvalidInput(
@@ -103,7 +96,7 @@ class Listing:
         while left is None or left > 0:
             most = many if left is None or self.wanted else min(left, many)
             with readable(self._at or ThreadAt(self._low, ""), self._name):
-                found = self.engine.read(
+                found = self.reading.database.engine.read(
                     partial(
                         checkpoint_log.keys,
                         at=self._at,
@@ -128,15 +121,17 @@ class Listing:
         if not self.wanted:
             return True
         with readable(ThreadAt(key.path, key.thread), key.name, decoding=True):
-            metadata = value_of(self.serde, key.metadata)
+            metadata = value_of(self.reading.serde, key.metadata)
         return all(under(metadata, name) == value for name, value in self.wanted.items())
 
     def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
         with readable(ThreadAt(page[0].path, page[0].thread), page[0].name):
-            found = self.engine.read(lambda tx: checkpoint_log.load_keys(tx, page, self.coding.prototypes.take))
+            found = self.reading.database.engine.read(
+                lambda tx: checkpoint_log.load_keys(tx, page, self.reading.coding.prototypes.take)
+            )
         return [
-            self.coding.tuple(
-                self.serde,
+            self.reading.coding.tuple(
+                self.reading.serde,
                 saved,
                 key.thread if self._given is None else self._given,
                 ThreadAt(key.path, key.thread),
@@ -185,24 +180,16 @@ class CheckpointHistory:
 
 
 def history(
-    config: RunnableConfig,
-    limit: int | None,
-    offset: int,
-    around: str | None,
-    serde: SerializerProtocol,
-    database: Database,
-    *,
-    ends: bool,
+    reading: Reading, config: RunnableConfig, limit: int | None, offset: int, around: str | None, *, ends: bool
 ) -> CheckpointHistory:
     """The checkpoints of a line without their values; the other arguments are those of `AgentMemorySaver.history`.
 
     Args:
+        reading: The access of the saver to its checkpoints.
         config: Which thread, and maybe which of its lines.
         limit: Most; None for all.
         offset: How many of the newest are left out.
         around: A checkpoint that is to stand in the middle.
-        serde: What their metadata is written with.
-        database: Where it is kept.
         ends: Whether only those are meant that no other follows.
 
     Raises:
@@ -212,7 +199,7 @@ def history(
     for name, number in (("limit", ALL if limit is None else limit), ("offset", offset)):
         check_whole(name, number, 0)
     check_flag("ends", ends)
-    at, ns, _ = address(config, database.scopes)
+    at, ns, _ = address(config, reading.database.scopes)
     middle = None if around is None else text_of(around, "checkpoint")
     most = ALL if limit is None else min(limit, ALL)
 
@@ -227,13 +214,13 @@ def history(
         subgraphs = query.newest_subgraphs(tx, thread=thread.id, limit=SUBGRAPHS)
         return list(rows), counted["found"], first, [row["ns"] for row in subgraphs]
 
-    rows, total, newer, subgraphs = database.read(
+    rows, total, newer, subgraphs = reading.database.read(
         "thread.history",
         look,
         lambda: {"thread_id": at.name} | ({} if limit is None else {"limit": limit}),
         lambda found: {"count": len(found[0]), "total": found[1]},
     )
-    found = tuple(_summary(row, at, serde) for row in rows)
+    found = tuple(_summary(row, at, reading.serde) for row in rows)
     return CheckpointHistory(checkpoints=found, total=total, newer=newer, subgraphs=tuple(subgraphs))
 
 

@@ -80,6 +80,7 @@ from langchain_agentmem.checkpoints import checkpoint_excerpt, checkpoint_listin
 from langchain_agentmem.checkpoints.checkpoint_codec import (
     Adoption,
     Coding,
+    Reading,
     Rows,
     address,
     check_checkpoint,
@@ -309,7 +310,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_listing.history(config, limit, offset, around, self.serde, self.database, ends=ends)
+        return checkpoint_listing.history(self._reading(), config, limit, offset, around, ends=ends)
 
     ahistory = awaited(history)
 
@@ -354,8 +355,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     achanges = awaited(changes)
 
-    def _reading(self) -> checkpoint_excerpt.Reading:
-        return checkpoint_excerpt.Reading(self.serde, self._coding, self.database)
+    def _reading(self) -> Reading:
+        return Reading(self.serde, self._coding, self.database)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -768,16 +769,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         before: RunnableConfig | None,
         limit: int | None,
     ) -> Iterator[Sequence[CheckpointTuple]]:
-        listing = Listing(
-            engine=self.database.engine,
-            scopes=self.database.scopes,
-            coding=self._coding,
-            serde=self.serde,
-            config=config,
-            wanted={} if wanted is None else wanted,
-            before=before,
-            limit=limit,
-        )
+        listing = Listing(self._reading(), config, {} if wanted is None else wanted, before, limit)
         return self._rewinding.listed(config, before, limit, listing.pages(), loop_of(config))
 
 

@@ -601,18 +601,15 @@ def problems(tx: Transaction) -> list[str]:
     """
     rows = query.short_branches(tx)
     found = [f"branch {row['id']} ends at {row['head']}, but {row['what']} at {row['position']}" for row in rows]
-    rows = query.wrong_parents(tx)
-    found += [f"branch {row['id']} begins on a branch that is not older, or nowhere" for row in rows]
-    rows = query.overlapping_memory(tx)
-    found += [f"memory {row['id']} is seen beside a newer version of it" for row in rows]
-    rows = query.hollow_memory(tx)
-    found += [f"memory {row['id']} lacks a place or a body, or ends before it begins" for row in rows]
-    rows = query.unsealed_memory(tx)
-    found += [f"memory {row['id']} lies where its group was not sealed" for row in rows]
-    rows = query.wrong_marks(tx)
-    found += [f"memory {row['id']} counts, and no head shows it, or the reverse" for row in rows]
-    rows = query.unfindable_memory(tx)
-    found += [f"memory {row['id']} is not in the index" for row in rows]
+    for rows, problem in (
+        (query.wrong_parents(tx), "branch {} begins on a branch that is not older, or nowhere"),
+        (query.overlapping_memory(tx), "memory {} is seen beside a newer version of it"),
+        (query.hollow_memory(tx), "memory {} lacks a place or a body, or ends before it begins"),
+        (query.unsealed_memory(tx), "memory {} lies where its group was not sealed"),
+        (query.wrong_marks(tx), "memory {} counts, and no head shows it, or the reverse"),
+        (query.unfindable_memory(tx), "memory {} is not in the index"),
+    ):
+        found += [problem.format(row["id"]) for row in rows]
     after = 0
     while page := query.extras_after(tx, after=after, limit=PAGE):
         found += [

@@ -8,7 +8,7 @@ what it shows when the original is deleted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -374,7 +374,7 @@ def delete(
             folded += _fold(tx, ThreadAt(row["path"], row["name"]), now)
         else:
             _let_go(tx, row, quoted=scopes is None)
-    left = _held_by(tx, (row["id"] for row in threads))
+    left = [_held(tx, row["id"]) for row in threads]
     deleted = thread_lines.delete(tx, low, high, name)
     for row in threads:
         all_parts().listener.forget(tx, row["path"], row["name"])
@@ -467,7 +467,7 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
     for row in threads:
         heads[row["id"]] = head_of(tx, row["id"])
     writes = query.writes_of_runs(tx, **wanted)
-    left = _held_by(tx, sorted(heads.keys() | {row["thread_id"] for row in writes}))
+    left = [_held(tx, thread) for thread in sorted(heads.keys() | {row["thread_id"] for row in writes})]
     removed = thread_lines.delete_for_runs(tx, runs, low, high)
     for thread, before in heads.items():
         sealing.move_marks(tx, thread, before, head_of(tx, thread), now)
@@ -521,14 +521,6 @@ def sweep(tx: Transaction, thread: int, now: int) -> None:
     _sweep(tx, left)
     _sweep_main(tx, left.scope)
     _drop(tx, [row["id"] for row in stale])
-
-
-def _held_by(tx: Transaction, threads: Iterable[int]) -> list[HeldBranches]:
-    left = []
-    for thread in threads:
-        held = _held(tx, thread)
-        left.append(held)
-    return left
 
 
 def _held(tx: Transaction, thread: int) -> HeldBranches:

@@ -375,10 +375,7 @@ def load(
         recall: What is known of parts without reading them.
         choose: Given those that were found, without parts, says what of their values is wanted. Default: all.
     """
-    asked: list[tuple[Rows, Rows, Rows]] = []
-    for name in names:
-        asked += [_ask(tx, line, name)]
-    return _load(tx, thread, asked, recall, choose)
+    return _load(tx, thread, [_ask(tx, line, name) for name in names], recall, choose)
 
 
 def _ask(tx: Transaction, line: int, name: str | None) -> tuple[Rows, Rows, Rows]:
@@ -472,14 +469,9 @@ def keys(
     }
     if thread is not None:
         rows = query.thread_keys(tx, thread=thread.id, **wanted)
-        return [
-            Key(thread.path, thread.name, row["ns"], row["line_id"], row["name"], bytes(row["metadata"]))
-            for row in rows
-        ]
+        return [_key(row, thread.path, thread.name, row["ns"]) for row in rows]
     rows = query.checkpoint_keys(tx, low=low, high=high, **wanted)
-    return [
-        Key(row["path"], row["thread"], row["ns"], row["line_id"], row["name"], bytes(row["metadata"])) for row in rows
-    ]
+    return [_key(row, row["path"], row["thread"], row["ns"]) for row in rows]
 
 
 def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = nothing_known) -> list[tuple[Key, Saved]]:
