@@ -269,7 +269,7 @@ def find(tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
     return _fitting(tx, look, look.wanted, now)
 
 
-class Listing(NamedTuple):
+class NamespaceListing(NamedTuple):
     """Which namespaces are listed.
 
     Attributes:
@@ -298,7 +298,7 @@ class Listing(NamedTuple):
         return list(found)[self.offset : self.offset + self.limit]
 
 
-def namespaces(tx: Transaction, listing: Listing, *, now: int) -> list[Namespace]:
+def namespaces(tx: Transaction, listing: NamespaceListing, *, now: int) -> list[Namespace]:
     """The namespaces that hold items, in order; what has expired does not count."""
     found: dict[Namespace, None] = {}
     after, size = "", FIRST_PAGE

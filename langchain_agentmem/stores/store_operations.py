@@ -49,7 +49,7 @@ from langchain_agentmem.stores.item_rows import (
     whole_text,
     written,
 )
-from langchain_agentmem.stores.item_search import FoundItem, Listing, Look, SharedItems, checked
+from langchain_agentmem.stores.item_search import FoundItem, NamespaceListing, Look, SharedItems, checked
 from langchain_agentmem.stores.thread_items import ThreadItems
 from langchain_agentmem.tracing import brief
 
@@ -233,7 +233,7 @@ class Batch:
         for number, (op, low, high) in self._lists.items():
             above = len(self._base)
             depth = None if op.max_depth is None else above + op.max_depth
-            listing = Listing(low, high, _matching(op, above), depth, op.limit, op.offset)
+            listing = NamespaceListing(low, high, _matching(op, above), depth, op.limit, op.offset)
             named = items.namespaces(tx, listing, now=now)
             results[number] = [namespace[above:] for namespace in named]
         return Read(results, touched)

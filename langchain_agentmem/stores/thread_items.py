@@ -24,7 +24,7 @@ from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.stores import item_search
 from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace, StoredItem, read
-from langchain_agentmem.stores.item_search import FoundItem, Listing, Look
+from langchain_agentmem.stores.item_search import FoundItem, NamespaceListing, Look
 
 KIND = "thread_item"
 READ_KIND = "thread_item_read"
@@ -68,7 +68,7 @@ class ThreadItems:
         fitting = found if wanted is None else (each for each in found if item_search.fits(each.value, wanted))
         return list(islice(fitting, look.offset, look.offset + look.limit))
 
-    def namespaces(self, tx: Transaction, listing: Listing, *, now: int) -> list[Namespace]:
+    def namespaces(self, tx: Transaction, listing: NamespaceListing, *, now: int) -> list[Namespace]:
         """The namespaces that hold items, in order."""
         found: dict[Namespace, None] = {}
         listing.add(found, sorted({place_of(kept).path for kept in self._within(tx, listing.low, listing.high, now)}))
