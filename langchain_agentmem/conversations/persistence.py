@@ -123,7 +123,7 @@ class LogMemory(EventSource):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        write_document(path, self.memory_type, self._run("save", self._dump, path=str(path)), additional_state)
+        write_document(path, self.memory_type, self._run("save", self._dump, path=path), additional_state)
 
     asave_to_file = awaited(save_to_file)
 

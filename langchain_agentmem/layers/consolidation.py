@@ -320,7 +320,7 @@ def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> Con
     Raises:
         InvalidInput: There is no such level.
     """
-    if level is not None and level not in LEVELS:
+    if level is not None and (not isinstance(level, str) or level not in LEVELS):
         raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
     settings, report = ground.settings, ConsolidationReport()
 

@@ -203,7 +203,7 @@ class Counting:
         tables: Iterable[Table] = TABLES,
     ) -> None:
         self._progress, self._doing, self._done = progress, doing, 0
-        self._total = sum(source.count(table, within) for table in tables) if progress else 0
+        self._total = sum(source.count(table, within) for table in tables) if progress is not None else 0
 
     def add(self, count: int) -> None:
         """Count more rows."""

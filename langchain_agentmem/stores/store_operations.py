@@ -49,7 +49,7 @@ from langchain_agentmem.stores.item_rows import (
     whole_text,
     written,
 )
-from langchain_agentmem.stores.item_search import FoundItem, NamespaceListing, Look, SharedItems, checked
+from langchain_agentmem.stores.item_search import FoundItem, Look, NamespaceListing, SharedItems, checked
 from langchain_agentmem.stores.thread_items import ThreadItems
 from langchain_agentmem.tracing import brief
 

@@ -24,7 +24,7 @@ from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.stores import item_search
 from langchain_agentmem.stores.item_rows import MINUTE, ItemDraft, ItemPlace, StoredItem, read
-from langchain_agentmem.stores.item_search import FoundItem, NamespaceListing, Look
+from langchain_agentmem.stores.item_search import FoundItem, Look, NamespaceListing
 
 KIND = "thread_item"
 READ_KIND = "thread_item_read"
