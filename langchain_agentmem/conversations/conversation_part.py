@@ -281,6 +281,7 @@ def problems(tx: Transaction) -> list[str]:
         f"the conversation {safe_repr(row['name'])} counts {row['messages']} messages, not {row['found']}"
         for row in counts
     ]
+    found += [f"entry {row['id']} is of an unknown kind, {safe_repr(row['kind'])}" for row in query.unknown_entries(tx)]
     versions = query.wrong_versions(tx)
     return found + [f"entry {row['id']} is a version of something it does not belong to" for row in versions]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.storage.queries import digest
 from langchain_agentmem.upkeep.admin import Admin
 from tests.rewinding import test_care as remembered
 from tests.upkeep.test_integrity import told
@@ -24,6 +25,7 @@ DAMAGE = {
     "a time beyond all years": "update entry set created_at = 1 << 60",
     "a number for a name": "update checkpoint_line set ns = x'00' where id = (select max(id) from checkpoint_line)",
     "a NUL in a name": "update entry set sender = 'a' || char(0)",
+    "an entry of a kind that nobody knows": "update entry set kind = 'spell'",
     "a text for bytes": "update content set body = 'text'",
     "another body": "update content set body = x'7b7d'",
     "a reference to nothing": "update place set branch_id = 99999",
@@ -76,6 +78,15 @@ class TestHostileFiles:
                 after = memory.admin.stats()
                 assert {key for key in before if before[key] != after[key] and "bytes" not in key} == set(), name
             assert memory.import_(exported).entries > 100
+
+    def test_a_body_that_is_no_message_is_refused(self, exported, tmp_path):
+        body = b"no message"
+        change = "update content set body = x'{}', hash = x'{}' where id = (select min(content_id) from entry)"
+        file = damaged(exported, change.format(body.hex(), digest(body).hex()), tmp_path / "damaged.db")
+        with AgentMemory() as memory:
+            with pytest.raises(AgentMemoryError):
+                memory.import_(file)
+            assert memory.admin.stats()["messages"] == 0
 
     def test_bytes_that_were_cut_off_or_changed_are_refused(self, exported, tmp_path):
         whole, file = exported.read_bytes(), tmp_path / "damaged.db"

@@ -107,3 +107,6 @@ from branch b
 left join entry e on e.branch_id = b.id and e.replaces is null and e.kind = 'message'
 group by b.id, b.name, b.messages
 having b.messages <> count(e.id);
+
+-- name: unknown_entries
+select id, kind from entry where kind not in ('message', 'round', 'description') order by id limit 10;
