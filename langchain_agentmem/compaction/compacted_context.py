@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
 from operator import is_
-from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from langchain_core.messages import BaseMessage
@@ -39,7 +38,7 @@ from langchain_agentmem.base.events import (
 from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
 from langchain_agentmem.compaction.compaction_config import Size
 from langchain_agentmem.compaction.processors import PipelineOutcome
-from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, KeySpan, spans
+from langchain_agentmem.conversations.compaction_records import LOG, STATE, CompactionRecord, KeySpan, spans
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -184,7 +183,7 @@ def _bytes(message: BaseMessage) -> bytes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """What a model is shown. Its lists are not changed; a history's own may be among them.
+    """What a model is shown of a history. Its lists are not changed; a history's own may be among them.
 
     Attributes:
         messages: The messages.
@@ -194,6 +193,14 @@ class Context:
         grown: How many messages were said since that; all of them where there is none.
         tokens: What it costs, uncalibrated.
         grown_tokens: What of that was said since its record.
+        at: The conversation in which the history is recorded, or None.
+        length: How many messages the history has.
+        places: Where messages of the history stand, by their keys; those of neighbours are neighbours.
+        digests: Of everything up to a message of a graph's history; the first one is that of nothing.
+        branch: Of a conversation's log: its row, and when it was made.
+        head: Of a log: the newest place of the conversation.
+        slot: Of a log: the row that was written into it last.
+        slots: Of a log: the rows of its messages, by their keys.
     """
 
     messages: list[BaseMessage] = field(default_factory=list)
@@ -203,37 +210,39 @@ class Context:
     grown: int = 0
     tokens: int = 0
     grown_tokens: int = 0
+    at: Address | None = None
+    length: int = 0
+    places: dict[str, int] = field(default_factory=dict)
+    digests: Sequence[bytes] = (b"",)
+    branch: tuple[int, int] | None = None
+    head: int = 0
+    slot: int = 0
+    slots: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def lane(self) -> str:
+        """Whose context: that of a graph's state, or that of the log."""
+        return STATE if self.branch is None else LOG
+
+    def end(self) -> tuple[bytes, int | None]:
+        """Return the digest of everything up to its end, and in a log the row of the last message."""
+        if self.branch is None:
+            return self.digests[self.length], None
+        before = self.record.slot if self.record else None
+        slot = max(before or 0, next((self.slots[key] for key in reversed(self.keys) if key in self.slots), 0))
+        return blake2b(f"{slot}".encode(), digest_size=20).digest(), slot
 
 
-class CompactedHistory(NamedTuple):
-    """Which history a compaction is of, and how far it goes.
-
-    Attributes:
-        at: The conversation in which it is recorded, or None.
-        lane: Whose context: that of a graph's state, or that of the log.
-        reached: How many messages it covers: all whose calls are answered.
-        digest: Of everything up to there.
-        places: Where the messages of the history stand, by their keys.
-        later: How many messages come after that.
-        slot: The row of the last message that is covered, in a log.
-        originals: By their ids, messages as they were said, of which the context has shortened copies.
-    """
-
-    at: Address | None
-    lane: str
-    reached: int
-    digest: bytes
-    places: dict[str, int]
-    later: int = 0
-    slot: int | None = None
-    originals: Mapping[str, BaseMessage] = MappingProxyType({})
-
-
-def resolved(record: CompactionRecord | None, history: History, counter: TokenCounter) -> Context:
+def resolved(
+    record: CompactionRecord | None, history: History, counter: TokenCounter, at: Address | None = None
+) -> Context:
     """The context that a record gives with a history; the history itself where there is none."""
+    count = len(history.messages)
+    of_history: dict[str, Any] = {"at": at, "length": count, "places": history.places, "digests": history.digests}
     if record is None:
-        count, cost = len(history.messages), history.tokens[-1]
-        return Context(messages=history.messages, keys=[*history.keys], grown=count, tokens=cost, grown_tokens=cost)
+        cost = history.tokens[-1]
+        of_history |= {"grown": count, "tokens": cost, "grown_tokens": cost}
+        return Context(messages=history.messages, keys=[*history.keys], **of_history)
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
     copies: set[str] = set()
@@ -253,24 +262,11 @@ def resolved(record: CompactionRecord | None, history: History, counter: TokenCo
         keys=[*keys, *history.keys[record.reached :]],
         copies=frozenset(copies),
         record=record,
-        grown=len(history.messages) - record.reached,
+        grown=count - record.reached,
         tokens=sum(map(counter.count_message, messages)) + grown,
         grown_tokens=grown,
+        **of_history,
     )
-
-
-def state_subject(history: History, at: Address | None, context: Context) -> CompactedHistory:
-    """What a compaction of a graph's history would be of.
-
-    Args:
-        history: The history.
-        at: The conversation in which it is recorded, or None.
-        context: Its context.
-    """
-    later = count_open(history.messages)
-    closed = len(history.messages) - later
-    originals = {key: history.messages[history.places[key]] for key in context.copies}
-    return CompactedHistory(at, STATE, closed, history.digests[closed], history.places, later, originals=originals)
 
 
 def count_open(messages: Sequence[BaseMessage]) -> int:
@@ -283,19 +279,11 @@ def count_open(messages: Sequence[BaseMessage]) -> int:
     return 0
 
 
-def record_of(
-    subject: CompactedHistory,
-    before: Context,
-    outcome: PipelineOutcome,
-    *,
-    tried: bool,
-    saved: int = 0,
-) -> CompactionRecord:
+def record_of(before: Context, outcome: PipelineOutcome, *, tried: bool, saved: int = 0) -> CompactionRecord:
     """What is to be kept of a compaction.
 
     Args:
-        subject: Which history.
-        before: What it began with.
+        before: What it began with; all its calls are answered.
         outcome: What it came to.
         tried: Whether a model was asked.
         saved: By how many tokens what it came to is shorter than what it began with, uncalibrated.
@@ -305,18 +293,19 @@ def record_of(
     items: list[KeySpan | BaseMessage] = []
     for is_whole, group in groupby(outcome.messages, lambda message: id(message) in whole):
         messages = [*group]
-        items += spans([whole[id(each)] for each in messages], subject.places) if is_whole else messages
+        items += spans([whole[id(each)] for each in messages], before.places) if is_whole else messages
     there = {whole.get(id(message), message.id) for message in outcome.messages}
     earlier = before.record
+    digest, slot = before.end()
     return CompactionRecord(
-        digest=subject.digest,
-        reached=subject.reached,
+        digest=digest,
+        reached=before.length,
         items=tuple(items),
         dropped=tuple(key for message, key in said if key not in there and not says_nothing(message)),
         parent=earlier.id if earlier else None,
         provisional=outcome.summary.provisional if outcome.summary else bool(earlier and earlier.provisional),
         tried=tried,
-        slot=subject.slot,
+        slot=slot,
         saved=saved + (earlier.saved if earlier else 0),
     )
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from operator import is_
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -26,15 +27,14 @@ from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
     RECOVER,
-    CompactedHistory,
     CompactionReport,
     Context,
     History,
+    count_open,
     followed,
     place_of,
     record_of,
     resolved,
-    state_subject,
 )
 from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
@@ -159,8 +159,8 @@ class Compactor:
             return self._view(context, history, overhead, report)
         base = self._base(history, at, context)
         situation = self.situation(overhead=overhead)
-        record = self.compacted(state_subject(history, at, base), base, situation, report, tokens=tokens)
-        made = resolved(record, history, self.counter)
+        record = self.compacted(base, situation, report, tokens=tokens, originals=_originals(base, history))
+        made = resolved(record, history, self.counter, at)
         return self._view(made, history, overhead, report, compacted=True)
 
     def smaller(
@@ -188,11 +188,11 @@ class Compactor:
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
         with report.step(RECOVER, at, "refused", **inputs):
             history, context = self._found(messages, at)
-            subject = state_subject(history, at, context)
-            record = self.recovered(subject, context, report, provider=provider, attempt=attempt, overhead=overhead)
+            refused: dict[str, Any] = {"provider": provider, "attempt": attempt, "overhead": overhead}
+            record = self.recovered(context, report, originals=_originals(context, history), **refused)
             if record is None:
                 return None
-            made = resolved(record, history, self.counter)
+            made = resolved(record, history, self.counter, at)
             view = self._view(made, history, overhead, report, compacted=True)
         self._left(messages, view, at)
         return view
@@ -215,7 +215,7 @@ class Compactor:
         history = followed(old, messages, self.counter)
         known = self._noted(history, at, before)
         context = self._newest(history, at, known)
-        return history, context or resolved(None, history, self.counter)
+        return history, context or resolved(None, history, self.counter, at)
 
     def _left(self, messages: Sequence[BaseMessage], view: ContextView, at: message_log.Address | None) -> None:
         """Note that what was put before messages that have left the context just now is not shown any more."""
@@ -301,12 +301,12 @@ class Compactor:
             if _is_of(header, history):
                 record = self.loaded(at, header.id)
                 if record is not None:
-                    return resolved(record, history, self.counter)
+                    return resolved(record, history, self.counter, at)
         return None
 
     def _base(self, history: History, at: message_log.Address | None, context: Context) -> Context:
         record = self.base(context.record, at, self.model)
-        return context if record is context.record else resolved(record, history, self.counter)
+        return context if record is context.record else resolved(record, history, self.counter, at)
 
     def base(
         self, record: CompactionRecord | None, at: message_log.Address | None, model: Any
@@ -425,34 +425,34 @@ class Compactor:
 
     def compacted(
         self,
-        subject: CompactedHistory,
         base: Context,
         situation: Situation,
         report: CompactionReport,
         *,
         tokens: int,
+        originals: Mapping[str, BaseMessage] = MappingProxyType({}),
     ) -> CompactionRecord:
         """Compact a context, and keep what comes of it.
 
         Args:
-            subject: Which history.
-            base: Its context, which is to be compacted.
+            base: The context.
             situation: What to reach.
             report: Who is told.
             tokens: What the context costs that is to be replaced.
+            originals: By their ids, messages as they were said, of which the context has shortened copies.
         """
-        before, situation = self._closed(subject, base, situation)
+        before, situation = self._closed(base, situation, originals)
+        later = base.length - before.length
         with report.compacting(tokens, len(base.messages)):
             outcome = compacting(before.messages, situation, self.database)
-            again = base.record is not None and base.record.reached == subject.reached
+            again = base.record is not None and base.record.reached == before.length
             anew = again and outcome.messages != before.messages
-            record = self._kept(subject, before, outcome, situation, report, anew=anew)
-        _remember(self._settled, (subject.at, record.id), subject.later)
+            record = self._kept(before, later, outcome, situation, report, anew=anew)
+        _remember(self._settled, (base.at, record.id), later)
         return record
 
     def recovered(
         self,
-        subject: CompactedHistory,
         base: Context,
         report: CompactionReport,
         *,
@@ -460,23 +460,24 @@ class Compactor:
         attempt: int = 1,
         overhead: int = 0,
         model: Any = None,
+        originals: Mapping[str, BaseMessage] = MappingProxyType({}),
     ) -> CompactionRecord | None:
         """Make a context that was refused smaller, see `overflow_recovery`.
 
         Args:
-            subject: Which history.
             base: What was refused.
             report: Who is told.
             provider: Who refused it, for the bytes that it takes. Default: 25 million of them.
             attempt: The second attempt also cuts tool output in the protected tail.
             overhead: Tokens that are sent beside the messages.
             model: What summarizes. Default: this object's model.
+            originals: As for `compacted`.
 
         Returns:
             The compaction that counts from now on; None where nothing could be made smaller.
         """
         situation = thorough(self.situation(overhead=overhead, model=model), provider)
-        before, situation = self._closed(subject, base, situation)
+        before, situation = self._closed(base, situation, originals)
         size = payload_bytes(before.messages)
         report.note(bytes_before=size, bytes_after=size)
         with report.compacting(self.calibrated(situation.tokens(before.messages)), len(base.messages)):
@@ -488,28 +489,31 @@ class Compactor:
                 report.failed(outcome.stages_run)
                 return None
             report.note(bytes_after=left)
-            return self._kept(subject, before, outcome, situation, report, anew=True)
+            return self._kept(before, base.length - before.length, outcome, situation, report, anew=True)
 
-    def _closed(self, subject: CompactedHistory, base: Context, situation: Situation) -> tuple[Context, Situation]:
+    def _closed(
+        self, base: Context, situation: Situation, originals: Mapping[str, BaseMessage]
+    ) -> tuple[Context, Situation]:
         """A context without the calls at its end that are still open, and what a compaction of it has to reach.
 
         Its messages are called by their keys, so that a copy is known by its id, however it was altered.
         """
-        end = len(base.messages) - subject.later
+        later = count_open(base.messages)
+        end = len(base.messages) - later
         closed = zip(base.messages[:end], base.keys, strict=False)
         named = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
-        before = replace(base, messages=named, keys=base.keys[:end])
+        before = replace(base, messages=named, keys=base.keys[:end], length=base.length - later)
         return before, replace(
             situation,
             overhead_tokens=situation.overhead_tokens + self._cost(base.messages[end:]),
-            archive=_archive(before, subject.at),
-            originals=subject.originals,
+            archive=_archive(before),
+            originals=originals,
         )
 
     def _kept(
         self,
-        subject: CompactedHistory,
         before: Context,
+        later: int,
         outcome: PipelineOutcome,
         situation: Situation,
         report: CompactionReport,
@@ -519,27 +523,24 @@ class Compactor:
         """Keep and report what a compaction came to.
 
         Args:
-            subject: Which history.
             before: The context that was compacted.
+            later: How many messages come after that.
             outcome: What it came to.
             situation: What was to be reached.
             report: Who is told.
             anew: Whether it counts although the same history was compacted before.
         """
         saved = max(0, self._cost(before.messages) - self._cost(outcome.messages))
-        tried = situation.model is not None
-        record = record_of(subject, before, outcome, tried=tried, saved=saved)
-        at = subject.at
+        record = record_of(before, outcome, tried=situation.model is not None, saved=saved)
+        at = before.at
         if at is None:
             record = replace(record, id=next(self._numbers))
         else:
-            now, new = self.database.now(), record
-            record = self.database.write(
-                None, lambda tx: compaction_records.keep(tx, at, subject.lane, new, now=now, anew=anew)
-            )
+            keep = partial(compaction_records.keep, at=at, lane=before.lane, record=record)
+            record = self.database.write(None, partial(keep, now=self.database.now(), anew=anew))
         _remember(self._records, (at, record.id), record)
         left = self.calibrated(outcome.tokens)
-        messages = len(outcome.messages) + subject.later
+        messages = len(outcome.messages) + later
         report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
         return record
 
@@ -595,9 +596,14 @@ def _unrecorded(before: History | None, history: History) -> list[int]:
     return [place for place, digest in enumerate(history.digests[1:]) if digest not in there]
 
 
-def _archive(context: Context, at: message_log.Address | None) -> Callable[[BaseMessage], str | None]:
+def _originals(context: Context, history: History) -> dict[str, BaseMessage]:
+    """The messages of which a context has copies, as they were said."""
+    return {key: history.messages[history.places[key]] for key in context.copies}
+
+
+def _archive(context: Context) -> Callable[[BaseMessage], str | None]:
     """By which key a message of a context is brought back; None for what is made, and where nothing is recorded."""
-    keys = {} if at is None else dict(zip(map(id, context.messages), context.keys, strict=True))
+    keys = {} if context.at is None else dict(zip(map(id, context.messages), context.keys, strict=True))
     return lambda message: keys.get(id(message))
 
 

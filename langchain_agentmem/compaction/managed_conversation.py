@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -31,10 +30,8 @@ from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
     RECOVER,
-    CompactedHistory,
     CompactionReport,
     Context,
-    count_open,
     place_of,
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config
@@ -60,39 +57,7 @@ from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import MemoryLike
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Logged:
-    """A context of a log, as of one moment.
-
-    Attributes:
-        branch: The conversation's row and when it was made; None while it does not exist.
-        head: The conversation's newest place.
-        messages: How many messages it has.
-        slot: The row that was written into it last.
-        context: The context.
-        places: Where its messages stand, by their keys; those of neighbours in the log are neighbours.
-        slots: The rows of its messages, by their keys.
-    """
-
-    branch: tuple[int, int] | None = None
-    head: int = 0
-    messages: int = 0
-    slot: int = 0
-    context: Context = field(default_factory=Context)
-    places: dict[str, int] = field(default_factory=dict)
-    slots: dict[str, int] = field(default_factory=dict)
-
-    def subject(self, at: message_log.Address, originals: Mapping[str, BaseMessage]) -> CompactedHistory:
-        """What a compaction of this context would be of."""
-        later = count_open(self.context.messages)
-        closed = self.context.keys[: len(self.context.keys) - later]
-        before = self.context.record.slot if self.context.record else None
-        slot = max(before or 0, next((self.slots[key] for key in reversed(closed) if key in self.slots), 0))
-        digest = blake2b(f"{slot}".encode(), digest_size=20).digest()
-        return CompactedHistory(at, LOG, self.messages - later, digest, self.places, later, slot, originals)
-
-
-def reading(tx: Transaction, at: message_log.Address, known: Logged | None, counter: TokenCounter) -> Logged:
+def reading(tx: Transaction, at: message_log.Address, known: Context | None, counter: TokenCounter) -> Context:
     """Read the context of a conversation: that of the newest compaction in use.
 
     Args:
@@ -104,7 +69,7 @@ def reading(tx: Transaction, at: message_log.Address, known: Logged | None, coun
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if rows and known is not None and known.branch == _identity(now := rows[0]):
         since = query.entries_since(tx, branch=now["id"], slot=known.slot)
-        if not since and (known.head, known.messages) == (now["head"], now["messages"]):
+        if not since and (known.head, known.length) == (now["head"], now["messages"]):
             return known
         if _is_all_new(known, now, since):
             return _extended(known, now, [row for row in since if row["kind"] == message_log.MESSAGE], counter)
@@ -113,13 +78,13 @@ def reading(tx: Transaction, at: message_log.Address, known: Logged | None, coun
     return read_from(tx, at, record, counter)
 
 
-def _is_all_new(known: Logged, now: Any, since: Sequence[Any]) -> bool:
+def _is_all_new(known: Context, now: Any, since: Sequence[Any]) -> bool:
     """Whether nothing happened to a conversation but that these were added."""
     added = sum(1 for row in since if row["kind"] == message_log.MESSAGE)
     return (
         all(row["replaces"] is None or row["kind"] == message_log.ROUND for row in since)
         and not any(row["kind"] == message_log.DESCRIPTION for row in since)
-        and now["messages"] - known.messages == added
+        and now["messages"] - known.length == added
         and now["head"] - known.head == len({row["position"] for row in since})
     )
 
@@ -132,11 +97,11 @@ def newest_of(tx: Transaction, at: message_log.Address) -> int | None:
 
 def read_from(
     tx: Transaction, at: message_log.Address, record: CompactionRecord | None, counter: TokenCounter
-) -> Logged:
+) -> Context:
     """Read the context that a compaction of a conversation gives; the whole conversation where there is none."""
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:
-        return Logged()
+        return Context(at=at)
     now = rows[0]
     messages: list[BaseMessage] = []
     keys: list[str | None] = []
@@ -160,34 +125,30 @@ def read_from(
     head = sum(map(counter.count_message, messages))
     reached = (record.slot or 0) if record else 0
     new = query.messages_between(tx, branch=now["id"], first=reached + 1, last=message_log.ALL)
-    context = Context(messages=messages, keys=keys, copies=frozenset(copies), record=record, tokens=head)
-    start = Logged(branch=_identity(now), context=context, places=places, slots=slots)
-    return _extended(start, now, new, counter)
+    of_log: dict[str, Any] = {"at": at, "branch": _identity(now), "places": places, "slots": slots}
+    made = Context(messages=messages, keys=keys, copies=frozenset(copies), record=record, tokens=head, **of_log)
+    return _extended(made, now, new, counter)
 
 
-def _extended(known: Logged, now: Any, rows: Sequence[Any], counter: TokenCounter) -> Logged:
-    context, places, slots = known.context, known.places.copy(), known.slots.copy()
-    place = next(reversed(places.values()), 0) + (2 if context.grown == 0 else 1)
+def _extended(known: Context, now: Any, rows: Sequence[Any], counter: TokenCounter) -> Context:
+    places, slots = known.places.copy(), known.slots.copy()
+    place = next(reversed(places.values()), 0) + (2 if known.grown == 0 else 1)
     new = list(map(_message, rows))
     for row in rows:
         places[row["key"]], slots[row["key"]] = place, row["slot"]
         place += 1
     tokens = sum(map(counter.count_message, new))
-    context = replace(
-        context,
-        messages=context.messages + new,
-        keys=context.keys + [row["key"] for row in rows],
-        grown=context.grown + len(new),
-        tokens=context.tokens + tokens,
-        grown_tokens=context.grown_tokens + tokens,
-    )
     return replace(
         known,
-        head=now["head"],
-        messages=now["messages"],
-        slot=now["last"] or 0,
-        context=context,
+        messages=known.messages + new,
+        keys=known.keys + [row["key"] for row in rows],
+        grown=known.grown + len(new),
+        tokens=known.tokens + tokens,
+        grown_tokens=known.grown_tokens + tokens,
+        length=now["messages"],
         places=places,
+        head=now["head"],
+        slot=now["last"] or 0,
         slots=slots,
     )
 
@@ -302,7 +263,7 @@ class ManagedConversationMemory(ConversationMemory):
         self._trigger = trigger_strategy
         self._process = process_strategy
         self._retrieve = retrieval_strategy
-        self._logged: Logged | None = None
+        self._context: Context | None = None
         self._database.remembering.add(self)
         self._stats = {"hits": 0, "extensions": 0, "misses": 0, "invalidations": 0, "compactions": 0}
 
@@ -353,10 +314,10 @@ class ManagedConversationMemory(ConversationMemory):
             "context_tokens": its size when it was last looked at; "raw_messages": how many there are in the log;
             "valid": whether it was read at all.
         """
-        context = Context() if self._logged is None else self._logged.context
+        context = self._context or Context()
         return {
             **self._stats,
-            "valid": self._logged is not None,
+            "valid": self._context is not None,
             "context_messages": len(context.messages),
             "context_tokens": self._compactor.calibrated(context.tokens),
             "raw_messages": self._count(),
@@ -401,19 +362,18 @@ class ManagedConversationMemory(ConversationMemory):
         model, provider = _model_in(runtime), str((runtime or {}).get("provider") or "")
         report = self._report()
         with report.step(RECOVER, self._at, "refused", provider=provider or None):
-            logged = self._followed()
-            if logged.branch is None:
+            context = self._followed()
+            if context.branch is None:
                 return False
-            subject = self._subject(logged)
-            context = _seen(logged.context, ImageFiles())
-            record = self._compactor.recovered(subject, context, report, provider=provider, model=model)
+            refused: dict[str, Any] = {"provider": provider, "model": model, "originals": self._originals(context)}
+            record = self._compactor.recovered(_seen(context, ImageFiles()), report, **refused)
             if record is not None:
                 self._followed(anew=True)
             return record is not None
 
     def forget(self) -> None:
         """Forget the context that was read; it will be read again."""
-        self._logged = None
+        self._context = None
 
     # -- how it is done ----------------------------------------------------------------------------------------
 
@@ -427,8 +387,8 @@ class ManagedConversationMemory(ConversationMemory):
 
     def _view(self, images: ImageFiles) -> ContextView:
         report = self._report()
-        logged, compacted = self._compact_after("get_messages", report)
-        seen = _seen(logged.context, images)
+        context, compacted = self._compact_after("get_messages", report)
+        seen = _seen(context, images)
         seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
         view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
         if self._retrieve is None:
@@ -436,59 +396,58 @@ class ManagedConversationMemory(ConversationMemory):
         chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
         return view._replace(messages=repaired(chosen))
 
-    def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[Logged, bool]:
+    def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[Context, bool]:
         """Compact if an event calls for it, which is a step only then. Return the context, and whether it did."""
         model = self._compactor.model if model is None else model
         while True:
-            logged = self._followed()
-            tokens = self._compactor.calibrated(logged.context.tokens)
-            due = self._compactor.is_due(logged.context, tokens, model, self._at)
-            triggered = logged.branch is not None and self._is_triggered(event, logged, tokens, due=due)
-            if not triggered or not self._is_outdated(logged):
+            context = self._followed()
+            tokens = self._compactor.calibrated(context.tokens)
+            due = self._compactor.is_due(context, tokens, model, self._at)
+            triggered = context.branch is not None and self._is_triggered(event, context, tokens, due=due)
+            if not triggered or not self._is_outdated(context):
                 break
-            self._logged = None  # another object or process has compacted it meanwhile
-        report.sized(NOTHING, (tokens, len(logged.context.messages)))
+            self._context = None  # another object or process has compacted it meanwhile
+        report.sized(NOTHING, (tokens, len(context.messages)))
         if triggered:
             with report.step(COMPACT, self._at, event):
-                logged = self._compacted(logged, tokens, model, report, due=due)
+                context = self._compacted(context, tokens, model, report, due=due)
         elif event == ASKED:
             with report.step(COMPACT, self._at, event):
                 pass  # a trace shows that there was nothing to do
-        return logged, triggered
+        return context, triggered
 
-    def _compacted(self, logged: Logged, tokens: int, model: Any, report: CompactionReport, *, due: bool) -> Logged:
+    def _compacted(self, context: Context, tokens: int, model: Any, report: CompactionReport, *, due: bool) -> Context:
         """The context, compacted."""
-        base = self._base(logged, model)
+        base = self._base(context, model)
         situation = self._compactor.situation(model=model)
         if self._process is not None:
             config = situation.config.replace(mode="compaction", processor_order=[self._process])
             situation = replace(situation, config=config)
         if not due and situation.target.tokens is not None:  # somebody else decided, so there is to be some gain
-            left = int(base.context.tokens * (1 - situation.config.min_reduction_ratio))
+            left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
-        subject = self._subject(base)
-        context = _seen(base.context, ImageFiles())
-        self._compactor.compacted(subject, context, situation, report, tokens=tokens)
+        originals = self._originals(base)
+        self._compactor.compacted(_seen(base, ImageFiles()), situation, report, tokens=tokens, originals=originals)
         return self._followed(anew=True)
 
-    def _is_outdated(self, known: Logged) -> bool:
+    def _is_outdated(self, known: Context) -> bool:
         newest = self._database.read(None, lambda tx: newest_of(tx, self._at))
-        record = known.context.record
+        record = known.record
         return newest is not None and newest != (record.id if record else None)
 
-    def _subject(self, logged: Logged) -> CompactedHistory:
-        found = self._database.read(None, lambda tx: said(tx, self._at, [*logged.context.copies]))
-        originals = {each.message.message_id: to_langchain(each.message) for each in found}
-        return logged.subject(self._at, originals)
+    def _originals(self, context: Context) -> dict[str, BaseMessage]:
+        """The messages of which the context has copies, as they were said."""
+        found = self._database.read(None, lambda tx: said(tx, self._at, [*context.copies]))
+        return {each.message.message_id: to_langchain(each.message) for each in found}
 
-    def _is_triggered(self, event: str, logged: Logged, tokens: int, *, due: bool) -> bool:
+    def _is_triggered(self, event: str, context: Context, tokens: int, *, due: bool) -> bool:
         if event != ASKED and event not in self.config.trigger_events:
             return False
         if self._trigger is None:
             return due
         state = ContextState(
             event=event,
-            messages=logged.context.messages,
+            messages=context.messages,
             tokens=tokens,
             threshold_tokens=self._compactor.limit.tokens,
             due=due,
@@ -496,27 +455,27 @@ class ManagedConversationMemory(ConversationMemory):
         )
         return bool(self._trigger(state))
 
-    def _followed(self, *, anew: bool = False) -> Logged:
+    def _followed(self, *, anew: bool = False) -> Context:
         """The context as it is now; what is known of it already is not read again."""
-        known = self._logged
+        known = self._context
         counter = self._compactor.counter
 
-        def read(tx: Transaction) -> Logged:
+        def read(tx: Transaction) -> Context:
             return reading(tx, self._at, None if anew else known, counter)
 
         if self._description is None:
-            logged = self._database.read(None, read)
+            context = self._database.read(None, read)
         else:
-            logged = self._database.write(None, self._begun(read))
+            context = self._database.write(None, self._begun(read))
             self._description = None
-        self._stats[_kind(known, logged, anew=anew)] += 1
-        self._logged = logged
-        return logged
+        self._stats[_kind(known, context, anew=anew)] += 1
+        self._context = context
+        return context
 
-    def _base(self, logged: Logged, model: Any) -> Logged:
-        record = self._compactor.base(logged.context.record, self._at, model)
-        if record is logged.context.record:
-            return logged
+    def _base(self, context: Context, model: Any) -> Context:
+        record = self._compactor.base(context.record, self._at, model)
+        if record is context.record:
+            return context
         return self._database.read(None, lambda tx: read_from(tx, self._at, record, self._compactor.counter))
 
     def _counter_of(self, counter: Any) -> TokenCounter:
@@ -566,13 +525,13 @@ class ManagedConversationMemory(ConversationMemory):
         return CompactionReport(self._database, self.conversation_id, bus=self._event_context)
 
 
-def _kind(known: Logged | None, logged: Logged, *, anew: bool) -> str:
+def _kind(known: Context | None, context: Context, *, anew: bool) -> str:
     """What it took to read a context."""
     if anew:
         return "compactions"
-    if logged is known:
+    if context is known:
         return "hits"
-    extends = known is not None and known.branch is not None and known.context.record is logged.context.record
+    extends = known is not None and known.branch is not None and known.record is context.record
     return "extensions" if extends else "misses"
 
 
