@@ -14,7 +14,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, fork, names_of
-from langchain_agentmem.rewinding.memory_access import LISTED, MemorySession
+from langchain_agentmem.rewinding.memory_access import MemorySession
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Kept, View
 from langchain_agentmem.storage import Transaction, query
 
@@ -119,7 +119,7 @@ def tracing_back(ground: MemorySession) -> list[str]:
         names = names_of(tx, [branch for branch, _ in view.line])
         return names[::-1] or [ground.point.name]
 
-    return ground.read("layers.ancestors", look, outputs=lambda names: {"branches": names})
+    return ground.read("layers.ancestors", look)
 
 
 def growing(ground: MemorySession) -> BranchTree:
@@ -141,7 +141,7 @@ def growing(ground: MemorySession) -> BranchTree:
         [root] = children.popitem()[1]
         return root
 
-    return ground.read("layers.tree", look, outputs=_tree_shown)
+    return ground.read("layers.tree", look)
 
 
 def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
@@ -157,11 +157,6 @@ def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
         return BranchDiff(core=found[0], recall=found[1], archival=found[2], facts=found[3])
 
     return ground.read("layers.diff", look, from_branch=other.name, outputs=_diff_shown)
-
-
-def _tree_shown(tree: BranchTree) -> dict[str, Any]:
-    names = [line.strip() for line in str(tree).splitlines()]
-    return {"count": len(names), "branches": names[:LISTED]}
 
 
 def _diff_shown(diff: BranchDiff) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a trace shows of a layered memory: whose it is, what was written, what was found, in short.
+"""Access to a memory from a branch or thread: reading, writing, and what traces show of it.
 
 Nothing that anybody wrote stands under a key that is a name, or is itself a key: content can be left out of traces, and
 is known by that. So keys of core memory, kinds of events and tags are content too.
@@ -18,7 +18,7 @@ from langchain_agentmem.rewinding.memory_rows import RowDraft, View
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
-from langchain_agentmem.tracing import RunType, Step, brief
+from langchain_agentmem.tracing import RunType, Step, given_only
 
 SWEPT = 20
 """Most rows that have expired which one call sweeps away."""
@@ -43,13 +43,13 @@ def standing(point: Standpoint) -> dict[str, Any]:
 
 
 def inputs_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs as they are shown: functions are called, long texts cut, and what was not given is left out."""
-    told: dict[str, Any] = {}
-    for name, value in given.items():
-        known = value() if callable(value) and not isinstance(value, str) else value  # LangChain's texts are both
-        if known is not None:
-            told[name] = brief(known) if isinstance(known, str) else known
-    return told
+    """Return inputs as a trace shows them: functions are called, and None is left out."""
+    return given_only(
+        {
+            name: value() if callable(value) and not isinstance(value, str) else value  # LangChain's texts are both
+            for name, value in given.items()
+        }
+    )
 
 
 def listed(name: str, values: Sequence[T], show: Callable[[T], Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class MemorySession:
         """Return the inputs of a traced step: the memory, and what was asked.
 
         Args:
-            **inputs: Functions are called, long texts cut, and None is left out.
+            **inputs: Functions are called, and None is left out.
         """
         return {**standing(self.point), **inputs_of(inputs)}
 

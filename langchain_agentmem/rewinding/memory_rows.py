@@ -121,7 +121,7 @@ class Place(NamedTuple):
 
 
 class RowDraft(NamedTuple):
-    """A version to be written.
+    """A version to be written. Unlike a `Kept` it has no number and no time yet, and no body where a thing goes.
 
     Attributes:
         kind: What it is.
@@ -160,7 +160,7 @@ class RowDraft(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A version as it was found.
+    """A version as it was found, with its number and its time, which a `RowDraft` has not.
 
     Attributes:
         number: Its place in the order in which versions were written.
