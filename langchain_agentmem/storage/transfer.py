@@ -229,6 +229,7 @@ def fill(
     tx: Transaction,
     *,
     within: Namespace = (),
+    digest: bool = False,
     progress: Watch | None = None,
 ) -> Filled:
     """Write the rows of a database into an empty one under the same ids, without the full-text index.
@@ -240,9 +241,10 @@ def fill(
         source: The rows.
         tx: A transaction of the empty database.
         within: Only rows of this namespace and of those below it. Default: all.
+        digest: Whether the rows are digested.
         progress: Is told how many of the rows were written.
     """
-    counting, totals = Counting(progress, "copying", source, within), _Totals()
+    counting, totals = Counting(progress, "copying", source, within), _Totals(digest=digest)
     for table in TABLES:
         if within and table.name == "audit_head":  # its row is written with the chain
             continue
@@ -272,7 +274,7 @@ def _chained(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) ->
 
 def digested(source: RowSource, progress: Watch | None = None) -> Filled:
     """Read all rows of a database, and return what it is filled with."""
-    counting, totals = Counting(progress, "checking", source), _Totals()
+    counting, totals = Counting(progress, "checking", source), _Totals(digest=True)
     for table in TABLES:
         for page in pages(source.table(table)[1]):
             totals.add(table.name, page)
@@ -283,13 +285,13 @@ def digested(source: RowSource, progress: Watch | None = None) -> Filled:
 class _Totals:
     """The numbers of rows, and the sum of their digests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, digest: bool) -> None:
         self._rows: Counter[str] = Counter()
-        self._sum = 0
+        self._digest, self._sum = digest, 0
 
     def add(self, table: str, rows: Sequence[Values]) -> None:
         self._rows[table] += len(rows)
-        if table != "search_state":
+        if self._digest and table != "search_state":
             for row in rows:
                 data = repr((table, row)).encode("utf-8", "surrogatepass")
                 self._sum += int.from_bytes(blake2b(data, digest_size=_DIGEST).digest())

@@ -258,9 +258,9 @@ class Admin(Upkeep):
             return self.database.read(
                 "care.stats", lambda tx: database_report.counting_within(tx, within), outputs=dict
             )
-        counted = self.database.read("care.stats", database_report.counting, outputs=_counts)
+        counts = self.database.read("care.stats", integrity.statistics, outputs=dict)
         engine = self.database.engine
-        return database_report.told(counted, engine.sizes(), engine.pool_stats())
+        return database_report.stats_of(counts, engine.sizes(), engine.pool_stats())
 
     astats = awaited(stats)
 
@@ -450,11 +450,6 @@ class Admin(Upkeep):
         """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
         where = self.database.scopes.resolve(namespace, bare=True)
         return self.database.read(name, lambda tx: look(tx, where), lambda: {"namespace": where})
-
-
-def _counts(counted: database_report.StatsRead) -> dict[str, Any]:
-    """What a trace shows of statistics."""
-    return counted["counts"]
 
 
 def _threads_shown(found: ThreadList) -> dict[str, Any]:

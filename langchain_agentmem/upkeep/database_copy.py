@@ -293,7 +293,7 @@ def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress:
         elif _is_filled(tx):
             raise _occupied(name)
         with reading(source) as rows:
-            return datetime.now(UTC), fill(rows, tx, progress=progress)
+            return datetime.now(UTC), fill(rows, tx, digest=True, progress=progress)
 
     taken_at, filled = target.write(write)
     with reading(target) as rows:

@@ -136,20 +136,6 @@ class Stats(TypedDict):
     pool: PoolStats | None
 
 
-class StatsRead(TypedDict):
-    """What one look at the database gives."""
-
-    counts: dict[str, int]
-    facts: int
-
-
-def counting(tx: Transaction) -> StatsRead:
-    """Count what there is."""
-    counts = integrity.statistics(tx)
-    [row] = query.fact_versions(tx)
-    return {"counts": counts, "facts": int(row["facts"])}
-
-
 def counting_within(tx: Transaction, namespace: Namespace) -> Stats:
     """Count what there is in a namespace and below it.
 
@@ -162,21 +148,20 @@ def counting_within(tx: Transaction, namespace: Namespace) -> Stats:
     return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
 
 
-def told(counted: StatsRead, sizes: Sizes, pool: PoolStats | None) -> Stats:
-    """What is told of it.
+def stats_of(counts: Mapping[str, int], sizes: Sizes, pool: PoolStats | None) -> Stats:
+    """Return the statistics of a database.
 
     Args:
-        counted: What is in the database.
+        counts: What is in the database.
         sizes: How many bytes that takes.
         pool: The connections of this process.
     """
-    counts = counted["counts"]
     every: dict[str, Any] = {
-        **counts,
+        **{name: count for name, count in counts.items() if name != "fact_versions"},
         "bytes": sizes.total,
         "free_bytes": sizes.free,
         "log_bytes": sizes.log,
-        "bytes_by_part": by_part(sizes, facts=counted["facts"], memories=counts["memories"]),
+        "bytes_by_part": by_part(sizes, facts=counts["fact_versions"], memories=counts["memories"]),
         "bytes_estimated": sizes.estimated,
         "pool": pool,
     }
@@ -499,7 +484,7 @@ def _verified(url: str, opening: Opening, progress: Watch | None) -> Iterator[Fi
     try:
         with closing(Database(url, opening=opening)) as database:
             problems = integrity.verify(database.engine, progress).problems
-            counts = database.engine.read(counting)["counts"]
+            counts = database.engine.read(integrity.statistics)
         if counts["failed_facts"]:
             yield Finding(
                 "facts",

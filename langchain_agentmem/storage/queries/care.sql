@@ -22,6 +22,7 @@ select
     (select count(*) from memory where kind = 'core' and deleted = 0 and until = 4611686018427387904) as core,
     (select count(*) from memory where kind = 'event' and deleted = 0 and until = 4611686018427387904) as events,
     (select count(*) from memory where kind = 'record' and deleted = 0 and until = 4611686018427387904) as records,
+    (select count(*) from memory where kind = 'fact') as fact_versions,
     (select count(*) from memory where kind = 'fact' and deleted = 0 and until = 4611686018427387904) as facts,
     (select count(*) from memory where kind = 'fact_due' and deleted = 0 and until = 4611686018427387904)
         as waiting_facts,
@@ -76,9 +77,6 @@ select
         and until = 4611686018427387904) as failed_facts,
     (select count(*) from memories where until < 4611686018427387904) as old_memories,
     (select count(*) from audit where kind is not null and namespace_id in (select id from spaces)) as audit;
-
--- name: fact_versions
-select count(*) as facts from memory where kind = 'fact';
 
 -- name: contents_after
 -- A page of bodies, to see that each still has the digest it is kept under.
