@@ -12,7 +12,7 @@ from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.compaction import ManagedMemoryConfig
 from langchain_agentmem.messages.message import Message
-from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage.background import Lease, TaskKey
 from tests.threads.filled import fill as fill_saver
 from tests.upkeep.test_integrity import fill as talk
 from tests.word_embeddings import WordEmbeddings
@@ -49,8 +49,7 @@ def fill(memory: AgentMemory) -> None:
         managed.add(role="user", content=f"number {number} of many things that were said here about herons and quinces")
     asked_now = [HumanMessage("Herons?", id="q")]
     memory.inject("user-42", namespace=("a",)).invoke(asked_now, {"configurable": {"thread_id": "c"}})
-    wanted = jobs.WantedJob("", "tidy", "what \0 ever", b"\xff")
-    memory.database.write("job", lambda tx: jobs.enqueue(tx, wanted, now=1))
+    assert Lease(memory.database.background, TaskKey("", "tidy", "whatever")).take()
 
 
 def with_vectors(url: str) -> AgentMemory:

@@ -161,7 +161,7 @@ ITERATES = {
     "storage/postgres.py PostgresEngine._watched": "psycopg's protocol for waiting on a connection",
     "storage/postgres_session.py Session._reading": "the same",
     "storage/postgres_session.py Session._flushing": "the same",
-    "base/lifetime.py SweepingEnd.__await__": "Python's protocol of awaitables",
+    "stores/agent_store.py SweepingEnd.__await__": "Python's protocol of awaitables",
     "base/lifetime.py AwaitableNumber.__await__": "the same",
     "base/lifetime.py Ready.__await__": "the same",
     "checkpoints/checkpoint_saver.py AgentMemorySaver.list": "the interface of LangGraph's savers",

@@ -409,8 +409,8 @@ class Workers:
         self.size = max(self.size, size)
         self._employ(self._state)
 
-    def submit(self, function: Callable[[], T], loop: asyncio.AbstractEventLoop) -> Future[T]:
-        """Have a function called in a thread, for a coroutine of an event loop that runs."""
+    def submit(self, function: Callable[[], T], loop: asyncio.AbstractEventLoop | None = None) -> Future[T]:
+        """Have a function called in a thread, for a coroutine of an event loop that runs, if it is for one."""
         future: Future[T] = Future()
         task, state = (future, function), self._state
         with state.lock:
@@ -420,8 +420,12 @@ class Workers:
             state.waiting.append(task)
             if state.threads >= self.size or loop in state.asked:
                 return future
-            state.asked.add(loop)
-        loop.call_soon(self._serve, state, loop)  # once for all calls of this turn
+            if loop is not None:
+                state.asked.add(loop)
+        if loop is None:
+            self._employ(state)
+        else:
+            loop.call_soon(self._serve, state, loop)  # once for all calls of this turn
         return future
 
     def _serve(self, state: _State, loop: asyncio.AbstractEventLoop) -> None:

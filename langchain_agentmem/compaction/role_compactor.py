@@ -12,7 +12,6 @@ goes on from there, and of several processes one does it.
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import threading
 from collections.abc import Callable
@@ -25,7 +24,6 @@ import yaml
 
 from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
 from langchain_agentmem.compaction.compaction_config import Size, window_of
@@ -40,14 +38,14 @@ from langchain_agentmem.conversations.role_context import (
     seen_by,
     told,
 )
-from langchain_agentmem.errors import InvalidInput, MemoryClosed
-from langchain_agentmem.language_models.model_calls import ModelLike, compaction_job, usable_model
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import ModelLike, compaction_key, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles
-from langchain_agentmem.storage import Transaction, jobs
-from langchain_agentmem.storage.jobs import Job
+from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage.background import Lease, Task
 
 if TYPE_CHECKING:
     from langchain_agentmem.conversations.session_memory import SessionMemory
@@ -112,27 +110,30 @@ class ContextCompactor:
         self._model = usable_model(model)
         self._summarization = summarization or SummarizationConfig()
         self._counter = TokenCounter()
-        self._wanted = compaction_job(self._at, lane_of(role))
-        self._attendant = Attendant(self._look, "agentmem-rounds")
+        self._key = compaction_key(self._at, lane_of(role))
+        self._task: Task | None = None
+        self._last: Task | None = None
         self._unwatch: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Summarize from now on, beginning with what there is. Starting twice is starting once."""
         with self._turning:
-            if not self.config.enabled or not self._attendant.start():
+            if not self.config.enabled or self._task is not None:
                 return
+            self._task = self._database.background.task(self._key, self._due, self._summarize, on_stop=self._end)
+            self._last = self._task
             self._unwatch = self.session.watch_rounds(self.notify_rounds_changed)
         self.notify_rounds_changed()
 
     def stop(self) -> None:
         """Summarize no more. Nothing is waited for: a model that is being asked may answer, and its answer is kept."""
-        with self._turning:
-            self._attendant.stop()
-            self._unwatch()
+        if (task := self._task) is not None:
+            task.stop()
 
     def notify_rounds_changed(self) -> None:
         """Leave word that there may be something to do. Does nothing unless started; never waits."""
-        self._attendant.notify()
+        if (task := self._task) is not None:
+            task.wake()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is nothing to do, or until time is up.
@@ -147,44 +148,30 @@ class ContextCompactor:
             InvalidInput: The time to wait is no number of seconds.
         """
         check_timeout(timeout)
-        return self._attendant.wait(timeout)
+        task = self._last
+        return task is None or task.wait(timeout)
 
     # -- the thread --------------------------------------------------------------------------------------------
 
-    def _look(self) -> Looked:
-        """Do what there is to do."""
-        try:
-            seen = self._database.engine.read(self._seen)
-            if not seen.due(self.config):
-                return Looked()
-            return Looked(self._database.worker.attempt(self._wanted, self._summarize) or 0.0)
-        except MemoryClosed:
-            return self._over()
-        except Exception:  # the rounds are as they were
-            if not self._database.engine.usable:
-                return self._over()
-            logger.warning("The rounds of %r were not summarized; it will be tried again.", self.role, exc_info=True)
-            return Looked(jobs.pause(0), failed=True)
+    def _end(self) -> None:
+        with self._turning:
+            self._task = None
+            self._unwatch()
 
-    def _over(self) -> Looked:
-        self._unwatch()
-        return Looked(over=True)
+    def _due(self, tx: Transaction) -> float | None:
+        return 0.0 if self._seen(tx).due(self.config) else None
 
-    def _summarize(self, job: Job) -> None:
-        # In a context of its own: whoever wrote the round does not wait, and is no parent for what is done here.
-        contextvars.Context().run(self._summarize_as_step, job)
-
-    def _summarize_as_step(self, job: Job) -> None:
+    def _summarize(self, lease: Lease) -> None:
         report = CompactionReport(self._database, self._at.name, agent_name=self.role)
         with report.step(COMPACT, self._at, "rounds", role=self.role):
-            self._summarize_due(job, report)
+            self._summarize_due(lease, report)
 
     def _seen(self, tx: Transaction) -> SeenRounds:
         return seen_by(tx, self._at, self.role)
 
     # -- what is done ------------------------------------------------------------------------------------------
 
-    def _summarize_due(self, job: Job, report: CompactionReport) -> None:
+    def _summarize_due(self, lease: Lease, report: CompactionReport) -> None:
         """Summarize the rounds that are due, and keep the summary."""
         seen = self._database.read(None, self._seen)
         going = seen.due(self.config)
@@ -215,7 +202,7 @@ class ContextCompactor:
             earlier = 0 if seen.summary is None else self._counter.count_message(summary_message(seen.summary, id=None))
             now, saved = self._database.now(), max(0, before + earlier - tokens)
             keep = partial(keep_rounds, at=self._at, role=self.role, seen=seen, going=going, summary=made.summary)
-            keep = partial(keep, job=job, now=now, tried=self._model is not None, saved=saved)
+            keep = partial(keep, lease=lease, now=now, tried=self._model is not None, saved=saved)
             self._database.write(None, keep)
         outcome = PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary)
         report.completed(outcome, Size(), tokens=tokens, messages=1)

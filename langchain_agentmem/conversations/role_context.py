@@ -23,8 +23,8 @@ from langchain_agentmem.conversations.log_entries import assembled, role_rounds
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles, PartOf
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, PortableModel, Post, Round
-from langchain_agentmem.storage import Transaction, jobs, query
-from langchain_agentmem.storage.jobs import Job
+from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.background import Lease
 
 KEPT = 3
 """Compactions of a role that are kept: an edit of what the newest one stands for leads back to one before it."""
@@ -159,7 +159,7 @@ def keep_rounds(
     seen: SeenRounds,
     going: Sequence[Round],
     summary: Summary,
-    job: Job,
+    lease: Lease,
     *,
     now: int,
     tried: bool,
@@ -174,7 +174,7 @@ def keep_rounds(
         seen: What it had when the summary was begun.
         going: The rounds that were summarized then.
         summary: The summary, which goes on from the one before.
-        job: Whoever writes must still have the job.
+        lease: The lease, which whoever writes must still hold.
         now: When, in microseconds since 1970.
         tried: Whether a model was asked.
         saved: By how many tokens the summary is shorter than what it stands for now.
@@ -183,7 +183,7 @@ def keep_rounds(
         Whether it was kept.
     """
     found = message_log.locked(tx, at)
-    if found is None or not jobs.holds(tx, job):
+    if found is None or not lease.holds(tx):
         return False
     here = seen_by(tx, at, role)
     names = {each.id for each in going}

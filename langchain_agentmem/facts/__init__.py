@@ -30,6 +30,6 @@ with any of them. Where a version that is taken away would uncover an older one,
 or before a checkpoint, it is buried: it stays as a row that says that the thing is gone.
 
 What is added is kept with a row that says that it waits. Whoever extracts keeps the facts of a batch and deletes these
-rows in one transaction, so crashes and rivals can do no harm; the job in the queue is only the right to ask the model.
+rows in one transaction, so crashes and rivals can do no harm; the lease is only the right to ask the model.
 A model that does not say which message a fact comes from is shown one message at a time.
 """

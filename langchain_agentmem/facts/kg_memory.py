@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -49,14 +48,13 @@ from typing import Any, Self, TypeAlias, Unpack
 
 from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given
 from langchain_agentmem.base.clock import moment, time_given
-from langchain_agentmem.base.concurrency import abandonable, awaited, check_cancelled
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import MemoryResetEvent
-from langchain_agentmem.base.lifetime import Attendant, Looked
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
-from langchain_agentmem.errors import InvalidInput, MemoryClosed, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts import (
     fact_commands,
     fact_events,
@@ -98,17 +96,17 @@ from langchain_agentmem.rewinding import branch_tree, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import Change, listed
 from langchain_agentmem.rewinding.memory_rows import DUE, FACT, TEXT, RowDraft, View
-from langchain_agentmem.storage import Transaction, jobs
+from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage.background import Lease, Task, TaskKey, backoff
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.storage.jobs import Job, WantedJob
 from langchain_agentmem.tracing import SILENT, brief
 
 logger = logging.getLogger(__name__)
 
 TYPE = "kg"
 """What a file of facts says it is."""
-JOBS = "facts"
-"""The kind of the jobs by which one process at a time extracts facts."""
+KIND = "facts"
+"""The kind of the task by which one process at a time extracts facts."""
 _SPEAKERS = ("user", "assistant", "system")
 
 
@@ -179,17 +177,17 @@ class KGMemory(EventSource):
             text_given(description, "A description")
         database = database_of(memory)
         self._model = usable_model(model)
-        self._attendant = Attendant(self._look, "agentmem-facts")
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
         point = branch_at(branch, namespace, database.scopes)
         self.settings = settings or FactsConfig()
         self._ground = FactsGround(database=database, point=point, settings=self.settings, description=description)
         self._database = self._ground.database
-        self._wanted = WantedJob(point.path, JOBS, point.name)
+        self._key = TaskKey(point.path, KIND, point.name)
+        self._task: Task | None = None
         if self._model is not None and isinstance(point, BranchAt):
             self._database.draining.add(self)
-            self._attendant.start()
-            self._attendant.notify()  # another process may have left something
+            self._task = self._database.background.task(self._key, self._due_in, self._learn_due)
+            self._task.wake()  # another process may have left something
 
     @property
     def name(self) -> str:
@@ -745,7 +743,7 @@ class KGMemory(EventSource):
             tool_call_id=tool_call_id,
         )
         fact_commands.keep(self._ground, [said])
-        self._attendant.notify()
+        self._wake()
         return said.message_id
 
     aadd = awaited(add, writes=True)
@@ -763,7 +761,7 @@ class KGMemory(EventSource):
             MessageError: There is neither, the fact was taken back, or a change does not fit.
         """
         if fact_commands.update(self._ground, message_id, changes):
-            self._attendant.notify()
+            self._wake()
 
     aupdate = awaited(update, writes=True)
 
@@ -918,7 +916,7 @@ class KGMemory(EventSource):
         """
         saved = read_document(path, TYPE)
         fact_part.load(self._ground, saved.entries)
-        self._attendant.notify()
+        self._wake()
         return saved.additional_state
 
     aload_from_file = awaited(load_from_file, writes=True)
@@ -954,7 +952,7 @@ class KGMemory(EventSource):
             return facts
         finally:
             self._asking.pop()
-            self._attendant.notify()
+            self._wake()
 
     aextract_and_update_from_text = awaited(extract_and_update_from_text, writes=True)
 
@@ -1098,47 +1096,38 @@ class KGMemory(EventSource):
     def _in_turn(self, learned: Learned) -> None:
         """Learn once it is this memory's turn, and until nobody else is at it."""
         while True:
-            check_cancelled()
             learned.lost = False
-            pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=False))
-            if pause is None and not learned.lost:
+            self._database.background.in_turn(self._key, partial(self._learn, learned, patient=False))
+            if not learned.lost:
                 return
-            abandonable(partial(time.sleep, pause or 0.0))
 
-    def _look(self) -> Looked:
-        """Extract facts from what waits, in the background."""
-        learned, pause = Learned(), None
-        try:
-            due_in = self._database.engine.read(self._due_in)
-            if self._asking:
-                return Looked()
-            if due_in == 0:
-                pause = self._database.worker.attempt(self._wanted, partial(self._learn, learned, patient=True))
-                due_in = self._database.engine.read(self._due_in)
-        except MemoryClosed:
-            return Looked(over=True)
-        except Exception:  # what waits goes on waiting
-            if not self._database.engine.usable:
-                return Looked(over=True)
-            logger.warning("No facts were extracted for %r; it will be tried again.", self.name, exc_info=True)
-            return Looked(jobs.pause(0), failed=True)
-        if learned.lost:  # whoever has the right now may die
-            pause = jobs.pause(0)
-        again_in = due_in if pause is None else pause
-        # Nobody waits here for what is parked for a day: whoever looks then asks about it.
-        return Looked(None if again_in is None or again_in > source_texts.LONGEST_SILENCE else again_in)
+    def _wake(self) -> None:
+        if self._task is not None:
+            self._task.wake()
 
     def _due_in(self, tx: Transaction) -> float | None:
-        """The seconds after which the model may be asked about something that waits; None if nothing does."""
+        """Return the seconds until the model may be asked about something that waits; None if nothing does."""
+        if self._asking:
+            return None
         now = self._ground.now()
         waits = source_texts.waiting(tx, self._ground.point.view(tx, now))
         ready, later = source_texts.in_time(waits, self.settings.max_attempts, now)
-        return 0.0 if ready else None if later is None else (later - now) / 1_000_000
+        if ready or later is None:
+            return 0.0 if ready else None
+        # Nobody waits here for what is parked for a day: whoever looks then asks about it.
+        pause = (later - now) / 1_000_000
+        return pause if pause <= source_texts.LONGEST_SILENCE else None
 
-    def _learn(self, learned: Learned, job: Job, *, patient: bool) -> None:
+    def _learn_due(self, lease: Lease) -> float | None:
+        """Extract facts from what waits, in the background. Whoever has taken the lease over may die."""
+        learned = Learned()
+        self._learn(learned, lease, patient=True)
+        return backoff(0) if learned.lost else None
+
+    def _learn(self, learned: Learned, lease: Lease, *, patient: bool) -> None:
         # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
         with self._ground.step("facts.drain") if patient else SILENT as step:
-            learn(self._ground, self._model, learned=learned, holds=lambda tx: jobs.holds(tx, job), patient=patient)
+            learn(self._ground, self._model, learned=learned, holds=lease.holds, patient=patient)
             step.finish(learned.told)
 
 

@@ -25,7 +25,8 @@ from langchain_agentmem.facts.fact_store import Book, message_of
 from langchain_agentmem.messages.message import Message, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, SAID, TEXT, Kept, RowDraft, View
-from langchain_agentmem.storage import Transaction, jobs
+from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage.background import backoff
 
 KEPT_FAILURES = 100
 """How many failures are remembered."""
@@ -264,7 +265,7 @@ def failed(tx: Transaction, book: Book, some: Sequence[Due], trouble: Extraction
         silent = max([1, *(_silence(each) + (_until(each) <= change.now) for each in same if _silence(each))])
     for due in some:
         if silent:
-            _postpone(book, waits[due.key], due.attempts, jobs.pause(silent - 1, LONGEST_SILENCE), silent)
+            _postpone(book, waits[due.key], due.attempts, backoff(silent - 1, LONGEST_SILENCE), silent)
         else:
             _blame(book, waits[due.key], most)
     if not silent:
@@ -299,7 +300,7 @@ def answered(tx: Transaction, book: Book, some: Sequence[Due], most: int) -> Non
 
 def _blame(book: Book, kept: Kept, most: int) -> None:
     attempts = kept.extra["attempts"]
-    _postpone(book, kept, attempts + 1, jobs.pause(attempts) if attempts + 1 < most else PARKED)
+    _postpone(book, kept, attempts + 1, backoff(attempts) if attempts + 1 < most else PARKED)
 
 
 def _postpone(book: Book, kept: Kept, attempts: int, pause: float, silent: int = 0) -> None:

@@ -1,10 +1,8 @@
-"""Asking a model, and work that is done in the background.
+"""Asking a model.
 
-    def haiku(database: Database, model: Any) -> str:
-        text = ask(database, model, [HumanMessage("A haiku about memory.")], "haiku")
-        return text.splitlines()[0]
-
-`Ahead` does work in the background, in threads, once at a time for each conversation.
+def haiku(database: Database, model: Any) -> str:
+text = ask(database, model, [HumanMessage("A haiku about memory.")], "haiku")
+return text.splitlines()[0]
 """
 
 from __future__ import annotations
@@ -12,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import logging
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -24,14 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
 
-from langchain_agentmem.base.concurrency import PerProcess, check_cancelled, is_in_worker, on_callers_loop
+from langchain_agentmem.base.concurrency import check_cancelled, is_in_worker, on_callers_loop
 from langchain_agentmem.base.encoding import THOUGHTS, kind_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MemoryClosed, MissingExtra
+from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.messages.history_repair import encodable
-from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage.background import TaskKey
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import Job, WantedJob
 from langchain_agentmem.tracing import SILENT, Thunk, Tracing, brief
 
 if TYPE_CHECKING:
@@ -234,90 +229,16 @@ def _text(reply: Any) -> str:
     return "" if content is None else str(content)
 
 
-logger = logging.getLogger(__name__)
-KIND = "compaction"
-"""The kind of the jobs."""
-AT_ONCE = 4
-"""Compactions that are made at the same time."""
-
-
 Place: TypeAlias = tuple[str, str]
 """A conversation or a branch: the path of its namespace, and its name."""
 
 
-class Ahead:
-    """Makes compactions in the background. One object serves any number of conversations and threads."""
-
-    _news = PerProcess(threading.Condition)  # guards what follows
-    _begun: PerProcess[set[Place]] = PerProcess(set)
-    _waiting: PerProcess[deque[tuple[Database, Place, str, Callable[[], object]]]] = PerProcess(deque)
-    _threads = PerProcess(int)
-
-    def begin(self, database: Database, at: Place, lane: str, make: Callable[[], object]) -> bool:
-        """Have a compaction made, unless one of the conversation is being made. Never waits.
-
-        Args:
-            database: Where it is kept.
-            at: The conversation.
-            lane: Whose context it is.
-            make: Makes it.
-
-        Returns:
-            Whether it was begun.
-        """
-        with self._news:
-            if at in self._begun:
-                return False
-            self._begun.add(at)
-            self._waiting.append((database, at, lane, make))
-            if self._threads < AT_ONCE:
-                self._threads += 1
-                threading.Thread(target=self._run, name="agentmem-ahead", daemon=True).start()
-        return True
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is being made, or until time is up.
-
-        Args:
-            timeout: Seconds. Default: for ever.
-
-        Returns:
-            Whether nothing is being made.
-        """
-        with self._news:
-            return self._news.wait_for(lambda: not self._begun, timeout)
-
-    def _run(self) -> None:
-        while True:
-            with self._news:
-                if not self._waiting:
-                    self._threads -= 1
-                    return
-                database, at, lane, make = self._waiting.popleft()
-            try:
-                database.worker.attempt(compaction_job(at, lane), partial(_made, make))
-            except MemoryClosed:
-                pass
-            except Exception:  # the turn that needs it will compact itself
-                logger.warning("Work in the background failed; the turn that needs it does it again.", exc_info=True)
-            finally:
-                with self._news:
-                    self._begun.discard(at)
-                    self._news.notify_all()
-
-
-def _made(make: Callable[[], object], job: Job) -> None:
-    del job
-    # In a context of its own: the run of the turn that began it may be over, and is no parent for what is done here.
-    contextvars.Context().run(make)
-
-
-def compaction_job(at: Place, lane: str) -> WantedJob:
-    """The right to compact a context: one process at a time has it.
+def compaction_key(at: Place, lane: str) -> TaskKey:
+    """Return the name of the task of compacting a context, which one process at a time does.
 
     Args:
         at: The conversation.
         lane: Whose context it is.
     """
     path, name = at
-    return WantedJob(path, KIND, jobs.key_in(name, lane))
+    return TaskKey(path, "compaction", f"{name}\x1f{lane}")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import Ahead, Writer
+from langchain_agentmem.language_models.model_calls import Writer, compaction_key
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import CoreMemory, everything, leaving, size
@@ -38,7 +38,6 @@ MOST_CHARS = 100_000
 """So many characters they have in all at most, unless one alone has more."""
 CONSOLIDATES_AT = 1.5
 """Old events are consolidated at more than so many times `recall_max_events`."""
-LATER = Ahead()
 """Consolidates in the background."""
 LANE = "layers"
 _LINE = 200
@@ -140,7 +139,8 @@ def make_room(ground: Ground) -> None:
     """Consolidate old events: of a branch with a model in the background, else immediately."""
     make = partial(consolidate, ground, keep=ground.settings.recall_max_events, automatic=True)
     if ground.compressor.model is not None and isinstance(ground.point, BranchAt):
-        LATER.begin(ground.database, (ground.point.path, ground.point.name), LANE, make)
+        key = compaction_key((ground.point.path, ground.point.name), LANE)
+        ground.database.background.begin(key, make)
     else:
         make()
 

@@ -34,7 +34,7 @@ In the order of time (`timeline.py`) the same candidates are weighed otherwise, 
 topic: near repeats are one, and of a change both sides are there.
 
 The features of a text are kept beside its document. When a release keeps others, a migration says so (`behind` in
-`search_state`), everything is found as before meanwhile, and a job in the background looks at all documents again, in
+`search_state`), everything is found as before meanwhile, and a task in the background looks at all documents again, in
 pages, from where it or another process ended.
 
 Dates are reckoned from now, or from the last thing that was said where the search looks if that is earlier: a question

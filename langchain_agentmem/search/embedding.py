@@ -1,48 +1,44 @@
 """Embeddings give documents their vectors: in the background, in batches, and never in the way of a write.
 
 A document waits in the database until it has its vector, so nothing is forgotten by a crash, and any process that has
-the embeddings goes on where another ended. The right to embed is a job of the queue, so that two never embed the same.
+the embeddings goes on where another ended. The right to embed is a lease, so that two never embed the same.
 When the embeddings fail, everything is found by its words as before, and they are asked again later.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
-import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_agentmem.base.concurrency import PerProcess, abandonable, place_given_up
+from langchain_agentmem.base.concurrency import abandonable, place_given_up
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import as_spoken
 from langchain_agentmem.search.memory_search import Inquiry, Walls, named
 from langchain_agentmem.search.vectors import Near, VectorCache, Waiting
-from langchain_agentmem.storage import Engine, Transaction, jobs
+from langchain_agentmem.storage import Engine, Transaction
+from langchain_agentmem.storage.background import Lease, TaskKey, run_coroutine
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
 from langchain_agentmem.storage.part import TextsOf, all_parts
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-KIND = "embed"
-"""The kind of the job that whoever embeds has. There is one for the whole database, as long as documents wait."""
-INDEXING = "index_vectors"
-"""The kind of the job that makes an index of vectors, where pgvector compares many of them."""
+EMBED = TaskKey(path_of(()), "embed")
+"""The task that gives documents their vectors, one for the whole database."""
+INDEX = TaskKey(path_of(()), "index_vectors")
+"""The task that makes an index of vectors, where pgvector compares many of them."""
 BATCH = 64
 """Documents that are embedded at once."""
 PATIENCE = 2.0
 """Seconds that a search waits for the vectors of what was just stored."""
 _PROBES = 3  # of a batch that failed, so many are tried alone before the embeddings count as out of order
-_THREADS = 4  # of awaited searches that ask the embeddings
-_ROOT = path_of(())
 
 
 def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
@@ -92,8 +88,12 @@ class Embedder:
         self.dimensions = dimensions
         self._texts = texts
         self._shelf = VectorCache(maps=not database.engine.encrypted)
-        self._asking = _Asking(embeddings)
-        self._engine, self._worker = database.engine, database.worker  # it keeps no database open
+        # LangGraph's wrapper of an async function has nothing else.
+        self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
+        self._engine, self._background = database.engine, database.background  # it keeps no database open
+        self._tasks = [self._background.keep(EMBED, self._due, self._embed_waiting)]
+        if self._engine.dialect == "postgres":
+            self._tasks.append(self._background.keep(INDEX, _is_unindexed, lambda _: _index(self._engine)))
 
     def serve(self) -> None:
         """Give what is in the database its vectors, from now on.
@@ -101,25 +101,19 @@ class Embedder:
         Raises:
             InvalidInput: It has vectors of another size.
         """
-        engine, worker = self._engine, self._worker
-        if engine.read(vectors.wanted) != self.dimensions:
-            engine.write(lambda tx: vectors.want(tx, self.dimensions))
-        worker.register(KIND, partial(self._embed_waiting, engine, worker), find=_wanted)
-        worker.wake(KIND)
-        if engine.dialect == "postgres":
-            worker.register(INDEXING, partial(_index, engine), find=_unindexed)
-            worker.wake(INDEXING)
+        if self._engine.read(vectors.wanted) != self.dimensions:
+            self._engine.write(lambda tx: vectors.want(tx, self.dimensions))
+        for task in self._tasks:
+            task.wake()
 
-    @staticmethod
-    def wake(database: Database) -> None:
+    def wake(self, _: Database) -> None:
         """Something was written: go to work in the background."""
-        database.worker.wake(KIND)
+        self._tasks[0].wake()
 
     def close(self) -> None:
         """Go to work no more. What still waits is kept for the next time."""
-        self._worker.stop(KIND)
-        self._worker.stop(INDEXING)
-        self._asking.close()
+        for task in self._tasks:
+            task.stop()
 
     def forget(self) -> None:
         """Forget every vector that was read."""
@@ -133,7 +127,7 @@ class Embedder:
         Raises:
             Exception: Whatever the embeddings raise.
         """
-        self._worker.settle([KIND])
+        self._tasks[0].settle()
 
     def near(self, asked: Inquiry, walls: Walls, *, needed: bool = False) -> Near | None:
         """What a search needs to find what lies near a question; None for no words, or when the embeddings fail.
@@ -152,9 +146,9 @@ class Embedder:
         text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
         if self._engine.read(lambda tx: vectors.waiting(tx, 1)):
             with place_given_up():
-                self._worker.hurry(KIND, PATIENCE)
+                self._tasks[0].hurry(PATIENCE)
         try:
-            vector = abandonable(partial(self._asking.ask, "embed_query", text))
+            vector = abandonable(partial(self._ask, "embed_query", text))
             return Near(vectors.unit(vector, self.dimensions), self._shelf)
         except Exception as error:  # a failing model never breaks a search that can go by words
             if needed or leaves_the_node(error):
@@ -162,14 +156,27 @@ class Embedder:
             logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
             return None
 
-    def _embed_waiting(self, engine: Engine, worker: Worker, job: Job) -> None:
+    def _ask(self, method: str, given: Any) -> Any:
+        """Call a method of the embeddings, or its async twin where there is nothing else."""
+        if not self._awaited:
+            try:
+                return getattr(self.embeddings, method)(given)
+            except NotImplementedError:
+                self._awaited = True
+        return run_coroutine(_awaited(getattr(self.embeddings, f"a{method}"), given))
+
+    def _due(self, tx: Transaction) -> float | None:
+        return 0.0 if vectors.waiting(tx, 1) else None
+
+    def _embed_waiting(self, lease: Lease) -> None:
         """Give all documents that wait their vectors, as long as nobody else has taken that over."""
-        refused: Exception | None = None
+        engine, refused = self._engine, None
         ticket = -1
-        while batch := engine.read(partial(_next_batch, job=job, after=ticket)):
+        while batch := engine.write(partial(_next_batch, lease=lease, after=ticket)):
             ticket = batch[-1].ticket
             refused = self._embed_all(engine, batch) or refused
-        worker.wake(INDEXING)
+        for task in self._tasks[1:]:
+            task.wake()
         if refused is not None:
             raise refused
 
@@ -217,7 +224,7 @@ class Embedder:
         """Give some documents their vectors, outside of any transaction."""
         passages = engine.read(lambda tx: self._passages(tx, batch))
         texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
-        found = self._asking.ask("embed_documents", texts) if texts else []
+        found = self._ask("embed_documents", texts) if texts else []
         if len(found) != len(texts):
             raise InvalidInput(f"The embeddings gave {len(found)} vectors for {len(texts)} texts.")
         packed = {text: vectors.packed(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
@@ -233,77 +240,18 @@ class Embedder:
         return found
 
 
-def _wanted(tx: Transaction) -> list[WantedJob]:
-    """The job of embedding, if there is something to embed and nobody has asked for it yet."""
-    if vectors.waiting(tx, 1) and not jobs.find(tx, _ROOT, KIND):
-        return [WantedJob(_ROOT, KIND)]
-    return []
+def _is_unindexed(tx: Transaction) -> float | None:
+    return 0.0 if vectors.lacks_index(tx) else None
 
 
-def _unindexed(tx: Transaction) -> list[WantedJob]:
-    """The job of making the index of vectors, if there is none, and nobody has asked for it yet."""
-    if vectors.lacks_index(tx) and not jobs.find(tx, _ROOT, INDEXING):
-        return [WantedJob(_ROOT, INDEXING)]
-    return []
+def _index(engine: Engine) -> None:
+    """Make the index of vectors."""
+    engine.alter(engine.read(vectors.index_statements))
 
 
-def _index(engine: Engine, job: Job) -> None:
-    """Make the index of vectors, unless somebody has done so meanwhile."""
-    del job
-    if engine.read(vectors.lacks_index):
-        engine.alter(engine.read(vectors.index_statements))
+def _next_batch(tx: Transaction, lease: Lease, after: int) -> list[Waiting]:
+    return vectors.waiting(tx, BATCH, after=after) if lease.holds(tx) else []
 
 
-def _next_batch(tx: Transaction, job: Job, after: int) -> list[Waiting]:
-    return vectors.waiting(tx, BATCH, after=after) if jobs.is_of(tx, job) else []
-
-
-class _Asking:
-    """Asks embeddings, also those that can only be awaited: on an event loop of their own, which stays the same."""
-
-    _starting = PerProcess(threading.RLock)  # the collector may close it anywhere
-    _loop: PerProcess[asyncio.AbstractEventLoop | None] = PerProcess(lambda: None)
-
-    def __init__(self, embeddings: Any) -> None:
-        self._embeddings = embeddings
-        # LangGraph's wrapper of an async function has nothing else.
-        self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
-
-    def ask(self, method: str, given: Any) -> Any:
-        """What a method of the embeddings gives."""
-        if not self._awaited:
-            try:
-                return getattr(self._embeddings, method)(given)
-            except NotImplementedError:
-                self._awaited = True
-        return asyncio.run_coroutine_threadsafe(self._await(method, given), self._running()).result()
-
-    def close(self) -> None:
-        """End the loop, if there is one."""
-        with self._starting:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._loop.stop)
-                self._loop = None
-
-    async def _await(self, method: str, given: Any) -> Any:
-        return await getattr(self._embeddings, f"a{method}")(given)
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(self._loop,), name="agentmem-await", daemon=True).start()
-            return self._loop
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run an event loop until it is stopped; what still runs on it is cancelled."""
-    try:
-        loop.run_forever()
-        if left := asyncio.all_tasks(loop):
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.wait(left))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
+async def _awaited(method: Callable[[Any], Awaitable[Any]], given: Any) -> Any:
+    return await method(given)

@@ -26,8 +26,8 @@ from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.search import analysis
-from langchain_agentmem.storage import Engine, Transaction, jobs, query
-from langchain_agentmem.storage.jobs import Job, WantedJob, Worker
+from langchain_agentmem.storage import Engine, Transaction, query
+from langchain_agentmem.storage.background import Background, Lease, TaskKey
 from langchain_agentmem.storage.part import Part, TextsOf, all_parts
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
@@ -39,7 +39,7 @@ REBUILD_BATCH = 1_000
 CATCH_UP_BATCH = 100
 """Documents of before that are looked at again in one transaction, which others may wait for."""
 CATCH_UP = "catch_up"
-"""The kind of the job that gives documents of before what is kept beside them today."""
+"""The kind of the task that gives documents of before what is kept beside them today."""
 _ROOT = path_of(())
 ATTEMPTS = 4
 """A series is looked for, its scope made, the series made, and then it is there."""
@@ -419,18 +419,18 @@ def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
     return [{"word": word, "series": number >> PLACE_BITS, "speaker": speaker} for word in analysis.names(name)]
 
 
-def bring_up_to_date(engine: Engine, worker: Worker | None = None) -> None:
+def bring_up_to_date(engine: Engine, background: Background | None = None) -> None:
     """Index a database anew whose terms are others now; have what else is kept of it renewed in the background.
 
     Args:
         engine: The database.
-        worker: Does its jobs. Default: nobody does, since it was made just now.
+        background: Its background work. Default: none, since it was made just now.
     """
     if engine.read(is_old):
         engine.write(refresh)
-    elif worker is not None and engine.read(is_behind):
-        worker.register(CATCH_UP, partial(_catch_up, engine, worker), find=_wanted)
-        worker.wake(CATCH_UP)
+    elif background is not None and engine.read(is_behind):
+        key = TaskKey(_ROOT, CATCH_UP)
+        background.keep(key, lambda tx: 0.0 if is_behind(tx) else None, partial(_catch_up, engine)).wake()
 
 
 def is_behind(tx: Transaction) -> bool:
@@ -439,23 +439,15 @@ def is_behind(tx: Transaction) -> bool:
     return state["behind"] is not None
 
 
-def _wanted(tx: Transaction) -> list[WantedJob]:
-    """The job of catching up, if there is something to do and nobody has asked for it yet."""
-    if is_behind(tx) and not jobs.find(tx, _ROOT, CATCH_UP):
-        return [WantedJob(_ROOT, CATCH_UP)]
-    return []
-
-
-def _catch_up(engine: Engine, worker: Worker, job: Job) -> None:
-    while engine.write(lambda tx: _caught_up(tx, job)):
+def _catch_up(engine: Engine, lease: Lease) -> None:
+    while engine.write(lambda tx: _caught_up(tx, lease)):
         pass
-    worker.stop(CATCH_UP)
 
 
-def _caught_up(tx: Transaction, job: Job) -> bool:
+def _caught_up(tx: Transaction, lease: Lease) -> bool:
     """Look at the next page of documents of before again; whether there may be more."""
     [state] = query.search_state(tx)
-    if state["behind"] is None or not jobs.holds(tx, job):
+    if state["behind"] is None or not lease.holds(tx):
         return False
     page, _ = _looked_at_again(tx, None, state["behind"], CATCH_UP_BATCH)
     query.set_behind(tx, behind=page[-1]["id"] if page else None)

@@ -42,20 +42,15 @@ at only after the statements that follow. To store a checkpoint on a known threa
 Bodies have ascending ids beside their digests: references by digest spread over the whole index, and a batch of 100
 messages wrote three times the pages.
 
-What is done later is a row of `job`, named by namespace, kind and key: one of each name at most, so that asking twice
-is asking once. Whoever works on it holds a *lease*, which a thread renews every 5 s and which runs out after 15 s. So a
-job survives `kill -9`, is taken over, and can then no longer be finished by its former owner; what it would write it
-writes only if `jobs.holds` says in the same transaction that the lease is still its own. News that comes while a job is
-worked on marks it to be done again. What fails waits 1, 2, 4, up to 60 s. Closing gives back what is in hand.
-
-Each kind has a thread of its own in the `Worker` of `jobs.py`, which begins when there is something to do. A thread
-looks every 5 s unasked, and only reads unless it finds something. Writing a message asks for no job: that documents
-wait for vectors is seen by whoever looks, and becomes a job then. A job's times are those of the system's clock, not of
-the memory's, since processes share them.
+Work in the background is a `Task` of `background.py`. It finds what is to be done in the database, so nothing is lost
+by `kill -9`. One process at a time does it: it holds a *lease*, a row that is renewed every 5 s and ends after 15 s,
+and writes what it did only if `Lease.holds` says in the same transaction that the lease is still its own. What fails
+waits 1, 2, 4, up to 60 s. Closing gives the leases back. Times are those of the system's clock, since processes share
+them.
 
 An export is for people and for other programs: each conversation and thread as records, which an import adds to what is
 there. A copy is of rows: both engines have the same tables of numbers, texts and bytes, so a row is a tuple that is
-equal on both sides, and all of it moves, vectors and jobs included; only the index of words is made anew.
+equal on both sides, and all of it moves, vectors included; only the index of words is made anew.
 Both sides are read in the order of their keys and merged, so going on after an interruption, bringing up to date what
 has changed in the source since, and checking are one walk. The source is read on one snapshot. The copy is a file or
 schema of another name until every row was read again and gave the digest of the source, and takes its place by being

@@ -30,7 +30,7 @@ from langchain_agentmem.storage import (
     name_of,
     open_engine,
 )
-from langchain_agentmem.storage.jobs import Worker
+from langchain_agentmem.storage.background import Background
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tracing, outcome
 
@@ -128,13 +128,13 @@ class Database:
 
     Attributes:
         engine: The engine that runs its operations.
-        worker: Does the jobs of its queue, see `jobs.py`.
+        background: Its background work.
         remembering: Whoever holds something that was read here, and has to `forget` it when something is erased.
         on_write: Functions that are called when something was written, with where.
         homes: Functions that give the namespace of a run whose config does not say it; empty where they know none.
         writing: Whoever still has something to write, and does so when it is told to `close`.
         url: What it was opened by. It may hold a password.
-        draining: Whoever has work done in the background that is no job of the queue, and all of it at once by `drain`.
+        draining: Whoever has all of its background work done now by `drain`, beside what `Background.settle` does.
 
     Args:
         url: A path, ":memory:", a `postgresql://` URL, or a psycopg pool.
@@ -171,7 +171,7 @@ class Database:
         self.new_id = new_id
         self.tracing = Tracing(self.hooks, content=trace_content)
         self.engine = open_engine(url, opening)
-        self.worker = Worker(self.engine)
+        self.background = Background(self.engine)
         self._bring_up_to_date()
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
         self.remembering: InUse[Remembering] = InUse()
@@ -182,7 +182,7 @@ class Database:
         self.scopes = scopes._replace(home=self._home)
         self.whole: Database | None = None  # kept open by whoever looks at it in another way
         self._attached = _Attached()
-        self._closes_itself = weakref.finalize(self, _close, self.worker, self.engine)
+        self._closes_itself = weakref.finalize(self, _close, self.background, self.engine)
 
     @property
     def limits(self) -> MemoryLimits:
@@ -287,7 +287,7 @@ class Database:
     def _bring_up_to_date(self) -> None:
         """Bring what was opened up to date; a database in which that fails is closed again."""
         try:
-            bring_up_to_date(self.engine, self.worker)
+            bring_up_to_date(self.engine, self.background)
         except Exception as error:
             self.engine.close()
             if isinstance(error, StorageError):
@@ -366,6 +366,6 @@ def database_of(memory: MemoryLike) -> Database:
     return database
 
 
-def _close(worker: Worker, engine: Engine) -> None:
-    worker.close()
+def _close(background: Background, engine: Engine) -> None:
+    background.close()
     engine.close()

@@ -10,8 +10,8 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from langchain_agentmem.storage.background import Background
 from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.jobs import Worker
 from langchain_agentmem.storage.transaction import Operation, Transaction
 
 TextsOf: TypeAlias = Callable[[Transaction, Sequence[int]], dict[int, tuple[str, ...]]]
@@ -228,6 +228,6 @@ def all_parts() -> Parts:
     return Parts(import_module("langchain_agentmem.parts").PARTS)
 
 
-def bring_up_to_date(engine: Engine, worker: Worker | None = None) -> None:
+def bring_up_to_date(engine: Engine, background: Background | None = None) -> None:
     """Have the search index renewed in a database that is opened, where an older version made it."""
-    import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine, worker)
+    import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine, background)

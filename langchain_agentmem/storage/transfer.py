@@ -119,7 +119,6 @@ TABLES = (
     _table("search_vector", f"document_id >> 22 in ({_SERIES})", document_id="search_document"),
     _table("search_unembedded", f"document_id >> 22 in ({_SERIES})", "ticket", document_id="search_document"),
     _table("search_state", "id = 1"),
-    _table("job", "path >= :low and path < :high"),
 )  # fmt: skip
 """Every table that is copied, in an order in which none refers to a later one."""
 

@@ -53,10 +53,13 @@ namespaces read all items of the thread: it is made for hundreds of them, or a f
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import weakref
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
@@ -66,8 +69,8 @@ from pydantic import Field, PositiveInt
 
 from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.concurrency import awaited, check_cancelled, in_worker
-from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready, Sweeper, SweepingEnd
-from langchain_agentmem.base.namespaces import Namespace, ThreadLike, running_config
+from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready
+from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
@@ -76,6 +79,7 @@ from langchain_agentmem.search import static_embeddings
 from langchain_agentmem.search.embedding import Embedder, embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.storage.background import Lease, TaskKey
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
@@ -352,6 +356,54 @@ SWEEP_MINUTES = 5.0
 """Between two sweeps, unless something else is asked for."""
 
 
+class SweepingTask:
+    """A sweeper as asyncio's tasks are: it can be awaited and cancelled."""
+
+    def __init__(self, future: Future[None]) -> None:
+        self._future = future
+        self.cancel, self.cancelled, self.done = future.cancel, future.cancelled, future.done
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return asyncio.wrap_future(self._future).__await__()
+
+
+class SweepingEnd(Future[None]):
+    """Done when a sweeper has ended, and ends it when cancelled. Awaiting it returns a task immediately."""
+
+    def __await__(self) -> Generator[Any, None, SweepingTask]:
+        yield from ()
+        return SweepingTask(self)
+
+
+class _Sweeper:
+    """Sweeps a store every few seconds, until it is stopped or the store is gone: it holds the store weakly."""
+
+    def __init__(self, store: AgentMemoryStore, seconds: float) -> None:
+        self._store, self._seconds = weakref.ref(store), seconds
+        self.ended = SweepingEnd()
+        key = TaskKey(path_of(store._base()), "sweep")
+        self._task = store.database.background.task(key, lambda _: 0.0, self._sweep, on_stop=self._end)
+        self.ended.add_done_callback(lambda _: self._task.stop())
+        weakref.finalize(store, self._task.stop).atexit = False
+        self._task.wake_in(seconds)
+
+    def stop(self, timeout: float | None) -> bool:
+        """Let it end, and wait for it; None waits as long as it takes. Return whether it has ended."""
+        self._task.stop()
+        return self._task.wait(timeout)
+
+    def _sweep(self, _: Lease) -> float:
+        if (store := self._store()) is None:
+            self._task.stop()
+        else:
+            store.sweep_ttl()
+        return self._seconds
+
+    def _end(self) -> None:
+        with contextlib.suppress(InvalidStateError):  # it was cancelled
+            self.ended.set_result(None)
+
+
 class AgentMemoryStore(Closing, ItemStore):
     """LangGraph's store of long-term items.
 
@@ -383,7 +435,7 @@ class AgentMemoryStore(Closing, ItemStore):
 
     def __init__(self, memory: MemoryLike, *, index: IndexGiven | None = None, ttl: TTLConfig | None = None) -> None:
         super().__init__(memory, index, ttl)
-        self._sweeper: Sweeper | None = None
+        self._sweeper: _Sweeper | None = None
         self._owned = False
 
     @classmethod
@@ -461,9 +513,9 @@ class AgentMemoryStore(Closing, ItemStore):
         configured = (self.ttl_config or {}).get("sweep_interval_minutes")
         given = configured if sweep_interval_minutes is None else sweep_interval_minutes
         minutes = ttl_of(given) or SWEEP_MINUTES
-        if self._sweeper is None or not self._sweeper.running:
-            self._sweeper = Sweeper(self, AgentMemoryStore.sweep_ttl, min(minutes * 60, threading.TIMEOUT_MAX))
-        return self._sweeper.future
+        if self._sweeper is None or self._sweeper.ended.done():
+            self._sweeper = _Sweeper(self, min(minutes * 60, threading.TIMEOUT_MAX))
+        return self._sweeper.ended
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> AwaitableNumber:
         """Stop sweeping in the background. May be awaited too.

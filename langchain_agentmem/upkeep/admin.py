@@ -354,7 +354,7 @@ class Admin(Upkeep):
     ) -> CopyReport:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
-        The copy holds what is here, vectors and jobs included; words are indexed anew. Every row of it is read again
+        The copy holds what is here, vectors included; words are indexed anew. Every row of it is read again
         and compared. A file is made beside its place, and takes it when it is whole; on a server the rows are written
         in one transaction. Where what is stored there is replaced, nobody else should have it open.
 

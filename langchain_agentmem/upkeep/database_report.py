@@ -45,7 +45,6 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "facts": (),
     "other": (
         "namespace",
-        "job",
         "receipt",
         "agentmem_migration",
         "sqlite_schema",
@@ -75,7 +74,6 @@ class Stats(TypedDict):
         blobs: Values of byte stores.
         blob_bytes: How many bytes those are.
         items: Long-term items.
-        jobs: Jobs that wait or run.
         compactions: Compactions that are kept.
         branches: Branches of memory with names.
         forks: Branches that began as a copy of another.
@@ -112,7 +110,6 @@ class Stats(TypedDict):
     blobs: int
     blob_bytes: int
     items: int
-    jobs: int
     compactions: int
     branches: int
     forks: int

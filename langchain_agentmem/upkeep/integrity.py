@@ -29,7 +29,7 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.storage import Engine, Operation, Transaction, jobs, queries, query
+from langchain_agentmem.storage import Engine, Operation, Transaction, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
 
 PAGE = 100
@@ -96,7 +96,7 @@ def statistics(tx: Transaction) -> dict[str, int]:
 
 def checks() -> dict[str, Operation[list[str]]]:
     """What `verify` looks at after the pages, by name."""
-    found: dict[str, Operation[list[str]]] = {"contents": _contents, "jobs": jobs.problems}
+    found: dict[str, Operation[list[str]]] = {"contents": _contents}
     for part in all_parts().all:
         found |= part.verify
     return found
@@ -163,7 +163,7 @@ def _contents(tx: Transaction) -> list[str]:
     return problems + [f"nothing refers to the stored content {bytes(row['hash']).hex()}" for row in orphans]
 
 
-_COUNTED = ("contents", "messages", "conversations", "threads", "checkpoints", "blobs", "items", "jobs", "compactions",
+_COUNTED = ("contents", "messages", "conversations", "threads", "checkpoints", "blobs", "items", "compactions",
             "branches", "memories", "audit")  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def erase(
         if part.erase is not None:
             part.erase(tx, erasure)
     if name is None:
-        jobs.erase(tx, low, high)
+        query.erase_leases(tx, low=low, high=high)
     removed: dict[str, Any] = erasure.removed
     return EraseReport(**removed), erasure.conversations
 

@@ -253,7 +253,7 @@ class Maintenance(Upkeep):
         """
         for facts in self.database.draining:
             facts.drain()
-        self.database.worker.settle()
+        self.database.background.settle()
 
     asettle = awaited(settle, writes=True)
 

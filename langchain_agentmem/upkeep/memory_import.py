@@ -44,7 +44,7 @@ _TABLES: Mapping[str, Table] = {table.name: table for table in TABLES}
 _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
 """Kinds of memory that name the id of another version in `extra`, and under which key."""
 _NOT_TAKEN = (
-    "namespace", "content", "token_count", "prompt_note", "job", "audit_namespace", "audit_shelf", "audit_message",
+    "namespace", "content", "token_count", "prompt_note", "audit_namespace", "audit_shelf", "audit_message",
     "audit_document", "audit_head", "search_scope", "search_series", "search_total", "search_speaker", "search_vector",
     "search_unembedded", "search_state",
 )  # fmt: skip

@@ -28,7 +28,7 @@ from places import NAMES, databases, given_options
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.embedding import INDEXING, embedder_of
+from langchain_agentmem.search.embedding import embedder_of
 from langchain_agentmem.search.vectors import Near
 
 SUBJECTS, SPREAD = 1_000, 1.5
@@ -116,7 +116,7 @@ def measure(engine: str, new: Callable[[], str], count: int, dimensions: int, qu
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("create extension if not exists vector")
     with opened(url, dimensions) as memory:
-        memory.database.worker.stop("embed")
+        embedder_of(memory.database).close()
         memory.conversation("c", namespace=("a",)).add(role="user", content="one")
         first = memory.database.engine.read(vectors_first) + 1
         at = first
@@ -136,13 +136,13 @@ def measure(engine: str, new: Callable[[], str], count: int, dimensions: int, qu
 
         fill(memory, first, batches())
     with opened(url, dimensions) as memory:
-        memory.database.worker.stop("embed")
+        embedder_of(memory.database).close()
         embedder = embedder_of(memory.database)
         assert embedder is not None
         note = ""
         if engine == "postgres" and count >= vectors.MANY:
             began = time.perf_counter()
-            memory.database.worker.settle([INDEXING])
+            memory.database.background.settle()
             note = f"  index in {time.perf_counter() - began:.0f} s"
         before = memory_taken()
         taken, recall = [], []

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.base import lifetime
 from langchain_agentmem.compaction.role_compactor import CompactedMessage, CompactorConfig, ContextCompactor
 from langchain_agentmem.conversations import role_context
 from langchain_agentmem.conversations.log_entries import temporal
 from langchain_agentmem.messages.role_rounds import Attachment
-from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage import background, query
 from tests.support.models import LIMIT, ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -229,23 +227,12 @@ class TestByIds:
 
 class TestFailing:
     def test_it_leaves_everything_as_it_was_and_is_tried_again(self, session, started, monkeypatch):
-        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.001)
+        monkeypatch.setattr(background, "backoff", lambda failures: 0.001)
         model = new_model(RuntimeError("busy"), "", "   ", "[]")
         converse(session, *range(4))
         quiet(started(session, model))
         assert len(model.asked) == 5
         assert seen(session)[1].summary == f"{SUMMARY} (5)"
-
-    def test_it_gives_up_until_the_next_round(self, session, started, monkeypatch):
-        monkeypatch.setattr(jobs, "pause", lambda attempts: 0.001)
-        monkeypatch.setattr(lifetime, "RETRIES", 2)
-        model = new_model(*[RuntimeError("busy")] * 3)
-        converse(session, *range(4))
-        compactor = quiet(started(session, model))
-        assert (len(model.asked), seen(session)) == (3, (names(*range(4)), None))
-        converse(session, 4)
-        quiet(compactor)
-        assert seen(session)[1].end_index == 4
 
     def test_a_template_that_cannot_be_used_is_passed_over(self, memory, session, started, tmp_path, raw):
         path, number = tmp_path / "template.yaml", 0
@@ -312,15 +299,10 @@ class TestLifecycle:
         assert not model.free.is_set()
         compactor.start()
         compactor.notify_rounds_changed()
-        assert sum(thread.name == "agentmem-rounds" for thread in threading.enumerate()) == 1
         model.free.set()
         quiet(compactor)
         assert len(model.asked) == 1
         assert seen(session)[1].end_index == 3
-
-    def test_a_thread_lives_only_while_there_is_something_to_do(self, session, started):
-        quiet(started(session, new_model()))
-        assert not any(thread.name == "agentmem-rounds" for thread in threading.enumerate())
 
     def test_closing_the_memory_while_the_model_is_asked_breaks_nothing(self, url, started):
         model = new_model(free=False)
@@ -368,7 +350,7 @@ class TestLifecycle:
             converse(one.session("s"), *range(4))
             started(one.session("s"), gone)
             assert gone.began.acquire(timeout=LIMIT)
-            other.database.worker._now = lambda: time.time_ns() // 1000 + 60_000_000  # the lease has run out
+            one.database.engine.write(lambda tx: query.erase_leases(tx, low="", high="~"))  # it has run out
             quiet(started(other.session("s"), model))
             assert (len(model.asked), seen(other.session("s"))[1].end_index) == (1, 3)
             gone.free.set()

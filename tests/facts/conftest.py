@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.lifetime import Attendant
+from langchain_agentmem.storage.background import Task
 
 
 @pytest.fixture
@@ -30,4 +30,4 @@ def light(clock, new_id):
 @pytest.fixture
 def alone(monkeypatch):
     """Nothing is done in the background, so that it can be counted who asks what."""
-    monkeypatch.setattr(Attendant, "notify", lambda self: None)
+    monkeypatch.setattr(Task, "wake", lambda self: None)

@@ -13,7 +13,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts import fact_extraction, source_texts
 from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.source_texts import LONGEST_ANSWER
-from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage import background
 from tests.support.models import ScriptedModel, calling
 
 from .scripted import CASES, STYLES, Scripted, shown, told
@@ -42,7 +42,7 @@ MODELS = {
 def in_background(memory, model):
     """Facts of a branch, once a model was asked about what waits, in the background."""
     facts = memory.facts("b", model=model)
-    assert facts._attendant.wait(PATIENCE)
+    assert facts._task.wait(PATIENCE)
     return facts
 
 
@@ -292,7 +292,7 @@ class TestFailing:
 
 
 def test_what_fails_in_the_background_is_tried_again(here, monkeypatch):
-    monkeypatch.setattr(jobs, "pause", lambda *_: 0.01)
+    monkeypatch.setattr(background, "backoff", lambda *_: 0.01)
     said(here.facts("b"), *likes("tea"))
 
     def fail_at_first(before, some):

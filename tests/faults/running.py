@@ -28,10 +28,9 @@ import psycopg
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base import clock
 from langchain_agentmem.base.clock import EPOCH
-from langchain_agentmem.base.lifetime import Attendant
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.messages import role_rounds
-from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage.background import Task
 from tests.conftest import CountingIds, SteppingClock
 from tests.word_embeddings import WordEmbeddings
 
@@ -87,8 +86,7 @@ def settled() -> None:
     """Have nothing left to chance in this process."""
     counted = itertools.count(1)
     began = STARTED // timedelta(microseconds=1) * 1000
-    jobs._Lane._go_to_work = lambda _: None  # type: ignore[method-assign]
-    Attendant.notify = lambda _: None  # type: ignore[method-assign,assignment,misc]
+    Task.wake = lambda _: None  # type: ignore[method-assign,assignment,misc]
     os.urandom = lambda size: next(counted).to_bytes(size, "big")
     secrets.token_hex = lambda size=32: f"{next(counted):0{2 * (size or 32)}x}"
     time.time_ns = lambda: began + 1000 * next(counted)

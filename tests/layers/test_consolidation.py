@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
-from langchain_agentmem.layers.consolidation import AUTOMATIC, CONSOLIDATED, LATER, EventBundle, digest
+from langchain_agentmem.layers.consolidation import AUTOMATIC, CONSOLIDATED, EventBundle, digest
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.memory_rows import Kept
@@ -29,7 +29,7 @@ def summarizing(memory, model, events=4):
 def happen(layers, count, length=10):
     for number in range(count):
         layers.recall.append("ab"[number % 2], f"event {number} " + "x" * length)
-    assert LATER.wait(120)  # a model is asked in the background
+    assert layers._database.background.wait(120)  # a model is asked in the background
 
 
 class TestByItself:

@@ -14,7 +14,6 @@ select
     (select count(*) from blob) as blobs,
     (select coalesce(sum(length(value)), 0) from blob) as blob_bytes,
     (select count(*) from item) as items,
-    (select count(*) from job) as jobs,
     (select count(*) from compaction) as compactions,
     (select count(*) from branch where kind = 'layers') as branches,
     (select count(*) from branch where parent_id is not null) as forks,

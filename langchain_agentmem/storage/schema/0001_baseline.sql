@@ -550,25 +550,15 @@ create table audit_head (
     indexed {int} not null
 );
 
--- Jobs --------------------------------------------------------------------------------------------------------------
+-- Leases ------------------------------------------------------------------------------------------------------------
 
--- Work for the background. `mark` is the BLAKE2b-160 of path, kind and key, which identify a job; keys are UTF-8,
--- as bytes, so that any text is valid. A worker holds a lease on its job: `owner` is its unique token,
--- `lease_until` the time when another may take over. `again` marks a job that was requested again meanwhile.
-create table job (
-    id {id},
-    mark {blob} not null unique,
+-- The right of one process at a time to do some work in the background. `owner` is its unique token, `expires_at` the
+-- time when another may take over.
+create table lease (
     path {text} not null,
     kind {text} not null,
-    key {blob} not null,
-    payload {blob} not null,
-    again {int} not null default 0,
-    attempts {int} not null default 0,
-    not_before {int} not null,
-    owner {text},
-    lease_until {int},
-    error {text},
-    created_at {int} not null
+    key {text} not null,
+    owner {text} not null,
+    expires_at {int} not null,
+    primary key (path, kind, key)
 );
-create index job_kind on job (kind, id);
-create index job_path on job (path);

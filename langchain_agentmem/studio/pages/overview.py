@@ -38,7 +38,6 @@ COUNTED = (
 WAITING = (
     ("waiting_facts", "messages wait to have their facts extracted"),
     ("failed_facts", "of them a model was asked about in vain"),
-    ("jobs", "jobs wait or run"),
     ("waiting_groups", "tasks of graphs have remembered something and are not sealed yet"),
 )
 GROWTH = (("messages", "Messages"), ("checkpoints", "Checkpoints"), ("memories", "Memories"))

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.base.lifetime import Attendant
 from langchain_agentmem.facts.kg_memory import KGMemory
-from langchain_agentmem.storage import jobs
+from langchain_agentmem.storage import background
+from langchain_agentmem.storage.background import Task
 from tests.facts.scripted import Scripted, facts_in
 
 SHORT = 0.3
@@ -80,8 +80,8 @@ SCRIPT = told_plainly(SAID)
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch):
-    monkeypatch.setattr(jobs, "LEASE", SHORT)
-    monkeypatch.setattr(jobs, "RENEW", SHORT / 6)
+    monkeypatch.setattr(background, "LEASE", SHORT)
+    monkeypatch.setattr(background, "RENEW", SHORT / 6)
 
 
 def at_once(function, each):
@@ -136,7 +136,7 @@ class TestAtTheSameTime:
 
     def test_without_any_right_to_ask(self, memory, monkeypatch):
         """Two ask about the same messages; what one of them kept the other keeps no more."""
-        monkeypatch.setattr(Attendant, "notify", lambda self: None)
+        monkeypatch.setattr(Task, "wake", lambda self: None)
         together, said = threading.Barrier(2), "Tom | lives in | Oslo\nTom | likes | tea"
 
         def wait(before, some):

@@ -16,11 +16,11 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.concurrency import reading
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
-from langchain_agentmem.search import embedding, vectors
-from langchain_agentmem.search.embedding import INDEXING, embedder_of
+from langchain_agentmem.search import vectors
+from langchain_agentmem.search.embedding import embedder_of
 from langchain_agentmem.search.memory_search import Walls, inquiry
 from langchain_agentmem.search.memory_search import nearest as search_nearest
-from langchain_agentmem.storage import jobs, query
+from langchain_agentmem.storage import background, query
 from tests.conftest import run_raw
 from tests.search.conftest import DIMS, WORDS, found, held_up, in_thread, said, waiting
 from tests.word_embeddings import WordEmbeddings
@@ -186,24 +186,11 @@ class TestWaiting:
         memory = opened()
         said(memory, "My cat sleeps.")
         memory.settle()
-        with memory.database.worker._lanes[embedding.KIND]._news, memory.database.worker._leases._taking:
-            child = multiprocessing.get_context("fork").Process(target=_settle_in_child, args=(memory,))
-            child.start()
-            child.join(120)
-            assert child.exitcode == 0
+        child = multiprocessing.get_context("fork").Process(target=_settle_in_child, args=(memory,))
+        child.start()
+        child.join(120)
+        assert child.exitcode == 0
         assert found(memory, "feline", limit=1) == ["My cat sleeps."]
-
-    def test_nothing_runs_on_after_the_end(self, opened):
-        before = set(threading.enumerate())
-        memory = opened(OnlyAwaited())
-        said(memory, "My cat sleeps.")
-        assert found(memory, "feline") == ["My cat sleeps."]
-        more = set(threading.enumerate()) - before
-        assert {thread.name for thread in more} >= {"agentmem-embed", "agentmem-await"}
-        memory.close()
-        for thread in more:
-            thread.join(120)
-        assert set(threading.enumerate()) - before == set()
 
 
 class TestAwaiting:
@@ -290,7 +277,7 @@ class TestTogether:
         assert embeddings.documents == []
 
     def test_a_database_with_nothing_to_embed_is_not_written(self, opened, monkeypatch):
-        monkeypatch.setattr(jobs, "LOOK", 0.01)
+        monkeypatch.setattr(background, "POLL", 0.01)
         memory = opened()
         said(memory, "My cat sleeps.")
         memory.settle()
@@ -359,7 +346,7 @@ class TestPgvector:
         memory = opened(where=with_pgvector)
         memory.conversation("c", namespace=("a",)).add_messages([HumanMessage(f"cat {n}") for n in range(30)])
         memory.settle()
-        memory.database.worker.settle([INDEXING])
+        memory.database.background.settle()
         return memory
 
     @pytest.mark.slow
@@ -396,7 +383,7 @@ class TestPgvector:
             texts = [HumanMessage(f"{name} {number}") for number in range(count)]
             memory.conversation("c", namespace=(name,)).add_messages(texts)
         memory.settle()
-        memory.database.worker.settle([INDEXING])
+        memory.database.background.settle()
         assert memory.database.engine.read(lambda tx: vectors._serves(tx, [(0, 2**62)], 1_390))
         asked, real = [], query.nearest_indexed
         monkeypatch.setattr(query, "nearest_indexed", lambda tx, **given: asked.append(given) or real(tx, **given))
@@ -422,7 +409,7 @@ class TestPgvector:
         memory = indexed
         raw(memory, "update pg_index set indisvalid = false where indexrelid = 'search_pgvector_near'::regclass")
         assert memory.database.engine.read(vectors.lacks_index)
-        memory.database.worker.settle([INDEXING])
+        memory.database.background.settle()
         assert not memory.database.engine.read(vectors.lacks_index)
 
     @pytest.mark.slow

@@ -84,7 +84,7 @@ class TestCatchingUp:
         monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
         with AgentMemory(url) as memory:
             assert len(ids(memory, "tea")) == 50
-            memory.database.worker.settle()
+            memory.database.background.settle()
             assert self.features(memory, raw) == of_before
             assert self.behind(memory, raw) is None  # as of a new database
             assert memory.admin.verify().problems == ()
@@ -101,11 +101,11 @@ class TestCatchingUp:
         with monkeypatch.context() as broken, AgentMemory(url) as memory:
             broken.setattr(analysis, "analysed", analysed)
             with pytest.raises(RuntimeError, match="power"):
-                memory.database.worker.settle()
+                memory.database.background.settle()
             assert 0 < sum(map(bool, self.features(memory, raw).values())) < len(of_before)
         with AgentMemory(url) as one, AgentMemory(url) as other:
-            one.database.worker.settle()
-            other.database.worker.settle()
+            one.database.background.settle()
+            other.database.background.settle()
             assert self.features(one, raw) == of_before
             assert self.behind(other, raw) is None
 
@@ -113,19 +113,19 @@ class TestCatchingUp:
         monkeypatch.setattr(search_index, "CATCH_UP_BATCH", 7)
         real, said = search_index._catch_up, []
 
-        def with_somebody_who_writes(engine, worker, job):
-            if not said and engine.write(lambda tx: search_index._caught_up(tx, job)):
+        def with_somebody_who_writes(engine, lease):
+            if not said and engine.write(lambda tx: search_index._caught_up(tx, lease)):
                 with AgentMemory(url) as other:
                     chat = other.conversation("c")
                     changed = [chat.messages[at].id for at in (3, 40)]  # of the first page, and of one to come
                     for message_id in changed:
                         chat.update(message_id, content=f"coffee {message_id}")
                     said.extend([*changed, chat.add(role="user", content="I prefer coffee")])
-            real(engine, worker, job)
+            real(engine, lease)
 
         monkeypatch.setattr(search_index, "_catch_up", with_somebody_who_writes)
         with AgentMemory(url) as memory:
-            memory.database.worker.settle()
+            memory.database.background.settle()
             found = self.features(memory, raw)
             assert len(found) == len(of_before) + 1
             assert found[max(of_before)] == of_before[max(of_before)]

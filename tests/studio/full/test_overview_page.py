@@ -93,12 +93,11 @@ def test_trouble_is_told_with_its_remedy(memory, browse, monkeypatch):
 
 @pytest.mark.sqlite_suffices
 def test_what_waits_is_told(memory, browse, monkeypatch):
-    stats = memory.admin.stats() | {"waiting_facts": 3, "failed_facts": 1, "jobs": 2}
+    stats = memory.admin.stats() | {"waiting_facts": 3, "failed_facts": 1}
     monkeypatch.setattr(type(memory.admin), "stats", lambda _: stats)
     text = browse(memory).settled("/")
     assert "3 messages wait to have their facts extracted" in text
     assert "1 of them a model was asked about in vain" in text
-    assert "2 jobs wait or run" in text
     assert "Nothing.</li>" not in text
 
 

@@ -1,0 +1,220 @@
+"""Background work: each task by one process at a time, none forgotten, none in the way of another."""
+
+import multiprocessing
+import os
+import signal
+import threading
+
+import pytest
+
+from langchain_agentmem.errors import MemoryClosed, StorageError
+from langchain_agentmem.storage import Opening, background
+from langchain_agentmem.storage.background import Lease, TaskKey
+from langchain_agentmem.storage.database import Database
+from tests.support.waiting import Awaited
+
+KEY = TaskKey("", "work", "a")
+
+
+class Work:
+    """A task that has some things to do, and remembers what it did. It can be held up, and can fail."""
+
+    def __init__(self, database, todo=("a",), key=KEY, **options):
+        self.todo, self.done, self.failures = list(todo), Awaited(), []
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+        self.task = database.background.task(key, lambda _: 0.0 if self.todo else None, self, **options)
+
+    def __call__(self, lease):
+        self.began.set()
+        assert self.go_on.wait(60)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.done.append(self.todo.pop(0))
+
+    @classmethod
+    def held_up(cls, database, **options):
+        work = cls(database, **options)
+        work.go_on.clear()
+        work.task.wake()
+        assert work.began.wait(60)
+        return work
+
+
+def leases(database):
+    return database.engine.read(lambda tx: background.held_for(tx, KEY))
+
+
+class TestInTheBackground:
+    def test_it_is_done_until_nothing_is_due_and_news_that_comes_meanwhile_is_done_too(self, database):
+        work = Work.held_up(database, todo="ab")
+        work.todo.append("c")
+        work.task.wake()
+        work.go_on.set()
+        work.done.wait(3)
+        assert work.task.wait(60)
+        assert (work.done, leases(database)) == (["a", "b", "c"], 0)
+
+    def test_one_does_not_wait_for_another(self, database):
+        slow = Work.held_up(database)
+        quick = Work(database, key=TaskKey("", "play"))
+        quick.task.wake()
+        quick.done.wait(1)
+        assert slow.done == []
+        slow.go_on.set()
+
+    def test_who_polls_sees_what_others_wrote(self, database):
+        work = Work(database, (), poll=0.01)
+        work.task.wake()
+        work.todo.append("a")
+        work.done.wait(1)
+
+    def test_what_fails_is_logged_and_tried_again_however_it_fails(self, database, monkeypatch, caplog):
+        monkeypatch.setattr(background, "backoff", lambda _: 0.01)
+        work = Work(database)
+        work.failures = [ValueError("no"), SystemExit(), StorageError("busy")]
+        work.task.wake()
+        work.done.wait(1)
+        assert caplog.text.count("will be tried again") == 3
+
+    def test_what_failed_waits_for_its_time_but_for_those_who_hurry(self, database, monkeypatch):
+        monkeypatch.setattr(background, "backoff", lambda _: 3_600.0)
+        work = Work(database)
+        work.failures = [ValueError("no")]
+        work.task.hurry(60)
+        work.task.wake()
+        assert work.done == []
+        work.task.hurry(60)
+        assert work.done == ["a"]
+
+    def test_who_waited_in_vain_spares_the_next_ones_the_waiting(self, database):
+        work = Work.held_up(database)
+        work.task.hurry(0.01)
+        work.task.hurry(3_600)
+        work.go_on.set()
+
+    def test_what_is_begun_is_done_once(self, database):
+        go_on, done = threading.Event(), []
+        assert database.background.begin(KEY, lambda: (go_on.wait(60), done.append(1)))
+        assert not database.background.begin(KEY, lambda: done.append(2))
+        go_on.set()
+        assert database.background.wait(60)
+        assert done == [1]
+
+
+class TestOneAtATime:
+    def test_who_settles_waits_for_others_and_one_that_was_overtaken_may_not_write(self, opened):
+        one, other = opened(), opened()
+        first = Work.held_up(one)
+        second = Work(other)
+        thread = threading.Thread(target=second.task.settle)
+        thread.start()
+        first.go_on.set()
+        thread.join(60)
+        assert (first.done, second.done) == (["a"], ["a"])
+        lease = Lease(one.background, KEY)
+        assert lease.take()
+        assert not Lease(other.background, KEY).take()
+        assert one.engine.write(lease.holds)
+        one.engine.write(lambda tx: background.query.erase_leases(tx, low="", high="~"))
+        assert not one.engine.write(lease.holds)
+
+    def test_it_is_in_turn(self, opened):
+        one, other = opened(), opened()
+        first = Work.held_up(one)
+        order = []
+        thread = threading.Thread(
+            target=lambda: other.background.in_turn(KEY, lambda _: order.append(list(first.done)))
+        )
+        thread.start()
+        first.go_on.set()
+        thread.join(60)
+        assert order == [["a"]]
+
+    def test_a_lease_is_renewed_as_long_as_the_work_takes(self, database, monkeypatch, caplog):
+        monkeypatch.setattr(background, "RENEW", 0.01)
+        real, failures, renewals = Lease.holds, [StorageError("busy")], Awaited()
+
+        def holds(lease, tx):
+            renewals.append(lease)
+            if failures:
+                raise failures.pop()
+            return real(lease, tx)
+
+        monkeypatch.setattr(Lease, "holds", holds)
+        work = Work.held_up(database)
+        renewals.wait(3)
+        assert "was not renewed" in caplog.text
+        work.go_on.set()
+        assert work.task.wait(60)
+
+    @pytest.mark.parametrize("raised", [ValueError("no"), KeyboardInterrupt()])
+    def test_who_settles_is_told_what_failed_and_gives_the_lease_back(self, database, raised):
+        work = Work(database)
+        work.failures = [raised]
+        with pytest.raises(type(raised)):
+            work.task.settle()
+        assert leases(database) == 0
+        work.task.settle()
+        assert work.done == ["a"]
+
+    def test_work_that_settles_itself_does_not_wait_for_itself(self, database):
+        work = Work(database)
+        work.done = type("Done", (list,), {"append": lambda self, _: work.task.settle() or work.task.hurry(3_600)})()
+        work.task.settle()
+
+    def test_after_kill_9_the_next_process_does_it(self, url, opened, forks, monkeypatch):
+        script = (
+            "import os, signal, sys\nfrom langchain_agentmem.storage import background\n"
+            "from langchain_agentmem.storage.database import Database\nfrom tests.storage.test_background import KEY\n"
+            "background.LEASE = 1.0\ndatabase = Database(sys.argv[1])\n"
+            "task = database.background.task(KEY, lambda _: 0.0, lambda _: os.kill(os.getpid(), signal.SIGKILL))\n"
+            "task.settle()\n"
+        )
+        assert forks.run(script, url).returncode == -signal.SIGKILL
+        work = Work(opened())
+        work.task.wake()
+        work.done.wait(1)
+
+
+class TestClosing:
+    def test_it_waits_for_nothing_and_gives_the_lease_back(self, database, opened):
+        hung = Work.held_up(database)
+        database.close()
+        other = opened()
+        assert leases(other) == 0
+        work = Work(other)
+        work.task.settle()
+        hung.go_on.set()
+        assert hung.task.wait(60)
+        hung.task.wake()
+        with pytest.raises(MemoryClosed):
+            hung.task.settle()
+
+    def test_who_may_only_read_does_nothing(self, url):
+        Database(url).close()
+        reading = Database(url, opening=Opening(read_only=True))
+        work = Work(reading)
+        work.task.wake()
+        work.task.hurry(60)
+        reading.close()
+        assert work.done == []
+
+    @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+    def test_a_child_has_its_own_and_leaves_its_parent_what_that_has_begun(self, database):
+        work = Work.held_up(database)
+
+        def child():
+            own = Work(database, key=TaskKey("", "own"))
+            own.task.wake()
+            own.done.wait(1)
+            database.background.close()
+
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join(60)
+        assert process.exitcode == 0
+        assert leases(database) > 0
+        work.go_on.set()
+        assert work.task.wait(60)
