@@ -507,16 +507,12 @@ class LayeredMemory(Layer):
     # -- plumbing --------------------------------------------------------------------------------------------------
 
     def _point_of(self, other: Any) -> Standpoint:
-        mine = self._ground
-        point: Standpoint
-        if isinstance(other, LayeredMemory):
-            theirs = other._ground
-            if not theirs.database.is_beside(mine.database) or theirs.point.path != mine.point.path:
-                raise InvalidInput("Only branches of one namespace in one database can be compared.")
-            point = theirs.point
-        else:
-            point = BranchAt(mine.point.path, id_of(other, "branch"), mine.database.scopes)
-        return point
+        if not isinstance(other, LayeredMemory):
+            return self.at(other)._ground.point
+        mine, theirs = self._ground, other._ground
+        if not theirs.database.is_beside(mine.database) or theirs.point.path != mine.point.path:
+            raise InvalidInput("Only branches of one namespace in one database can be compared.")
+        return theirs.point
 
     def _on(self, point: Standpoint) -> Self:
         other = type(self).__new__(type(self))

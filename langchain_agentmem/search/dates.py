@@ -370,20 +370,8 @@ def _open(said: Sequence[_Token], now: int) -> _Time:
     return _Time(*others.get(said[0].kind, since))
 
 
+_FINDERS = (_numeric, _calendar, _years, _ago, _rolling, _unit, _weekday, _today)
+_JOINERS = (_between, _beside, _within, _open)
 _READERS: dict[str, Callable[[Sequence[_Token], int], _Time | None]] = {
-    read.__name__[1:]: read
-    for read in (
-        _numeric,
-        _calendar,
-        _years,
-        _ago,
-        _rolling,
-        _unit,
-        _weekday,
-        _today,
-        _between,
-        _beside,
-        _within,
-        _open,
-    )
+    read.__name__[1:]: read for read in (*_FINDERS, *_JOINERS)
 }

@@ -19,9 +19,7 @@ from uuid import UUID
 
 import orjson
 
-from langchain_agentmem.base.argument_checks import name_given
-from langchain_agentmem.base.clock import is_time
-from langchain_agentmem.base.encoding import TAG, decode, is_plain, read_column, read_plain, to_plain, write_plain
+from langchain_agentmem.base.encoding import TAG, decode, is_plain, read_column, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -407,59 +405,6 @@ def _write(
         search_index.replace(tx, number, old, owner, new, tail=tail)
     if placed is not None:
         search_index.write(tx, placed, [ids[key] for key in entering], tail=tail)
-
-
-def told_of(row: Row) -> dict[str, Any]:
-    """An item as an export tells it, but for where it is."""
-    return {
-        "value": read_plain(bytes(row["value"])),
-        "checksum": row["checksum"],
-        "created_at": row["created_at"],
-        "updated_at": row["updated_at"],
-        "ttl": row["ttl"],
-        "expires_at": row["expires_at"],
-        "found": row["document_id"] is not None,
-        "named": None if row["indexed"] is None else read_column(row["indexed"], list),
-        "source": row["source"],
-        "actor": row["actor"],
-    }
-
-
-def draft_of(at: ItemPlace, told: Mapping[str, Any]) -> ItemDraft:
-    """An item that was told, to be written as it was.
-
-    Args:
-        at: Where it is.
-        told: What `told_of` gave, and who has it.
-
-    Raises:
-        InvalidInput: It is damaged.
-    """
-    try:
-        named = told["named"]
-        value = write_plain(told["value"])
-        read(value, *at)
-        end = told["expires_at"]
-        times = Times(_whole(told["created_at"]), _whole(told["updated_at"]), None if end is None else _whole(end))
-        ttl, found, intact = ttl_of(told["ttl"]), told["found"], zlib.crc32(value) == told["checksum"]
-        source, actor = told.get("source"), told.get("actor")
-        good = named is None or (isinstance(named, list) and all(isinstance(text, str) for text in named))
-        for name in (source, actor):
-            if name is not None:
-                name_given(name, "the source of an item")
-    except (KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
-        raise InvalidInput(f"A record of an item is damaged: {safe_repr(error)}.") from error
-    if not good or not intact:
-        raise InvalidInput(f"The record of the item {safe_repr(at.key)} is damaged.")
-    indexed = None if named is None else noted(tuple(named))
-    text = found_by(value, indexed) if found else ""
-    return ItemDraft(value, ttl, text, None if named is None else tuple(named), times, source, actor)
-
-
-def _whole(number: Any) -> int:
-    if not is_time(number):
-        raise TypeError(number)
-    return int(number)
 
 
 def _places(tx: Transaction, path: str, documents: Sequence[IndexedDocument]) -> search_index.Placed | None:

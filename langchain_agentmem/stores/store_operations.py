@@ -431,23 +431,18 @@ class _namespaces:  # noqa: N801 - it reads as a function
 
 
 def _item(item: StoredItem, above: int) -> Item:
-    made = moment(item.created_at)
-    return Item(
-        value=read(item.value, *item.at),
-        key=item.at.key,
-        namespace=_namespace_of(item.at.path)[above:],
-        created_at=made,
-        updated_at=made if item.updated_at == item.created_at else moment(item.updated_at),
-    )
+    return Item(value=read(item.value, *item.at), **_about(item, above))
 
 
 def _search_item(found: FoundItem, above: int) -> SearchItem:
-    item = found.item
-    return SearchItem(
-        namespace=_namespace_of(item.at.path)[above:],
-        key=item.at.key,
-        value=found.value,
-        created_at=moment(item.created_at),
-        updated_at=moment(item.updated_at),
-        score=found.score,
-    )
+    return SearchItem(value=found.value, score=found.score, **_about(found.item, above))
+
+
+def _about(item: StoredItem, above: int) -> dict[str, Any]:
+    made = moment(item.created_at)
+    return {
+        "key": item.at.key,
+        "namespace": _namespace_of(item.at.path)[above:],
+        "created_at": made,
+        "updated_at": made if item.updated_at == item.created_at else moment(item.updated_at),
+    }
