@@ -591,6 +591,8 @@ def version_of(row: Row) -> Kept:
 
 PAGE = 500
 PAIR = 2
+_REQUIRED = {"extra": (), "correction": ("id", "by", "undoes", "before", "after", "sources", "events")}
+"""The keys that the JSON of a version must have, by its column."""
 
 
 def problems(tx: Transaction) -> list[str]:
@@ -615,7 +617,7 @@ def problems(tx: Transaction) -> list[str]:
         found += [
             f"what belongs to memory {row['id']} cannot be read"
             for row in page
-            if not all(row[name] is None or _is_object(row[name]) for name in ("extra", "correction"))
+            if not all(row[name] is None or _is_object(row[name], keys) for name, keys in _REQUIRED.items())
         ]
         found += _wrong_sources(tx, after, page)
         after = page[-1]["id"]
@@ -689,8 +691,9 @@ def are_whole(numbers: Iterable[Any]) -> bool:
     return all(type(number) is int and -(2**63) <= number < 2**63 for number in numbers)
 
 
-def _is_object(text: str) -> bool:
-    return isinstance(_read(text), Mapping)
+def _is_object(text: str, keys: Iterable[str]) -> bool:
+    value = _read(text)
+    return isinstance(value, Mapping) and value.keys() >= set(keys)
 
 
 def _read(text: str) -> Any:

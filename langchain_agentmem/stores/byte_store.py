@@ -162,11 +162,21 @@ def problems(tx: Transaction, low: str, high: str) -> list[str]:
         while start is not None:
             rows, start = _some(tx, path, start)
             for row in rows:
-                if _place(row) != cut(bytes(row["head"]) + bytes(row["rest"])):
-                    found.append(f"the key {safe_repr(_key_of_row(row))} of a stored value is not what was stored")
+                data = bytes(row["head"]) + bytes(row["rest"])
+                key = data.decode("utf-8", "replace")
+                if not _is_key(data) or _place(row) != cut(data):
+                    found.append(f"the key {safe_repr(key)} of a stored value is not what was stored")
                 if zlib.crc32(row["value"]) != row["checksum"]:
-                    found.append(f"the stored value of the key {safe_repr(_key_of_row(row))} is not what was stored")
+                    found.append(f"the stored value of the key {safe_repr(key)} is not what was stored")
     return found
+
+
+def _is_key(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _rows(tx: Transaction, path: str, prefix: str, start: bytes | None, limit: int) -> Sequence[Row]:

@@ -117,9 +117,3 @@ class TestMoving:
         assert another.import_(tmp_path / "all.jsonl").items == 0
         assert another.store.get(NS, "home").value == {"city": "Coimbra"}
         assert another.admin.verify().ok
-
-    def test_pages_of_them_move(self, memory, another, tmp_path):
-        memory.store.batch([PutOp((f"n{i % 3}",), f"{i:04}", {"i": i}) for i in range(1_203)])
-        assert memory.export(tmp_path / "all.jsonl").items == 1_203
-        assert another.import_(tmp_path / "all.jsonl").items == 1_203
-        assert another.admin.stats()["items"] == 1_203

@@ -1,5 +1,8 @@
 """Corrections are exported, imported, erased and verified with everything else."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from langchain_agentmem import AgentMemory
@@ -27,13 +30,12 @@ class TestUpkeep:
 
     def test_an_import_refuses_what_is_damaged(self, memory, tmp_path):
         self.fill(memory)
-        memory.export(tmp_path / "all.jsonl")
-        text = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
-        for old, new in (('"before": {', '"before": [], "was": {'), ('"by": "Maria"', '"by": ""')):
-            assert old in text
-            (tmp_path / "damaged.jsonl").write_text(text.replace(old, new), encoding="utf-8")
+        for number, wrong in enumerate(("{}", "[")):
+            memory.export(file := tmp_path / f"{number}.db")
+            with closing(sqlite3.connect(file)) as database, database:
+                database.execute("update memory set correction = ? where kind = 'core'", (wrong,))
             with AgentMemory() as other, pytest.raises(InvalidInput):
-                other.import_(tmp_path / "damaged.jsonl")
+                other.import_(file)
 
     def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
         talk(memory, "one", "Lisbon")
