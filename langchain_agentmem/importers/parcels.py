@@ -17,13 +17,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.clock import is_time, micros, time_given
-from langchain_agentmem.base.encoding import read_plain
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import printable, safe_repr
-from langchain_agentmem.conversations import conversation_part
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address, LogEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
@@ -380,11 +379,9 @@ def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *label
         *labels: The namespace below that of the import.
     """
     at = Address(to.path(*labels), id_of(name, "conversation"))
-    records = [_record(each) for each in entries]
 
     def make(tx: Transaction, now: int, tail: int) -> Collection[Any]:
-        told = [each | {"written_at": now} for each in records]
-        return conversation_part.restore(tx, at, told, now=now, tail=tail)
+        return message_log.append(tx, at, entries, now=now, tail=tail).keys
 
     return WrittenParcel(
         holds=MESSAGES,
@@ -394,13 +391,6 @@ def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *label
         name=name,
         make=make,
     )
-
-
-def _record(entry: LogEntry) -> dict[str, Any]:
-    told = {"call": 0, "key": entry.key, "kind": entry.kind, "edit": False, "created_at": entry.created_at}
-    told |= {name: value for name in conversation_part.TEXTS if (value := getattr(entry, name)) is not None}
-    told |= {"body": read_plain(entry.body)}
-    return told if entry.attachments is None else told | {"attachments": read_plain(entry.attachments)}
 
 
 def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: str) -> WrittenParcel:

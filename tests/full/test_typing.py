@@ -55,7 +55,6 @@ ANY = {
     "model_post_init.context": "pydantic's",
     "__init__.request": "JSON: what an agent is asked",
     "__init__.reasoning_details": "JSON: a provider's own form",
-    "__init__.extra": "JSON: what an attachment brings along",
     "create.extra": "JSON: what an attachment brings along",
     "redact_value.return": "JSON: what it was given",
     "__init__.value": "a message, a fact, an item, …: search lies below what it finds",
