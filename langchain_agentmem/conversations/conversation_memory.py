@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from langchain_agentmem.language_models.tokens import Countable, CounterLike, TokenCounter, ToolLike
 
 T = TypeVar("T")
-_Find: TypeAlias = Operation[list[message_log.Stored]]
+_Find: TypeAlias = Operation[list[message_log.LogEntry]]
 
 
 class MessageVersion(NamedTuple):
@@ -219,7 +219,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     aupdate = awaited(update, writes=True)
 
-    def _correct(self, message_id: str, make: Callable[[message_log.Stored], message_log.LogEntry], at: int) -> None:
+    def _correct(self, message_id: str, make: Callable[[message_log.LogEntry], message_log.LogEntry], at: int) -> None:
         """Store a new version of a message that a person corrects.
 
         Args:
@@ -245,7 +245,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
 
-        def moved(old: message_log.Stored) -> message_log.LogEntry:
+        def moved(old: message_log.LogEntry) -> message_log.LogEntry:
             return new_version(old, dataclasses.replace(new, message_id=old.key))
 
         self._revise("replace", moved, idx=idx, index=idx, role=new.role, text=new.text)
@@ -413,12 +413,12 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         asked = {name: message_log.count_given(name, number, MessageError) for name, number in given.items()}
         key = None if message_id is None else id_of(message_id, "message", MessageError)
 
-        def find(tx: Transaction) -> list[message_log.Stored]:
+        def find(tx: Transaction) -> list[message_log.LogEntry]:
             if key is None:
                 return message_log.recent(tx, self._at, limit=asked["before"])
             return message_log.around(tx, self._at, key, **asked)
 
-        def show(row: message_log.Stored, _: ImageFiles) -> Message:
+        def show(row: message_log.LogEntry, _: ImageFiles) -> Message:
             return dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
 
         return self._shown(find, show, message_id=message_id, **asked)
@@ -553,7 +553,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _revise(
         self,
         verb: str,
-        make: Callable[[message_log.Stored], message_log.LogEntry],
+        make: Callable[[message_log.LogEntry], message_log.LogEntry],
         *,
         key: str = "",
         idx: Any = None,
@@ -587,13 +587,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """The message of an id, or nothing. A round under this id is the session's affair."""
         key = id_of(message_id, "message", MessageError)
 
-        def operation(tx: Transaction) -> list[message_log.Stored]:
+        def operation(tx: Transaction) -> list[message_log.LogEntry]:
             row = message_log.get(tx, self._at, key)
             return [] if row is None or row.kind == message_log.ROUND else [row]
 
         return operation
 
-    def _at_index(self, tx: Transaction, idx: Any) -> list[message_log.Stored]:
+    def _at_index(self, tx: Transaction, idx: Any) -> list[message_log.LogEntry]:
         if isinstance(idx, bool) or not isinstance(idx, int):
             raise MessageError(f"An index is a whole number, not {safe_repr(idx)}.")
         row = None if abs(idx) > message_log.ALL else message_log.at_index(tx, self._at, idx)
@@ -609,7 +609,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         show = partial(log_entries.dict_of, include_ids=check_flag("include_ids", include_ids))
         return self._shown(find, show, **asked)
 
-    def _shown(self, find: _Find, show: Callable[[message_log.Stored, ImageFiles], T], **asked: Any) -> list[T]:
+    def _shown(self, find: _Find, show: Callable[[message_log.LogEntry, ImageFiles], T], **asked: Any) -> list[T]:
         """Return what an operation finds, in another form. Image files are read meanwhile."""
         images = ImageFiles()
 

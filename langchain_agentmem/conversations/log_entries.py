@@ -142,13 +142,13 @@ def shown_message(body: bytes, key: str, attachments: bytes | None) -> Message:
     return dataclasses.replace(message, images=[*(message.images or ()), *found]) if found else message
 
 
-def langchain_of(row: message_log.Stored, images: ImageFiles) -> BaseMessage:
+def langchain_of(row: message_log.LogEntry, images: ImageFiles) -> BaseMessage:
     """A stored message as LangChain's, with its images."""
     message = shown_message(row.body, row.key, row.attachments)
     return to_langchain(message, read_images=message.images is not None and images.of(row.key))
 
 
-def dict_of(row: message_log.Stored, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
+def dict_of(row: message_log.LogEntry, images: ImageFiles, *, include_ids: bool) -> dict[str, Any]:
     """A stored message as a dictionary for a provider, with its images."""
     try:
         message = shown_message(row.body, row.key, row.attachments)
@@ -162,7 +162,7 @@ def brings_memory(entry: message_log.LogEntry) -> bool:
     return MEMORY_MARK.encode() in entry.body and is_injected(to_langchain(decode_body(entry.body, entry.key)))
 
 
-def edited(old: message_log.Stored, changes: Mapping[str, Any]) -> message_log.LogEntry:
+def edited(old: message_log.LogEntry, changes: Mapping[str, Any]) -> message_log.LogEntry:
     """The entry for a message in which some fields have changed.
 
     Args:
@@ -197,7 +197,7 @@ def changed(message: Message, changes: Mapping[str, Any]) -> Message:
         raise MessageError(f"This change does not fit a message: {error}.") from error
 
 
-def new_version(old: message_log.Stored, message: Message) -> message_log.LogEntry:
+def new_version(old: message_log.LogEntry, message: Message) -> message_log.LogEntry:
     """The entry for another message in the place of a stored one: what stands beside it stays as it was."""
     check_langchain(message)
     return entry_of(message, old.created_at)._replace(
@@ -252,7 +252,7 @@ def temporal(text: str) -> str:
     return f"{TEMPORAL_START}{text}{TEMPORAL_END}"
 
 
-def assembled(rounds: Sequence[message_log.Stored], messages: Sequence[message_log.Stored]) -> list[Round]:
+def assembled(rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry]) -> list[Round]:
     """Rounds with their posts. Messages that belong to no round make rounds of their own, one for each question.
 
     Args:
@@ -287,7 +287,7 @@ def assembled(rounds: Sequence[message_log.Stored], messages: Sequence[message_l
     return [made[key].with_post(*posts.get(key, ())) for key in in_order]
 
 
-def _as_post(row: message_log.Stored) -> Post:
+def _as_post(row: message_log.LogEntry) -> Post:
     message = decode_body(row.body, row.key)
     is_user = message.role == "user"
     attachments = () if row.attachments is None else encoding.decode(row.attachments)

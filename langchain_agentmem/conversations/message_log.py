@@ -52,12 +52,12 @@ class Address(NamedTuple):
 
 
 class LogEntry(NamedTuple):
-    """A message or round, ready to be stored.
+    """A version of a message or round: one that is to be stored, or the newest as it was read.
 
     Attributes:
         key: Its id, unique within the conversation.
         body: Its canonical bytes.
-        text: What a search should find it by.
+        text: What a search should find it by; "" where it was read.
         created_at: Its own time.
         kind: MESSAGE, ROUND or DESCRIPTION.
         role: Who speaks, as models name it.
@@ -65,6 +65,8 @@ class LogEntry(NamedTuple):
         recipient: To whom, by name.
         round_key: The round it belongs to.
         attachments: Canonical bytes of the list of its attachments.
+        written_at: When it was written; 0 before that.
+        slot: The row of its first version; 0 before it is written.
         new_key: Whether the key was made for this entry, so that nothing can hold it yet.
         follows: Whether it follows the thread of the conversation's name, and is shown where that shows it.
         kept: Whether its body is stored already, by the same transaction.
@@ -81,6 +83,8 @@ class LogEntry(NamedTuple):
     recipient: str | None = None
     round_key: str | None = None
     attachments: bytes | None = None
+    written_at: int = 0
+    slot: int = 0
     new_key: bool = False
     follows: bool = False
     kept: bool = False
@@ -99,23 +103,6 @@ class LogEntry(NamedTuple):
 
 _RESULTS = 16
 """Results of tools among which their call is looked for at a time."""
-
-
-class Stored(NamedTuple):
-    """A message or round as the log holds it, in its newest version unless said otherwise."""
-
-    key: str
-    kind: str
-    body: bytes
-    created_at: int
-    written_at: int
-    content_hash: bytes
-    role: str | None
-    sender: str | None
-    recipient: str | None
-    round_key: str | None
-    attachments: bytes | None
-    slot: int
 
 
 class Appended(NamedTuple):
@@ -151,13 +138,13 @@ class Log(Protocol):
     def clear(self, tx: Transaction, at: Address, *, keep_description: bool) -> int:
         """Delete everything, or everything but the description."""
 
-    def get(self, tx: Transaction, at: Address, key: str) -> Stored | None:
+    def get(self, tx: Transaction, at: Address, key: str) -> LogEntry | None:
         """One entry by its key, or None."""
 
-    def history(self, tx: Transaction, at: Address, key: str) -> list[Stored]:
+    def history(self, tx: Transaction, at: Address, key: str) -> list[LogEntry]:
         """The versions of one entry, oldest first."""
 
-    def rounds(self, tx: Transaction, at: Address) -> tuple[list[Stored], list[Stored]]:
+    def rounds(self, tx: Transaction, at: Address) -> tuple[list[LogEntry], list[LogEntry]]:
         """The rounds and all messages, each in order."""
 
 
@@ -447,7 +434,7 @@ def move(tx: Transaction, at: Address, path: str, *, tail: int) -> bool:
     return True
 
 
-def at_index(tx: Transaction, at: Address, idx: int) -> Stored | None:
+def at_index(tx: Transaction, at: Address, idx: int) -> LogEntry | None:
     """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
     locked(tx, at)
     if idx >= 0:
@@ -457,19 +444,19 @@ def at_index(tx: Transaction, at: Address, idx: int) -> Stored | None:
     return found[0] if found else None
 
 
-def messages(tx: Transaction, at: Address, *, limit: int = ALL, offset: int = 0) -> list[Stored]:
+def messages(tx: Transaction, at: Address, *, limit: int = ALL, offset: int = 0) -> list[LogEntry]:
     """Messages in the order they were said."""
     return _entries(tx, at, query.messages_after, **_FIRST, limit=limit, offset=offset)
 
 
-def recent(tx: Transaction, at: Address, *, limit: int = ALL, role: str | None = None) -> list[Stored]:
+def recent(tx: Transaction, at: Address, *, limit: int = ALL, role: str | None = None) -> list[LogEntry]:
     """The last messages, oldest first; only one role's when it is named."""
     if role is None:
         return _entries(tx, at, query.messages_before, **_LAST, limit=limit, offset=0)
     return _entries(tx, at, query.messages_of_role, limit=limit, role=role)[::-1]
 
 
-def recent_turns(tx: Transaction, at: Address, *, limit: int) -> list[Stored]:
+def recent_turns(tx: Transaction, at: Address, *, limit: int) -> list[LogEntry]:
     """Return the last messages, oldest first, and where they begin with results of tools the calls of these."""
     found = recent(tx, at, limit=limit)
     most = limit
@@ -482,7 +469,7 @@ def recent_turns(tx: Transaction, at: Address, *, limit: int) -> list[Stored]:
     return found[start:]
 
 
-def around(tx: Transaction, at: Address, key: str, *, before: int, after: int) -> list[Stored]:
+def around(tx: Transaction, at: Address, key: str, *, before: int, after: int) -> list[LogEntry]:
     """A message, with some of those before and after it, in the order they were said.
 
     Raises:
@@ -496,13 +483,13 @@ def around(tx: Transaction, at: Address, key: str, *, before: int, after: int) -
     return earlier + _entries(tx, at, query.messages_after, **place, limit=after, offset=0)
 
 
-def get(tx: Transaction, at: Address, key: str) -> Stored | None:
+def get(tx: Transaction, at: Address, key: str) -> LogEntry | None:
     """One entry by its key, or None."""
     found = _entries(tx, at, query.current_entry, key=key)
     return found[0] if found else None
 
 
-def history(tx: Transaction, at: Address, key: str) -> list[Stored]:
+def history(tx: Transaction, at: Address, key: str) -> list[LogEntry]:
     """Every version of one entry, oldest first; empty when nothing has this key."""
     return _entries(tx, at, query.versions, key=key)
 
@@ -513,7 +500,7 @@ def count(tx: Transaction, at: Address) -> int:
     return int(rows[0]["messages"]) if rows else 0
 
 
-def rounds(tx: Transaction, at: Address) -> tuple[list[Stored], list[Stored]]:
+def rounds(tx: Transaction, at: Address) -> tuple[list[LogEntry], list[LogEntry]]:
     """The rounds of a conversation and all its messages, each in order, on one snapshot."""
     branch = find(tx, at)
     if branch is None:
@@ -606,7 +593,7 @@ def rows_of(tx: Transaction, at: Address, asked: Query, **given: Any) -> Rows:
     return [] if branch is None else asked(tx, branch=branch, **given)
 
 
-def _entries(tx: Transaction, at: Address, asked: Query, **given: Any) -> list[Stored]:
+def _entries(tx: Transaction, at: Address, asked: Query, **given: Any) -> list[LogEntry]:
     return list(map(_stored, rows_of(tx, at, asked, **given)))
 
 
@@ -838,7 +825,7 @@ def _identity(entry: LogEntry) -> tuple[Any, ...]:
     return entry.kind, queries.digest(entry.body), _hash(entry.attachments), entry.recipient, entry.round_key
 
 
-def says_the_same(old: Stored, entry: LogEntry) -> bool:
+def says_the_same(old: LogEntry, entry: LogEntry) -> bool:
     """Whether an entry is a repeat of what is stored, in whatever order the keys of its dictionaries stand."""
     alike = old.body == entry.body or (entry.kind != ROUND and same_body(old.body, entry.body))
     beside = (entry.kind, entry.attachments, entry.recipient, entry.round_key)
@@ -891,11 +878,13 @@ def _row(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any
 
 _COLUMNS = ("kind", "key", "role", "sender", "recipient", "round_key", "created_at")
 _columns_of = attrgetter(*_COLUMNS)
-_fields_of_stored = itemgetter(*Stored._fields)
+_fields_of_row = itemgetter(
+    "created_at", "kind", "role", "sender", "recipient", "round_key", "attachments", "written_at", "slot"
+)
 
 
-def _stored(row: Any) -> Stored:
-    return Stored._make(_fields_of_stored(row))
+def _stored(row: Any) -> LogEntry:
+    return LogEntry(row["key"], row["body"], "", *_fields_of_row(row))
 
 
 def taken(key: str) -> MessageError:

@@ -407,7 +407,7 @@ class SessionMemory(LogMemory):
             return shown
         return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
 
-    def _read(self, **asked: Any) -> tuple[list[message_log.Stored], list[message_log.Stored]]:
+    def _read(self, **asked: Any) -> tuple[list[message_log.LogEntry], list[message_log.LogEntry]]:
         if "role" in asked:
             _check_role(asked["role"])
         read = partial(self._log.rounds, at=self._at)
@@ -420,7 +420,7 @@ class SessionMemory(LogMemory):
         for notify in self._watchers.values():
             notify()
 
-    def _require_round(self, tx: Transaction, round_id: str) -> message_log.Stored:
+    def _require_round(self, tx: Transaction, round_id: str) -> message_log.LogEntry:
         row = self._log.get(tx, self._at, id_of(round_id, "round", MessageError))
         if row is None or row.kind != message_log.ROUND:
             raise MessageError(
@@ -499,7 +499,7 @@ def _check_role(given: Any) -> None:
 
 
 def _messages_for(
-    rounds: Sequence[message_log.Stored], messages: Sequence[message_log.Stored], role: str, images: ImageFiles
+    rounds: Sequence[message_log.LogEntry], messages: Sequence[message_log.LogEntry], role: str, images: ImageFiles
 ) -> list[BaseMessage]:
     plain = {row.key: row for row in messages if row.recipient is None} if role == log_entries.ASSISTANT else {}
     found: list[BaseMessage] = []

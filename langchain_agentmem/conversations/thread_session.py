@@ -12,7 +12,7 @@ from typing import Any
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.conversation_part import TEXTS, record_of
-from langchain_agentmem.conversations.message_log import Address, Appended, LogEntry, Stored, says_the_same
+from langchain_agentmem.conversations.message_log import Address, Appended, LogEntry, says_the_same
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, Place, View
@@ -60,7 +60,7 @@ class ThreadLog:
         fresh: list[LogEntry] = []
         for entry in entries:
             if entry.key not in known:
-                known[entry.key] = (_as_stored(entry), ())
+                known[entry.key] = (entry, ())
                 fresh.append(entry)
                 continue
             old, earlier = known[entry.key]
@@ -71,7 +71,7 @@ class ThreadLog:
         return Appended([entry.key for entry in fresh], [])
 
     def update(
-        self, tx: Transaction, at: Address, key: str, change: Callable[[Stored], LogEntry], *, now: int, tail: int
+        self, tx: Transaction, at: Address, key: str, change: Callable[[LogEntry], LogEntry], *, now: int, tail: int
     ) -> bool:
         """Store a new version of one entry, in the place of the old one.
 
@@ -114,18 +114,18 @@ class ThreadLog:
         self._write(tx, place, drafts, now, self._database.tail)
         return len(gone)
 
-    def get(self, tx: Transaction, at: Address, key: str) -> Stored | None:
+    def get(self, tx: Transaction, at: Address, key: str) -> LogEntry | None:
         """One entry by its key, or None."""
         del at
         found = _named(tx, self._view(tx), [key])
         return _stored(found[key]) if key in found else None
 
-    def history(self, tx: Transaction, at: Address, key: str) -> list[Stored]:
+    def history(self, tx: Transaction, at: Address, key: str) -> list[LogEntry]:
         """The newest version of one entry: those before it are what earlier checkpoints show."""
         found = self.get(tx, at, key)
         return [] if found is None else [found]
 
-    def rounds(self, tx: Transaction, at: Address) -> tuple[list[Stored], list[Stored]]:
+    def rounds(self, tx: Transaction, at: Address) -> tuple[list[LogEntry], list[LogEntry]]:
         """The rounds and all messages, each in the order in which they came."""
         del at
         view = self._view(tx)
@@ -189,29 +189,25 @@ def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] 
     )
 
 
-def _stored(kept: Kept) -> Stored:
-    texts = {name: kept.extra.get(name) for name in TEXTS}
+def _stored(kept: Kept) -> LogEntry:
+    texts: dict[str, Any] = {name: kept.extra.get(name) for name in TEXTS}
     attachments = kept.extra.get("attachments")
-    return Stored(
-        key=kept.key,
+    return LogEntry(
+        kept.key,
+        kept.body,
+        "",
+        kept.created_at,
         kind=kept.label or message_log.MESSAGE,
-        body=kept.body,
-        created_at=kept.created_at,
-        written_at=kept.written_at,
-        content_hash=queries.digest(kept.body),
         attachments=None if attachments is None else write_plain(attachments),
+        written_at=kept.written_at,
         slot=kept.extra.get("first", kept.number),
         **texts,
     )
-
-
-def _as_stored(entry: LogEntry) -> Stored:
-    return _stored(Kept(0, None, "", entry.key, entry.kind, entry.body, None, None, _draft(entry).extra or {}, 0, 0))
 
 
 def _mark(body: bytes) -> str:
     return queries.digest(body).hex()
 
 
-def _in_order(found: Iterable[Kept]) -> list[Stored]:
+def _in_order(found: Iterable[Kept]) -> list[LogEntry]:
     return sorted(map(_stored, found), key=lambda each: each.slot)

@@ -516,7 +516,7 @@ class Corrections:
         at: message_log.Address,
         message_id: str,
         by: str,
-        edit: Callable[[message_log.Stored], message_log.LogEntry],
+        edit: Callable[[message_log.LogEntry], message_log.LogEntry],
         expected: str | None,
         undone: Correction | None = None,
     ) -> Correction:
@@ -525,7 +525,7 @@ class Corrections:
         made: list[Correction] = []
         now = self._database.now()
 
-        def make(old: message_log.Stored) -> message_log.LogEntry:
+        def make(old: message_log.LogEntry) -> message_log.LogEntry:
             _check(old.body, expected, undone)
             entry = edit(old)
             told = self._values(who, undone, old.body, entry.body)
