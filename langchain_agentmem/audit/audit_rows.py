@@ -51,7 +51,7 @@ class EntryDraft(NamedTuple):
         entry: The entry.
         mark: What tells that a todo or a reference is there already, such as `todo_key(text)` or a title. Default None:
             nothing does.
-        replaced: Whether there is a newer version of it.
+        replaced: Whether there is a newer version of it. Default: no.
     """
 
     entry: AuditEntry
@@ -342,8 +342,8 @@ def _entry(opened: _Opened, parts: Mapping[tuple[int, int], Message | str], *, m
     prompt, reply = opened.prompt_and_reply(parts)
     try:
         said: Any = [parts[row["shelf_id"], number] for number in opened.numbers] if messages else ()
-        return entry_of(
-            body,
+        input_tokens, output_tokens = body.get("tokens", (None, None))
+        return AuditEntry(
             id=row["key"],
             kind=row["kind"],
             prompt=prompt,
@@ -356,21 +356,13 @@ def _entry(opened: _Opened, parts: Mapping[tuple[int, int], Message | str], *, m
             thread_id=row["thread"],
             messages=tuple(said),
             archived=bool(row["archived"]),
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            extra=from_plain(body.get("extra", {})),
+            **{name: body.get(name) for name in _NAMES},
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(row) from error
-
-
-def entry_of(body: Mapping[str, Any], **fields: Any) -> AuditEntry:
-    """An entry of its body and what stands beside it.
-
-    Args:
-        body: Its body.
-        **fields: The other fields.
-    """
-    asked, answered = body.get("tokens", (None, None))
-    fields |= {name: body.get(name) for name in _NAMES}
-    return AuditEntry(input_tokens=asked, output_tokens=answered, extra=from_plain(body.get("extra", {})), **fields)
 
 
 def _damaged(row: Row) -> DatabaseUnreadable:
