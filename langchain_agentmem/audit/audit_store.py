@@ -270,7 +270,7 @@ def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
         How many were added.
     """
     end = _settled(tx, path)
-    known = query.audit_known_keys(tx, path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
+    known = query.audit_named(tx, path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
     there = {row["key"] for row in known}
     fresh: dict[str, EntryDraft] = {}
     for draft in drafts:

@@ -5,8 +5,8 @@ a.sequence, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread, a.created
     a.shelf_id, a.messages, a.body, a.document_id
 
 -- name: audit_lock
--- The end of the chain, for an operation that writes. SQLite's transaction holds the lock already.
-select sequence, link, indexed from audit_head where id = 1;
+-- The end of the chain, for an operation that writes.
+select sequence, link, indexed from audit_head where id = 1 {for_update};
 
 -- name: audit_head
 select sequence, link, indexed from audit_head where id = 1;
@@ -29,6 +29,21 @@ update audit set settled = 1, document_id = :document where sequence = :sequence
 
 -- name: audit_note_indexed
 update audit_head set indexed = :sequence where id = 1;
+
+-- name: audit_rows
+select {audit_entry}
+from audit a
+join namespace n on n.id = a.namespace_id
+where a.sequence {in_numbers sequences}
+order by a.sequence;
+
+-- name: audit_named
+-- Which entries some ids name, without what they say.
+select a.sequence, a.key, a.kind, a.status
+from namespace n
+join audit a on a.namespace_id = n.id
+where n.path = :path and a.settled = 1 and a.key {in_texts keys}
+order by a.sequence;
 
 -- name: audit_between
 -- Entries from one place of the chain on, erased ones left out.
