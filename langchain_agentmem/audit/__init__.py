@@ -9,7 +9,7 @@ Begin with `audit_trail.AuditTrail`, the public class. Below it:
 - `legacy_json`: reads and writes `agent_memory.json`, however damaged;
 - `audit_part`: searches, verifies and erases the trail.
 
-It imports storage, search, messages and language_models, and nothing of the layers above.
+It imports storage, threads, search, messages and language_models, and nothing of the layers above.
 
 An entry is a row of one chain, in the order of the commits. Its digest is keyed by a random salt, so that of what was
 erased, salt and all, nothing can be learned from the digest that stays; the link after it still follows. What changes
@@ -21,9 +21,8 @@ was kept elsewhere does.
   more in that commit, and the search several. So on SQLite new rows are in none (partial indexes), and enter them all
   together with the entry that makes them 128; readers look through those that wait, writers and searches have them
   settle first. Entering indexes and search at once, an entry took twice as long.
-- A model call's prompt is the whole history. Its messages stand on a shelf of the conversation, each once, as
-  references to contents that conversations share; a call names ranges. A list of more than 32 ranges has its lightest
-  half put there anew.
+- A model call's prompt is the whole history. Its messages are parts of a shelf, each once, as references to contents
+  that conversations share (`threads/value_store.py`); a call names ranges of them.
 - The last entries of any kind, conversation and visibility are one range of an index each; they are put together in
   Python.
 - `memory.search` finds entries only where they are asked for, since they repeat what messages say.
