@@ -26,35 +26,6 @@ from .graphs import NOTHING, Line, at, id_in, ids, new_checkpoint
 
 @pytest.mark.sqlite_suffices
 class TestPutting:
-    def test_what_was_put_comes_back(self, saver):
-        checkpoint = new_checkpoint({"a": "one", "b": [1, None]}, {"a": "1", "b": "2"}, updated_channels=["a", "b"])
-        config = saver.put(at(), checkpoint, {"source": "input", "step": -1, "parents": {}}, {"a": "1", "b": "2"})
-        assert config["configurable"] == at(checkpoint_id=checkpoint["id"])["configurable"]
-        for asked in (at(), config):
-            found = saver.get_tuple(asked)
-            assert found.checkpoint == checkpoint
-            assert found.config["configurable"] == config["configurable"]
-            assert found.metadata == {"source": "input", "step": -1, "parents": {}}
-            assert found.parent_config is None
-            assert found.pending_writes == []
-            assert saver.get(asked) == checkpoint
-
-    def test_what_is_not_there_is_none(self, saver):
-        assert saver.get_tuple(at()) is None
-        config = Line(saver).put()
-        assert saver.get_tuple(at("other")) is None
-        assert saver.get_tuple(at(ns="child:1")) is None
-        assert saver.get_tuple(at(checkpoint_id="other")) is None
-        assert saver.get_tuple(at("other", id_in(config))) is None
-        assert saver.get(at("other")) is None
-
-    def test_the_latest_is_the_one_with_the_greatest_id(self, saver):
-        earlier = new_checkpoint({}, {})
-        later = new_checkpoint({}, {})
-        saver.put(at(), later, {}, {})
-        saver.put(at(), earlier, {}, {})
-        assert saver.get(at())["id"] == later["id"]
-
     def test_a_channel_that_did_not_change_is_carried_by_its_version(self, saver):
         line = Line(saver)
         first, second, third = line.put({"a": "old", "b": 1}), line.put({"b": 2}), line.put({"a": "new"})
@@ -192,14 +163,6 @@ class TestPendingWrites:
             with pytest.raises(InvalidInput, match="cannot be the id"):
                 saver.put_writes(config, [("b", "before"), (channel, 1)], task, path)
         assert saver.get_tuple(config).pending_writes == []
-
-    def test_each_checkpoint_has_its_own(self, saver):
-        line, child = Line(saver), Line(saver, ns="child:1")
-        first, second, inner = line.put(), line.put(), child.put()
-        for n, config in enumerate((first, second, inner, at("other", id_in(first)))):
-            saver.put_writes(config, [("a", n)], "task")
-        found = [saver.get_tuple(config).pending_writes for config in (first, second, inner)]
-        assert found == [[("task", "a", n)] for n in range(3)]
 
     def test_none_is_a_value_and_no_writes_are_no_error(self, saver):
         config = Line(saver).put()
