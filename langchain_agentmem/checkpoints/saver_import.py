@@ -12,7 +12,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.storage import Transaction, is_postgres, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.foreign_tables import read_only
-from langchain_agentmem.threads.thread_lines import ThreadAt, find
+from langchain_agentmem.threads.thread_lines import find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,44 +58,32 @@ WENT_ON = (
 )
 
 
-class ThreadToCopy:
-    """What another saver has of a thread.
+def refusal(database: Database, configs: Sequence[RunnableConfig]) -> str | None:
+    """Return why nothing of a thread is copied: it went on in both places, and has one newest state.
 
     Args:
-        config: The config of one of its checkpoints.
+        database: The database that the thread is copied to.
+        configs: The configs of its checkpoints at the source, the newest first.
+
+    Returns:
+        None where the source only went on from what is here, or has nothing new.
     """
+    at, _, _ = address(configs[0], database.scopes.foreign)
+    own = [_checkpoint_of(config) for config in configs if not config["configurable"].get("checkpoint_ns")]
 
-    def __init__(self, config: RunnableConfig) -> None:
-        self.config = config
-        self._checkpoints: list[tuple[str, RunnableConfig]] = []
-
-    def add(self, found: CheckpointTuple) -> None:
-        """Note a checkpoint."""
-        self._checkpoints.append((str(found.checkpoint["id"]), found.config))
-
-    def in_order(self) -> list[RunnableConfig]:
-        """The configs of its checkpoints, the oldest first: each is put behind its parent, as it was at the source."""
-        return [config for _, config in sorted(self._checkpoints, key=itemgetter(0))]
-
-    def refusal(self, database: Database) -> str | None:
-        """Why nothing of it is copied: it went on in both places, and only one of them can be its newest state.
-
-        Returns:
-            None where the source only went on from what is here, or has nothing new.
-        """
-        at, _, _ = address(self.config, database.scopes.foreign)
-        return database.engine.read(lambda tx: self._refusal(tx, at))
-
-    def _refusal(self, tx: Transaction, at: ThreadAt) -> str | None:
+    def look(tx: Transaction) -> str | None:
         thread = find(tx, at, exact=True)
         newest = [] if thread is None or thread.line is None else query.latest_checkpoint(tx, line=thread.line)
-        own = [name for name, config in self._checkpoints if not config["configurable"].get("checkpoint_ns")]
         if thread is None or not newest or newest[0]["name"] in own:
             return None
-        for name in own:  # the newest first
-            if not query.checkpoint_there(tx, line=thread.line, checkpoint=name):
-                return WENT_ON
-        return None
+        there = (query.checkpoint_there(tx, line=thread.line, checkpoint=name) for name in own)
+        return None if all(there) else WENT_ON
+
+    return database.engine.read(look)
+
+
+def _checkpoint_of(config: RunnableConfig) -> str:
+    return str(config["configurable"]["checkpoint_id"])
 
 
 def import_checkpoints(
@@ -121,8 +108,8 @@ def import_checkpoints(
         for found in saver.list(config):
             count.see(found)
     for thread in count.threads():
-        if count.takes(thread, thread.refusal(database)):
-            for config in thread.in_order():
+        if count.takes(thread, refusal(database, thread)):
+            for config in sorted(thread, key=_checkpoint_of):  # each is put behind its parent, as it was at the source
                 if (whole := saver.get_tuple(config)) is not None:
                     count.add(adopted=adopt(whole))
     return count.report()
@@ -142,8 +129,8 @@ async def aimport_checkpoints(
         async for found in saver.alist(config):
             count.see(found)
     for thread in count.threads():
-        if count.takes(thread, await in_worker(partial(thread.refusal, database))):
-            for config in thread.in_order():
+        if count.takes(thread, await in_worker(partial(refusal, database, thread))):
+            for config in sorted(thread, key=_checkpoint_of):
                 if (whole := await saver.aget_tuple(config)) is not None:
                     count.add(adopted=await adopt(whole))
     return count.report()
@@ -161,22 +148,22 @@ def _check_saver(given: Any) -> None:
 class _Count:
     def __init__(self, progress: Progress) -> None:
         self._progress = listener_given(progress, "progress")
-        self._threads: dict[tuple[str, str], ThreadToCopy] = {}
+        self._threads: dict[tuple[str, str], list[RunnableConfig]] = {}
         self._counts = {True: 0, False: 0}
         self._left_out: dict[str, str] = {}
 
     def see(self, found: CheckpointTuple) -> None:
         configurable = found.config["configurable"]
         key = str(configurable["thread_id"]), str(configurable.get(CONFIG_KEY))
-        self._threads.setdefault(key, ThreadToCopy(found.config)).add(found)
+        self._threads.setdefault(key, []).append(found.config)
 
-    def threads(self) -> list[ThreadToCopy]:
+    def threads(self) -> list[list[RunnableConfig]]:
         return list(self._threads.values())
 
-    def takes(self, thread: ThreadToCopy, refusal: str | None) -> bool:
-        if refusal is not None:
-            self._left_out[str(thread.config["configurable"]["thread_id"])] = refusal
-        return refusal is None
+    def takes(self, thread: Sequence[RunnableConfig], reason: str | None) -> bool:
+        if reason is not None:
+            self._left_out[str(thread[0]["configurable"]["thread_id"])] = reason
+        return reason is None
 
     def add(self, *, adopted: bool) -> None:
         self._counts[adopted] += 1

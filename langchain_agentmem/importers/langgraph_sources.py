@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.saver_import import ThreadToCopy, open_source
+from langchain_agentmem.checkpoints.saver_import import open_source, refusal
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers.parcels import (
     CHECKPOINTS,
@@ -86,12 +86,11 @@ class ThreadParcel(Parcel):
         return ParcelCount(done.checkpoints, done.known)
 
     def _counted(self, ours: AgentMemorySaver) -> ParcelCount:
-        new, thread = [], None
+        new, configs = [], []
         for each in _checkpoints(self.saver, self.thread):
-            thread = thread or ThreadToCopy(each.config)
-            thread.add(each)
+            configs.append(each.config)
             new.append(ours.adopt(each, dry_run=True))
-        if thread is not None and (reason := thread.refusal(ours.database)) is not None:
+        if configs and (reason := refusal(ours.database, configs)) is not None:
             raise InvalidInput(reason)
         return ParcelCount(new.count(True), new.count(False))
 
