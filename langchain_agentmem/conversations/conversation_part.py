@@ -81,7 +81,7 @@ def rewound_recollections(
         outlook: From where it looks.
     """
     there, sights = sighted(tx, hits, now, outlook)
-    seen = {number for sight in sights for number in sight.numbers}
+    seen = {number for _, numbers in sights for number in numbers}
     return {hit.document: _recollection(hit, _fields(there[hit.owner]), "name") for hit in hits if hit.owner in seen}
 
 

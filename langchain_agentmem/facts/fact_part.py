@@ -49,14 +49,14 @@ def recollections(
     """
     there, sights = sighted(tx, hits, now, outlook)
     values: dict[int, Fact] = {}
-    for sight in sights:
-        new = {number: there[number] for number in sorted(sight.numbers - values.keys())}
-        if sight.view is not None:
-            values |= _values(tx, sight.view, new)
+    for view, numbers in sights:
+        new = {number: there[number] for number in sorted(numbers - values.keys())}
+        if view is not None:
+            values |= _values(tx, view, new)
             continue
         for branch in sorted({row["branch_id"] for row in new.values()}):  # each stands at the end of its own
-            view = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
-            values |= _values(tx, view, {n: row for n, row in new.items() if row["branch_id"] == branch})
+            end = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
+            values |= _values(tx, end, {n: row for n, row in new.items() if row["branch_id"] == branch})
     found = {number: (value.text, value) for number, value in values.items()}
     shown = recollections_of(hits, there, found, FOUND_AS)
     ended = {number: each.value.ended_by for number, each in shown.items() if each.value.ended_by is not None}

@@ -316,7 +316,7 @@ def recollections(
         outlook: From where it looks.
     """
     there, sights = sighted(tx, hits, now, outlook)
-    seen = {number: there[number] for sight in sights for number in sight.numbers}
+    seen = {number: there[number] for _, numbers in sights for number in numbers}
     values = {
         number: (memory_rows.text_of(bytes(row["body"])), VALUES[row["kind"]](kept_of(row)))
         for number, row in seen.items()

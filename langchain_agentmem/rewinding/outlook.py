@@ -113,18 +113,6 @@ def said_from(tx: Transaction, outlook: Outlook, slots: Collection[int], now: in
     return query.shown_said(tx, **view.parameters(), **whose, ids=json.dumps(sorted(slots))) if slots else ()
 
 
-class Sight(NamedTuple):
-    """Rows that are seen from somewhere.
-
-    Attributes:
-        view: What is seen from there; None for the ends of named branches.
-        numbers: The rows.
-    """
-
-    view: View | None
-    numbers: set[int]
-
-
 def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """The texts by which rows are found.
 
@@ -138,7 +126,7 @@ def row_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ..
 
 def sighted(
     tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
-) -> tuple[dict[int, Row], list[Sight]]:
+) -> tuple[dict[int, Row], list[tuple[View | None, set[int]]]]:
     """The rows that a search found, and which of them are seen from where.
 
     Args:
@@ -146,6 +134,10 @@ def sighted(
         hits: What it found.
         now: When.
         outlook: From where it looks. Default: from nowhere in particular.
+
+    Returns:
+        The rows by their numbers; and views, each with the numbers of the rows that it shows. None in place of a view
+        stands for the ends of named branches.
     """
     found = query.remembered(tx, ids=json.dumps([hit.owner for hit in hits]))
     there = {row["id"]: row for row in found}
@@ -184,20 +176,20 @@ def recollections_of(
     }
 
 
-def _seen(tx: Transaction, there: Mapping[int, Row], now: int, outlook: Outlook) -> list[Sight]:
-    sights: list[Sight] = []
+def _seen(tx: Transaction, there: Mapping[int, Row], now: int, outlook: Outlook) -> list[tuple[View | None, set[int]]]:
+    sights: list[tuple[View | None, set[int]]] = []
     if outlook.point is not None and outlook.view is not None:
-        return [Sight(outlook.view, memory_rows.shown(tx, outlook.view, there))]
+        return [(outlook.view, memory_rows.shown(tx, outlook.view, there))]
     scopes = {row["scope_id"] for row in there.values() if outlook.scopes.shared(row["path"])} - {None}
     for scope in sorted(scopes):
         view = View((), (), now, scope=scope)
-        sights.append(Sight(view, memory_rows.shown(tx, view, there)))
+        sights.append((view, memory_rows.shown(tx, view, there)))
     lasting: set[int] = set()
     for number, row in there.items():
         lasts = row["until"] == memory_rows.FOREVER and not row["deleted"]
         if row["branch_kind"] == branches.KIND and lasts and (row["expires_at"] is None or row["expires_at"] > now):
             lasting.add(number)
-    sights.append(Sight(None, lasting))
+    sights.append((None, lasting))
     apart = {
         number: row
         for number, row in there.items()
@@ -210,7 +202,7 @@ def _seen(tx: Transaction, there: Mapping[int, Row], now: int, outlook: Outlook)
         of_threads.update(row["id"] for row in copies)
         for place in query.newest_places(tx, ids=json.dumps(sorted(of_threads))):
             view = branches.view_of(tx, place["branch_id"], place["position"], now)
-            sights.append(Sight(view, memory_rows.shown(tx, view, apart)))
+            sights.append((view, memory_rows.shown(tx, view, apart)))
     return sights
 
 

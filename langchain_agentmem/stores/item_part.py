@@ -84,10 +84,10 @@ def rewound_recollections(
     """
     there, sights = sighted(tx, hits, now, outlook)
     seen = {}
-    for sight in sights:
-        if sight.view is not None and sight.numbers:
-            kept = [kept_of(there[number]) for number in sorted(sight.numbers)]
-            seen.update({each.number: each for each in thread_items.alive(tx, sight.view, kept)})
+    for view, numbers in sights:
+        if view is not None and numbers:
+            kept = [kept_of(there[number]) for number in sorted(numbers)]
+            seen.update({each.number: each for each in thread_items.alive(tx, view, kept)})
     return {
         hit.document: Recollection(
             kind="item",
