@@ -14,7 +14,7 @@ from langchain_agentmem.storage.transfer import TABLES
 from tests.upkeep.copies import copied, rows, same
 
 MADE_ANEW = (
-    "agentmem_migration", "search_index", "search_waiting", "search_pgvector", "receipt",
+    "agentmem_migration", "lease", "search_index", "search_waiting", "search_pgvector", "receipt",
 )  # fmt: skip
 """The beginnings of the names of tables that are not copied, those that FTS5 keeps for its index included."""
 
