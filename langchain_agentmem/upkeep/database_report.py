@@ -47,6 +47,7 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
         "namespace",
         "receipt",
         "agentmem_migration",
+        "lease",
         "sqlite_schema",
         "sqlite_sequence",
     ),
