@@ -9,7 +9,7 @@ When a context has come near its threshold, it is compacted in a thread, to a li
 the threshold is passed must fit too. What comes of it is kept in the database and not used yet; the turn that passes
 the threshold finds it there. Where it is not ready by then, that turn compacts itself, as it would without this.
 
-The right to do it is a lease, one for each conversation, so that several processes ask the model once. A model that fails
+One process has the lease to do it for a conversation, so that several ask the model once. A model that fails
 leaves nothing behind; a later turn has it tried again.
 """
 

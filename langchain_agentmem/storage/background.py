@@ -150,8 +150,8 @@ class _Running:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.wanted = self.running = self.scheduled = self.overdue = False
-        self.begun = self.ended = self.failures = self.timer = 0
+        self.wanted = self.running = self.scheduled = self.overdue = self.busy = False
+        self.begun = self.ended = self.failures = self.timer = self.hurrying = 0
         self.not_before = 0.0
         self.at_work: set[int] = set()
 
@@ -213,9 +213,11 @@ class Task:
             if self._stopped or state.overdue or threading.get_ident() in state.at_work:
                 return
             mine = state.begun + 1
+            state.hurrying += 1
         self._wake_anew(state.timer)
         with state.changed:
             state.overdue = not state.changed.wait_for(lambda: self._stopped or state.ended >= mine, patience)
+            state.hurrying -= 1
 
     def settle(self) -> None:
         """Do all that is due in this thread, after waiting for others who are at it.
@@ -259,7 +261,8 @@ class Task:
                 state.begun += 1
             pause = self._round(state)
             with state.changed:
-                state.ended, state.overdue = state.begun, False
+                if not state.busy:
+                    state.ended, state.overdue = state.begun, False
                 state.changed.notify_all()
         if pause is not None and not self._stopped:
             self.wake_in(pause)
@@ -292,10 +295,14 @@ class Task:
         if thread in state.at_work:
             return None
         due, held = self._background.engine.read(self._look)
-        if due is None or due > 0 or held:
-            return due if not held else min(held, _BUSY)
+        state.busy = due == 0 and held > 0
+        if state.busy:
+            return min(held, _SOON if state.hurrying else _BUSY)
+        if due is None or due > 0:
+            return due
         lease = Lease(self._background, self.key)
         if not lease.take():
+            state.busy = True
             return _SOON
         with lease:
             state.at_work.add(thread)

@@ -45,7 +45,7 @@ def sweeps(monkeypatch):
             return deleted.acquire(timeout=SECONDS)
 
     sweeps = Sweeps()
-    monkeypatch.setattr(AgentMemoryStore, "sweep_ttl", sweeps)
+    monkeypatch.setattr(AgentMemoryStore, "sweep_ttl", lambda store: sweeps(store))  # noqa: PLW0108 - a method is bound
     return sweeps
 
 
@@ -94,18 +94,15 @@ class TestTheSweeper:
         store.put(NS, "k", {}, ttl=OFTEN)
         store.start_ttl_sweeper(OFTEN)
         assert sweeps.delete()
-        assert "Sweeping failed" in caplog.text
+        assert "will be tried again" in caplog.text
 
     def test_it_keeps_no_forgotten_store_alive(self):
-        store, before = AgentMemoryStore(":memory:"), {*threading.enumerate()}
+        store = AgentMemoryStore(":memory:")
         future, reference = store.start_ttl_sweeper(60), weakref.ref(store)
-        [thread] = {*threading.enumerate()} - before
         del store
         gc.collect()
         assert reference() is None
         assert future.result(timeout=SECONDS) is None
-        thread.join(SECONDS)
-        assert not thread.is_alive()
 
     def test_a_wrong_interval_is_refused(self, store):
         for minutes in (0, -1, "1"):
