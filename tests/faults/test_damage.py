@@ -66,13 +66,13 @@ class TestAReport:
     def test_one_check_that_cannot_go_on_hinders_no_other(self, copy, raw):
         with AgentMemory(copy) as memory:
             raw(memory, "pragma foreign_keys = off")
-            raw(memory, "drop table job")
+            raw(memory, "drop table blob")
             raw(memory, "update content set body = x'00' where id = (select min(id) from content)")
             asked = []
             report = memory.admin.verify(progress=asked.append)
         names = ["pages", *checks()]
         assert asked == [(f"checking {name}", number, len(names)) for number, name in enumerate(names, 1)]
-        assert any("jobs cannot go on" in problem for problem in report.problems)
+        assert any("blobs cannot go on" in problem for problem in report.problems)
         assert any("is not what was stored" in problem for problem in report.problems)
 
     def test_what_progress_raises_is_not_taken_for_damage(self, copy):

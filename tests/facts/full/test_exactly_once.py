@@ -152,7 +152,7 @@ class TestAtTheSameTime:
     def test_a_right_that_is_lost_meanwhile_keeps_nothing_and_drain_waits_for_the_rest(self, memory, raw):
         def lose(before, some):
             if before == 0:
-                raw(memory, "update job set owner = 'rival', lease_until = 0")
+                raw(memory, "update lease set owner = 'rival', expires_at = 0")
 
         plain = memory.facts("b")
         for message in SAID[:SOME]:

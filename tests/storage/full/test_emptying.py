@@ -26,7 +26,7 @@ def held(url):
 
 DEEDS = (
     "update search_state set analysis = 7; update agentmem_migration set name = name || 'x'",
-    "delete from search_state; delete from job; truncate item restart identity cascade",
+    "delete from search_state; truncate item restart identity cascade",
     "alter table item add column more bigint",
     "drop index entry_content",
     "create table more (id bigint)",
