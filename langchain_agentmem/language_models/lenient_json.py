@@ -1,54 +1,52 @@
 """The JSON that a model meant, in whatever it wrote.
 
-Models wrap JSON in prose and fences, quote as Python does, forget commas, escape nothing, and stop in the middle. The
-reader here takes all that. It reads every stretch of text a bounded number of times, so that no reply takes long, and
-it raises nothing. Strict JSON goes straight through Python's own parser.
-
-(json-repair, the well-kept library for this, needs 7 s for 16 kB of `{"`, four times as long for each doubling, and
-finds lists in prose that has none. A reply is text that others may have chosen.)
+Models wrap JSON in prose and fences, quote as Python does, forget commas, escape nothing, and stop in the middle.
+json-repair reads all that. It is given one stretch of text at a time, from a bracket to the one that closes it, and
+none that is long, nested deeply, or full of stray quotes: for such text it takes long, and a reply is text that others
+may have chosen. Strict JSON goes straight through Python's own parser.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from langchain_agentmem.base.encoding import replace_surrogates
+from json_repair import repair_json
 
-_DEEPEST = 100
+_LONGEST = 100_000
+"""Characters of a text that is repaired."""
+_DEEPEST = 64
 """Nested deeper than this is no answer, and would break whoever walks through it."""
+_MOST_STRAY = 100
+"""Quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text."""
+_STRAY = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
 _READINGS = 4
-_DIGITS = 4
 """How often, on the whole, each character may be read."""
+_LEAST_READ = 50
+"""How many characters a bracket counts as that begins nothing."""
 
 _BETWEEN = re.compile(r"(?:[\s,;]|[-*\u2022] |\d+[.)] )*(?=\{)")
 _FENCE = re.compile(r"```[ \t]*[\w+-]*\s*(?=[{\[])")
-_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)|#[^\n]*)*")
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
-_WORD = re.compile(r"[A-Za-z_$][\w$-]*")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|u[0-9a-fA-F]{0,3}\Z|.|\Z)", re.DOTALL)
-_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d"}
-_ENDS = {end: re.compile(rf"\\.|{end}", re.DOTALL) for end in _QUOTES.values()}
-_WORDS = {
-    "true": True, "false": False, "null": None, "True": True, "False": False, "None": None, "undefined": None,
-    "NaN": None,
-}  # fmt: skip
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"', "'": "'", "\n": ""}
-
-# What follows a quote that ends a text. Any other quote is one that should have been escaped.
-_AFTER_KEY = re.compile(r"\s*(?::|\Z)")
-_AFTER_VALUE = re.compile(
-    r"""\s*(?: [}\]] | \Z | // | /\* | , \s* (?: ["'\u201c}\]] | \w+ \s* : | // | /\* | \# | \Z )
-    | ["'] [^"'\\\n]{1,80} ["'] \s* : )""",
+_BRACKET = re.compile(r"[{\[]")
+_STEP = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
+"""A text in quotes, or a bracket."""
+_BRACKETS = re.compile(r"[{}\[\]]")
+_BEGINS = re.compile(
+    r"""\{ \s* (?: \Z | ["'\u201c}] | [\w$-]+ \s* : | // | /\* | \# )
+    | \[ \s* (?: ["'\u201c{\[\]\d-] | true | false | null | True | False | None | // | /\* | \# )""",
     re.VERBOSE,
 )
-_AFTER_ITEM = re.compile(
-    r"""\s*(?: [}\]] | \Z | // | /\* | , \s* (?: ["'\u201c\[{}\]\d-] | true | false | null | True | False | None | //
-    | /\* | \# | \Z ) | \n \s* ["'] )""",
+"""How JSON begins, and prose in brackets does not."""
+_CUT = re.compile(
+    r"""(?: \\ (?: u[0-9a-fA-F]{0,3} )?
+    | (?: "[^"\\]{0,200}" \s* : | (?<=[\[,]) ) \s* (?! (?: true | false | null | True | False | None ) \Z) [A-Za-z]*
+    )\Z""",
     re.VERBOSE,
 )
+"""An escape, a name without a value, or a word, with which a text breaks off."""
+_DECODER = json.JSONDecoder(strict=False)
 
 _NAMES = r"(?:\w+:)?(?:ant)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
 _REASONING = re.compile(
@@ -57,7 +55,6 @@ _REASONING = re.compile(
     r"|<\|channel\|>(?:analysis|(?P<e>final[^<]*(?:<\|constrain\|>\w+)?))<\|message\|>",
     re.IGNORECASE,
 )
-_BRACKET = re.compile(r"[{\[]")
 _JSON_FOLLOWS = re.compile(r"\s*(?:```[ \t]*[\w+-]*\s*)?(?=[{\[])")
 _APART_BEFORE = re.compile(r"(?:\A|[\n.!?:>)\]}\u2026\u3002])[ \t]*\Z")
 _APART_AFTER = re.compile(r"\w|[ \t]*(?:\n|\Z|[{\[]|```)")
@@ -107,10 +104,12 @@ def _stands_apart(text: str, tag: re.Match[str], *, closes: bool) -> bool:
 
 def _json_end(text: str, at: int) -> int:
     """Return how far the text can be read as JSON from a bracket on."""
-    reader = _Reader(text, at)
-    with suppress(_UnreadableError, RecursionError):
-        reader.value(0)
-    return reader.at
+    try:
+        return _DECODER.raw_decode(text, at)[1]
+    except json.JSONDecodeError as error:
+        return len(text) if error.msg.startswith("Unterminated") else max(error.pos, at + 1)
+    except RecursionError:
+        return at + 1
 
 
 def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any | None:
@@ -125,25 +124,31 @@ def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any 
 
     Returns:
         The first that is complete and not empty; else the first that is cut off, as far as it goes; else an empty one;
-        None if there is none. Nothing in it is nested deeper than 100.
+        None if there is none. Nothing in it is nested deeper than 64, and only strict JSON is longer than 100,000
+        characters.
     """
     if not isinstance(text, str):
         return None
     text = text.strip().lstrip("\ufeff")
-    try:
-        value = json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        pass
-    else:
-        if isinstance(value, str) and value[:1] in "{[":  # JSON within JSON
-            return read_json(value, wanted=wanted, complete=complete) if len(value) < len(text) else None
-        return _shaped(value, wanted) if is_shallow(value) else None
-    if text.endswith("```"):  # so that a text that is cut off in a fence does not hold the fence's end
-        text = text[:-3].rstrip()
-    try:
-        return _search(text, wanted, complete=complete)
-    except RecursionError:
-        return None
+    if text.startswith('"'):
+        try:
+            inner = json.loads(text, strict=False)
+        except (ValueError, RecursionError):
+            inner = None
+        if isinstance(inner, str) and inner[:1] in ("{", "["):  # JSON within JSON
+            return read_json(inner, wanted=wanted, complete=complete)
+    cut_off = empty = None
+    # What stands in a fence is what was meant; the rest is looked at after that.
+    for pattern in (_FENCE, _BRACKET):
+        for found in _stretches(text.removesuffix("```").rstrip(), pattern):
+            if not found.complete and complete:
+                continue
+            value = _shaped(found.value, wanted)
+            if value and found.complete:
+                return value
+            cut_off = cut_off or value
+            empty = value if empty is None else empty
+    return cut_off or empty
 
 
 def read_row(text: str, *, complete: bool = False) -> list[dict[str, Any]]:
@@ -154,50 +159,75 @@ def read_row(text: str, *, complete: bool = False) -> list[dict[str, Any]]:
         complete: Whether one that is cut off is none. Default: it is taken as far as it goes.
 
     Returns:
-        The first that `read_json` would find in a fence, else amid prose, and all that follow it at once.
+        The first that `read_json` would find in a fence, else amid prose, and all that follow it immediately.
     """
     text = text.strip().removesuffix("```")
     first = _FENCE.search(text) or re.search(r"(?=\{)", text)
-    found: list[dict[str, Any]] = []
+    row: list[dict[str, Any]] = []
     at = len(text) if first is None else first.end()
     while between := _BETWEEN.match(text, at):
-        reader = _Reader(text, between.end())
-        try:
-            value = reader.value(0)
-        except (_UnreadableError, RecursionError):
+        found = _stretch(text, between.end())
+        if found is None or not isinstance(found.value, dict):
             break
-        if reader.complete or not complete:
-            found.append(value)
-        at = reader.at
-    return found
+        if found.complete or not complete:
+            row.append(found.value)
+        at = found.end
+    return row
 
 
-def _search(text: str, wanted: type, *, complete: bool) -> Any | None:
-    allowance = _READINGS * len(text) + 1_000
-    second = empty = None
-    # What stands in a fence is what was meant; the rest is looked at after that.
-    for starts in (_FENCE.finditer(text), re.finditer(r"[{\[]", text)):
-        past = 0
-        for match in starts:
-            start = match.end() if match.group().startswith("`") else match.start()
-            if start < past:
-                continue
-            reader = _Reader(text, start)
-            try:
-                found = reader.value(0)
-            except _UnreadableError:
-                value = None
-            else:
-                value = _shaped(found, wanted)
-                past = reader.at if found or reader.complete else past
-            if value and reader.complete:
-                return value
-            second = second or (None if complete else value)
-            empty = value if empty is None and (reader.complete or not complete) else empty
-            allowance -= reader.at - start + 1
-            if allowance < 0:
-                return second or empty
-    return second or empty
+class _Stretch(NamedTuple):
+    """JSON in a text: its value, where it ends, and whether it was complete."""
+
+    value: Any
+    end: int
+    complete: bool
+
+
+def _stretches(text: str, beginning: re.Pattern[str]) -> Iterator[_Stretch]:
+    """Yield the JSON in a text that begins where a pattern says; what stands within another is no JSON of its own."""
+    allowance = _READINGS * len(text)
+    at = 0
+    while allowance >= 0 and (begin := beginning.search(text, at)):
+        start = begin.end() if beginning is _FENCE else begin.start()
+        found = _stretch(text, start)
+        at = start + 1
+        allowance -= _LEAST_READ if found is None else found.end - start
+        if found is not None:
+            yield found
+            at = found.end if found.complete or found.value else at
+
+
+def _stretch(text: str, at: int) -> _Stretch | None:
+    """Read the JSON that begins at a bracket of a text; None where that is prose, or nested too deeply."""
+    if not _BEGINS.match(text, at):
+        return None
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        piece = text[at : at + _LONGEST]
+        if (length := _closing(piece)) is None:
+            return None
+        piece, complete = piece[: abs(length)], length > 0
+        if len(_STRAY.findall(piece)) > _MOST_STRAY:
+            return None
+        meant = piece if complete else _CUT.sub("", piece)
+        repaired = repair_json(meant, return_objects=True, skip_json_loads=True)
+        value = json.loads(json.dumps(repaired))  # a character beyond 16 bits is written as two
+        return _Stretch(value, at + len(piece), complete)
+    return None if _closing(text[at:end]) is None else _Stretch(value, end, complete=True)
+
+
+def _closing(text: str) -> int | None:
+    """Return where the first bracket of a text is closed; minus the length if nowhere; None if nested too deeply."""
+    for steps in (_STEP, _BRACKETS):  # a quote that is not escaped may hide the end
+        depth = 0
+        for step in steps.finditer(text):
+            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(step.group(), 0)
+            if depth > _DEEPEST:
+                return None
+            if not depth:
+                return step.end()
+    return -len(text)
 
 
 def _shaped(value: Any, wanted: type) -> Any | None:
@@ -209,158 +239,3 @@ def _shaped(value: Any, wanted: type) -> Any | None:
         lists = [each for each in value.values() if isinstance(each, list)]
         return lists[0] if len(lists) == 1 else None
     return None
-
-
-def is_shallow(value: Any) -> bool:
-    """Whether nothing in a value is nested deeper than 100."""
-    level = [value]
-    for _ in range(_DEEPEST + 1):
-        level = [
-            inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-        ]
-        if not level:
-            return True
-    return False
-
-
-class _UnreadableError(Exception):
-    """What stands here is not JSON, however much is forgiven."""
-
-
-class _Reader:
-    """Reads one value from a place in a text, and knows where it ends and whether it was complete."""
-
-    def __init__(self, text: str, at: int) -> None:
-        self._text = text
-        self.at = at
-        self.complete = True
-
-    def value(self, depth: int, after: re.Pattern[str] = _AFTER_ITEM) -> Any:
-        """One value.
-
-        Args:
-            depth: How deeply it is nested.
-            after: What may follow it if it is a text.
-
-        Raises:
-            _UnreadableError: There is none, or it is nested too deeply.
-        """
-        if depth > _DEEPEST:
-            raise _UnreadableError
-        mark = self._next()
-        if mark == "{":
-            return self._object(depth)
-        if mark == "[":
-            return self._list(depth)
-        if mark in _QUOTES:
-            return self._string(after)
-        if number := _NUMBER.match(self._text, self.at):
-            self.at = number.end()
-            return _number(number.group())
-        word = _WORD.match(self._text, self.at)
-        if word and word.group() in _WORDS:
-            self.at = word.end()
-            return _WORDS[word.group()]
-        if word and word.end() == len(self._text):  # "tru", and then it stopped
-            self.at, self.complete = word.end(), False
-        raise _UnreadableError
-
-    def _object(self, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        self.at += 1
-        while not self._closed("}"):
-            key = self._key()
-            if self._next() != ":":
-                if self._ended():
-                    return found
-                raise _UnreadableError
-            self.at += 1
-            if self._next() in {",", "}"}:  # a name without a value
-                found[key] = None
-                continue
-            try:
-                found[key] = self.value(depth + 1, _AFTER_VALUE)
-            except _UnreadableError:
-                if self._ended():
-                    return found
-                raise
-        return found
-
-    def _list(self, depth: int) -> list[Any]:
-        found: list[Any] = []
-        self.at += 1
-        while not self._closed("]"):
-            try:
-                found.append(self.value(depth + 1))
-            except _UnreadableError:
-                if self._ended():
-                    return found
-                raise
-        return found
-
-    def _closed(self, end: str) -> bool:
-        """Whether a list or object ends here: by its mark, by that of what holds it, or because the text does."""
-        while (mark := self._next()) == ",":
-            self.at += 1
-        if mark == end:
-            self.at += 1
-            return True
-        return mark in {"}", "]"} or self._ended()
-
-    def _key(self) -> str:
-        if self._next() in _QUOTES:
-            return self._string(_AFTER_KEY)
-        if word := _WORD.match(self._text, self.at) or _NUMBER.match(self._text, self.at):
-            self.at = word.end()
-            return word.group()
-        raise _UnreadableError
-
-    def _string(self, after: re.Pattern[str]) -> str:
-        text = self._text
-        end = _QUOTES[text[self.at]]
-        ends = _ENDS[end]
-        begin = at = self.at + 1
-        while match := ends.search(text, at):
-            at = match.end()
-            if match.group() == end and after.match(text, at):
-                self.at = at
-                return _unescaped(text[begin : at - 1])
-        self.at, self.complete = len(text), False
-        return _unescaped(text[begin:])
-
-    def _next(self) -> str:
-        """The next character that means something, "" at the end."""
-        self.at = _SPACE.match(self._text, self.at).end()  # type: ignore[union-attr]  # it matches everywhere
-        return self._text[self.at : self.at + 1]
-
-    def _ended(self) -> bool:
-        if self.at < len(self._text):
-            return False
-        self.complete = False
-        return True
-
-
-def _number(text: str) -> Any:
-    text = text.replace("_", "")
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text  # a number too long for Python
-
-
-def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-    return replace_surrogates(_ESCAPE.sub(_character, text))  # a character beyond 16 bits is written as two
-
-
-def _character(match: re.Match[str]) -> str:
-    mark = match.group(1)
-    if mark.startswith("u"):
-        return chr(int(mark[1:], 16)) if len(mark) > _DIGITS else ""
-    return _ESCAPES.get(mark, f"\\{mark}" if mark else "")
