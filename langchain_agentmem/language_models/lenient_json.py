@@ -25,7 +25,7 @@ _STRAY = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])
 _READINGS = 4
 """How often, on the whole, each character may be read."""
 _LEAST_READ = 50
-"""How many characters a bracket counts as that begins nothing."""
+"""How many characters a bracket counts as that begins nothing readable."""
 
 _BETWEEN = re.compile(r"(?:[\s,;]|[-*\u2022] |\d+[.)] )*(?=\{)")
 _FENCE = re.compile(r"```[ \t]*[\w+-]*\s*(?=[{\[])")
@@ -189,8 +189,10 @@ def _stretches(text: str, beginning: re.Pattern[str]) -> Iterator[_Stretch]:
     at = 0
     while allowance >= 0 and (begin := beginning.search(text, at)):
         start = begin.end() if beginning is _FENCE else begin.start()
-        found = _stretch(text, start)
         at = start + 1
+        if not _BEGINS.match(text, start):
+            continue
+        found = _stretch(text, start)
         allowance -= _LEAST_READ if found is None else found.end - start
         if found is not None:
             yield found
@@ -199,8 +201,6 @@ def _stretches(text: str, beginning: re.Pattern[str]) -> Iterator[_Stretch]:
 
 def _stretch(text: str, at: int) -> _Stretch | None:
     """Read the JSON that begins at a bracket of a text; None where that is prose, or nested too deeply."""
-    if not _BEGINS.match(text, at):
-        return None
     try:
         value, end = _DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
