@@ -3,9 +3,9 @@
 Each file in `queries/` holds queries that begin with a line `-- name: the_name`. A file `log.sql` is for both
 engines; `log.postgres.sql` and `log.sqlite.sql` hold what a dialect must say in its own way. Parameters are
 written `:name`. What several queries share is a fragment, which begins with `-- fragment: the_name` and is named in a
-query in braces: `{the_name}`, or `{the_name given}` where its text is about any list or row (`lists.*.sql`). Operations
-ask for one by attribute, `query.insert_entry(branch=1, …)`, and know nothing of dialects; each engine looks the text
-up in its own table.
+query in braces: `{the_name}`, or `{the_name given}` where its text is about any list or table (`lists.*.sql`).
+Operations ask for one by attribute, `query.insert_entry(branch=1, …)`, and know nothing of dialects; each engine looks
+the text up in its own table.
 
 Bodies are content-addressed: there is one copy of each, whoever refers to it. The key of a body is its BLAKE2b-160
 digest. Whoever stores a reference stores the body first, in the same transaction; whoever drops references collects
@@ -32,7 +32,7 @@ DIALECTS = ("sqlite", "postgres")
 
 _NAME = re.compile(r"^-- (name|fragment): *([a-z_][a-z0-9_]*) *$", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n?", re.MULTILINE)
-_FRAGMENT = re.compile(r"\{([a-z_]+)(?: ([a-z_]+))?\}")
+_FRAGMENT = re.compile(r"\{([a-z_]+)((?: [a-z_]+)*)\}")
 # A parameter is :name; a doubled colon is PostgreSQL's cast, and a quoted string holds no parameters.
 _PARAMETER = re.compile(r"'(?:[^']|'')*'|(?<!:):([a-z_][a-z0-9_]*)")
 
@@ -73,9 +73,10 @@ def load(dialect: str) -> Mapping[str, str]:
     every = shared | own
 
     def text_of(fragment: re.Match[str]) -> str:
-        name, given = fragment.groups()
-        text = every["fragment", name]
-        return _FRAGMENT.sub(text_of, text.replace(":list", f":{given}").replace("the_row", given) if given else text)
+        text = every["fragment", fragment[1]]
+        if given := fragment[2].split():
+            text = text.replace(":list", f":{given[0]}").replace("the_table", given[0]).replace("the_row", given[-1])
+        return _FRAGMENT.sub(text_of, text)
 
     return {name: _FRAGMENT.sub(text_of, sql) for (what, name), sql in every.items() if what == "name"}
 

@@ -21,3 +21,11 @@ order by n.path;
 
 -- name: delete_blobs
 delete from blob where namespace_id = (select id from namespace where path = :path);
+
+-- name: find_blobs
+-- Each key that is asked for is looked up, and no other is read.
+select b.head, b.rest, b.mark, b.checksum, b.updated_at, b.value
+from ({pairs keys}) k
+cross join {lookup blob b}
+    b.namespace_id = (select id from namespace where path = :path)
+    and b.head = from_hex(k.first) and b.mark = from_hex(k.second) {end_lookup b};

@@ -9,7 +9,7 @@ crowded (branch_id, up_to) as materialized (
         select 1 from memory m where m.branch_id = l.branch_id and m.kind = :kind limit 1 offset 20
     )
 ), told_elsewhere (key) as materialized (
-    select x.key from line cross join {lookup x} x.branch_id = line.branch_id and x.kind = :kind
+    select x.key from line cross join {lookup memory x} x.branch_id = line.branch_id and x.kind = :kind
     and line.branch_id not in (select branch_id from crowded) {end_lookup x}
     union all
     select m.key from live cross join memory m where m.group_id = live.group_id and m.kind = :kind
@@ -33,44 +33,44 @@ x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= l
 -- Those that a view shows of some subjects. `+` has SQLite go by the names: what else it could go by would lead it through all
 -- that a branch has.
 with {view}, wanted (key) as materialized ({texts keys}), seen as (
-    select x.* from line cross join wanted cross join {lookup x}
+    select x.* from line cross join wanted cross join {lookup memory x}
         x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and +x.until > line.up_to
         and +x.position <= line.up_to {end_lookup x}
     union all
-    select x.* from live cross join {lookup x} {live_facts} and x.subject in (select key from wanted) {end_lookup x}
+    select x.* from live cross join {lookup memory x} {live_facts} and x.subject in (select key from wanted) {end_lookup x}
 ), {shown_facts};
 
 -- name: facts_of_things
 -- Those that a view shows of some subjects with some labels.
 with {view}, wanted (subject, label) as materialized ({pairs keys}), seen as (
-    select x.* from line cross join wanted cross join {lookup x}
+    select x.* from line cross join wanted cross join {lookup memory x}
         x.branch_id = line.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
         and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
     union all
-    select x.* from live cross join {lookup x}
+    select x.* from live cross join {lookup memory x}
         {live_facts} and (x.subject, x.label) in (select subject, label from wanted) {end_lookup x}
 ), {shown_facts};
 
 -- name: facts_of_triples
 -- Those that a view shows of some subjects with some labels and objects.
 with {view}, wanted (subject, label, object) as materialized ({triples keys}), seen as (
-    select x.* from line cross join wanted cross join {lookup x}
+    select x.* from line cross join wanted cross join {lookup memory x}
         x.branch_id = line.branch_id and x.subject = wanted.subject and x.kind = :kind and x.label = wanted.label
         and x.object = wanted.object and x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
     union all
-    select x.* from live cross join {lookup x}
+    select x.* from live cross join {lookup memory x}
         {live_facts} and (x.subject, x.label, x.object) in (select subject, label, object from wanted) {end_lookup x}
 ), {shown_facts};
 
 -- name: facts_of_objects
 -- Those that a view shows of some objects, and with certain labels, where such are given.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}), seen as (
-    select x.* from line cross join wanted cross join {lookup x}
+    select x.* from line cross join wanted cross join {lookup memory x}
         x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and +x.until > line.up_to
         and +x.position <= line.up_to
         and (cast(:labels as text) is null or x.label in (select key from chosen)) {end_lookup x}
     union all
-    select x.* from live cross join {lookup x} {live_facts} and x.object in (select key from wanted)
+    select x.* from live cross join {lookup memory x} {live_facts} and x.object in (select key from wanted)
         and (cast(:labels as text) is null or x.label in (select key from chosen)) {end_lookup x}
 ), {shown_facts};
 
@@ -96,7 +96,7 @@ since (at) as materialized (
 
 -- fragment: last_picked
 select {kept}
-from (select x.* from picked cross join {lookup x} x.id = picked.id {end_lookup x}) r
+from (select x.* from picked cross join {lookup memory x} x.id = picked.id {end_lookup x}) r
 left join content c on c.id = r.content_id
 order by r.created_at desc, number desc
 limit cast(:limit as bigint)
@@ -104,7 +104,7 @@ limit cast(:limit as bigint)
 -- name: latest_facts
 -- The last that a view shows of one kind, by when they began to be known, the last first.
 with {view}, chosen (key) as materialized ({texts labels}), here (id) as materialized (
-    select m.id from line cross join {lookup_first m} (
+    select m.id from line cross join {lookup_first memory m} (
         select x.id from memory x
         where x.branch_id = line.branch_id and x.kind = :kind and x.subject is not null and +x.position <= line.up_to
             and +x.until > line.up_to and {unhidden}
@@ -130,14 +130,14 @@ with {view}, chosen (key) as materialized ({texts labels}), here (id) as materia
 -- The same of those that have some subject or object.
 with {view}, wanted (key) as materialized ({texts keys}), chosen (key) as materialized ({texts labels}),
 here (id) as materialized (
-    select m.id from line cross join wanted cross join {lookup_first m} (
+    select m.id from line cross join wanted cross join {lookup_first memory m} (
         select x.id from memory x
         where x.branch_id = line.branch_id and x.subject = wanted.key and x.kind = :kind and +x.position <= line.up_to
             and +x.until > line.up_to and {unhidden}
         {latest}
     ) {end_first m}
     union
-    select m.id from line cross join wanted cross join {lookup_first m} (
+    select m.id from line cross join wanted cross join {lookup_first memory m} (
         select x.id from memory x
         where x.branch_id = line.branch_id and x.object = wanted.key and x.kind = :kind and +x.position <= line.up_to
             and +x.until > line.up_to and {unhidden}
@@ -149,13 +149,13 @@ here (id) as materialized (
 ), {since}, picked (id) as (
     select id from here
     union
-    select m.id from wanted cross join {lookup_first m} (
+    select m.id from wanted cross join {lookup_first memory m} (
         select x.id from memory x where x.subject = wanted.key and x.subject is not null and {counts}
             and x.created_at >= (select at from since) and {unhidden}
         {latest}
     ) {end_first m}
     union
-    select m.id from wanted cross join {lookup_first m} (
+    select m.id from wanted cross join {lookup_first memory m} (
         select x.id from memory x where x.object = wanted.key and x.subject is not null and {counts}
             and x.created_at >= (select at from since) and {unhidden}
         {latest}
@@ -171,11 +171,11 @@ here (id) as materialized (
 -- The subjects and objects of what a view shows of facts, from one name up to, but without, another, and how often each
 -- is named. `sample` is one fact that names it. Each is found by the index of names.
 with {view}, seen as (
-    select x.*, x.subject as name from line cross join {lookup x}
+    select x.*, x.subject as name from line cross join {lookup memory x}
         x.branch_id = line.branch_id and x.subject >= :low and x.subject < :high and x.kind || '' = :kind
         and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
     union all
-    select x.*, x.object from line cross join {lookup x}
+    select x.*, x.object from line cross join {lookup memory x}
         x.branch_id = line.branch_id and x.object >= :low and x.object < :high and x.kind || '' = :kind
         and +x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
     union all
@@ -197,9 +197,9 @@ with found (id) as materialized (
 )
 select r.id, r.branch_id, r.group_id, r.origin, r.kind, r.key, r.extra, r.document_id, n.path, c.hash, c.body
 from (
-    select x.* from found cross join {lookup x} x.id = found.id {end_lookup x}
+    select x.* from found cross join {lookup memory x} x.id = found.id {end_lookup x}
     union
-    select x.* from found cross join {lookup x} x.origin = found.id {end_lookup x}
+    select x.* from found cross join {lookup memory x} x.origin = found.id {end_lookup x}
 ) r
 left join content c on c.id = r.content_id
 left join branch b on b.id = r.branch_id

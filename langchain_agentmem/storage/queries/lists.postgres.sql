@@ -1,11 +1,11 @@
 -- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`, and
--- `the_row` for the row, as in `{for_update_of b}`.
+-- `the_table` and `the_row` for a table and its alias, as in `{lookup memory x}`.
 
 -- fragment: texts
 select value from json_array_elements_text(cast(:list as json))
 
 -- fragment: numbers
-select cast(value as bigint) from json_array_elements_text(cast(:list as json))
+select cast(value as bigint) as value from json_array_elements_text(cast(:list as json))
 
 -- fragment: in_texts
 = any (array(select value from json_array_elements_text(cast(:list as json))))
@@ -21,7 +21,7 @@ select decode(value, 'hex') as value from json_array_elements_text(cast(:list as
 select value ->> 0 as first, value ->> 1 as second from json_array_elements(cast(:list as json))
 
 -- fragment: triples
-select value ->> 0, value ->> 1, value ->> 2 from json_array_elements(cast(:list as json))
+select value ->> 0 as first, value ->> 1 as second, value ->> 2 as third from json_array_elements(cast(:list as json))
 
 -- fragment: ranges
 -- Pairs of numbers.
@@ -31,15 +31,15 @@ select cast(value ->> 0 as bigint) as low, cast(value ->> 1 as bigint) as high f
 bytea
 
 -- fragment: lookup
--- `a cross join {lookup x} x.branch_id = a.id {end_lookup x}` looks up the rows x of memory for each row a.
+-- `a cross join {lookup memory x} x.branch_id = a.id {end_lookup x}` looks up the rows x of memory for each row a.
 -- `offset 0` keeps the planner from joining otherwise: it would rather read what everybody remembers.
-lateral (select * from memory the_row where
+lateral (select * from the_table the_row where
 
 -- fragment: end_lookup
 offset 0) as the_row
 
 -- fragment: lookup_first
--- The same for the first few ids that a subquery gives for each row a: `a cross join {lookup_first x} (...) {end_first x}`.
+-- The same for the first few ids that a subquery gives for each row a: `a cross join {lookup_first memory x} (...) {end_first x}`.
 lateral
 
 -- fragment: end_first

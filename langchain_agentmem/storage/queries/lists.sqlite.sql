@@ -1,5 +1,5 @@
 -- Lists come as JSON. `:list` stands for the parameter that a query names in braces, as in `{numbers ids}`, and
--- `the_row` for the row, as in `{for_update_of b}`.
+-- `the_table` and `the_row` for a table and its alias, as in `{lookup memory x}`.
 
 -- fragment: texts
 select value from json_each(:list)
@@ -21,7 +21,8 @@ select from_hex(value) as value from json_each(:list)
 select json_extract(value, '$[0]') as first, json_extract(value, '$[1]') as second from json_each(:list)
 
 -- fragment: triples
-select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(:list)
+select json_extract(value, '$[0]') as first, json_extract(value, '$[1]') as second, json_extract(value, '$[2]') as third
+from json_each(:list)
 
 -- fragment: ranges
 -- Pairs of numbers.
@@ -31,14 +32,15 @@ select json_extract(value, '$[0]') as low, json_extract(value, '$[1]') as high f
 blob
 
 -- fragment: lookup
--- `a cross join {lookup x} x.branch_id = a.id {end_lookup x}` looks up the rows x of memory for each row a.
-memory the_row where
+-- `a cross join {lookup memory x} x.branch_id = a.id {end_lookup x}` looks up the rows x of memory for each row a.
+the_table the_row on (
 
 -- fragment: end_lookup
+)
 
 -- fragment: lookup_first
--- The same for the first few ids that a subquery gives for each row a: `a cross join {lookup_first x} (...) {end_first x}`.
-memory the_row where the_row.id in
+-- The same for the first few ids that a subquery gives for each row a: `a cross join {lookup_first memory x} (...) {end_first x}`.
+the_table the_row on the_row.id in
 
 -- fragment: end_first
 

@@ -34,27 +34,27 @@ select x.* from memory x where {counted}
 
 -- fragment: seen_here
 -- Those of its own line. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
-select x.* from line cross join {lookup x}
+select x.* from line cross join {lookup memory x}
     x.branch_id = line.branch_id and x.kind = :kind and x.until > line.up_to and +x.position <= line.up_to {end_lookup x}
 union all
-select x.* from live cross join {lookup x}
+select x.* from live cross join {lookup memory x}
     x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to {end_lookup x}
 
 -- fragment: seen_here_of
 -- The same of some keys.
-select x.* from line cross join wanted cross join {lookup x}
+select x.* from line cross join wanted cross join {lookup memory x}
     x.branch_id = line.branch_id and x.kind = :kind and x.key = wanted.key and x.until > line.up_to
     and x.position <= line.up_to {end_lookup x}
 union all
-select x.* from live cross join {lookup x}
+select x.* from live cross join {lookup memory x}
     x.group_id = live.group_id and x.kind = :kind and x.key in (select key from wanted) and x.origin is null
     and x.id <= live.up_to {end_lookup x}
 
 -- fragment: counting_of
 -- Every version of some keys that counts of others.
-select x.* from wanted cross join {lookup x} x.key = wanted.key and {counts} {end_lookup x}
+select x.* from wanted cross join {lookup memory x} x.key = wanted.key and {counts} {end_lookup x}
 union all
-select x.* from wanted cross join {lookup x} x.key = wanted.key and {counted} {end_lookup x}
+select x.* from wanted cross join {lookup memory x} x.key = wanted.key and {counted} {end_lookup x}
 
 -- fragment: seen_of
 -- Every version of some keys that a view shows; of others the newest.
@@ -86,7 +86,7 @@ limit 1
 
 -- fragment: newer_there
 -- Those newer versions of the row x that lie on the level l of a line.
-{lookup n}
+{lookup memory n}
     n.branch_id = l.branch_id and n.kind = x.kind and n.key = x.key and n.position <= l.up_to and n.until > l.up_to
     and (coalesce(n.stamp, 4611686018427387904), coalesce(n.origin, n.id)) > ({order}) {end_lookup n}
 
@@ -94,7 +94,7 @@ limit 1
 -- Whether a view shows a newer version of the row x.
 select 1 from line l cross join {newer_there}
 union all
-select 1 from live g cross join {lookup n}
+select 1 from live g cross join {lookup memory n}
     n.group_id = g.group_id and n.kind = x.kind and n.key = x.key and n.origin is null and n.id <= g.up_to
     and (coalesce(n.stamp, 4611686018427387904), n.id) > ({order}) {end_lookup n}
 union all
@@ -306,7 +306,7 @@ select count(*) as found from (select 1 from seen limit cast(:limit as bigint)) 
 -- name: newest_memory
 -- The newest of one kind that a view shows, the newest first.
 with {view}, picked (id) as (
-    select m.id from line cross join {lookup_first m} (
+    select m.id from line cross join {lookup_first memory m} (
         select x.id from memory x
         where x.branch_id = line.branch_id and x.kind = :kind and x.position <= line.up_to and x.until > line.up_to
             and {wanted_here}
@@ -314,7 +314,7 @@ with {view}, picked (id) as (
         limit cast(:limit as bigint)
     ) {end_first m}
     union
-    select x.id from live cross join {lookup x}
+    select x.id from live cross join {lookup memory x}
         x.group_id = live.group_id and x.kind = :kind and x.origin is null and x.id <= live.up_to
         and {wanted_here} {end_lookup x}
     union
@@ -327,10 +327,10 @@ with {view}, picked (id) as (
     union
     select x.id from memory x where {counted} and {wanted_here}
 ), once (id) as (
-    select min(x.id) from picked cross join {lookup x} x.id = picked.id {end_lookup x} group by coalesce(x.origin, x.id)
+    select min(x.id) from picked cross join {lookup memory x} x.id = picked.id {end_lookup x} group by coalesce(x.origin, x.id)
 )
 select {kept}
-from (select x.* from once cross join {lookup x} x.id = once.id {end_lookup x}) r
+from (select x.* from once cross join {lookup memory x} x.id = once.id {end_lookup x}) r
 left join content c on c.id = r.content_id
 order by case when cast(:scope as bigint) is null then 0 else coalesce(r.stamp, 4611686018427387904) end desc, number desc
 limit cast(:limit as bigint);
@@ -338,9 +338,9 @@ limit cast(:limit as bigint);
 -- name: shown_memory
 -- Which of some rows a view shows.
 with {view}, wanted (id) as materialized ({numbers ids}), found as materialized (
-    select x.* from wanted cross join {lookup x} x.id = wanted.id {end_lookup x}
+    select x.* from wanted cross join {lookup memory x} x.id = wanted.id {end_lookup x}
     union
-    select x.* from wanted cross join {lookup x} x.origin = wanted.id {end_lookup x}
+    select x.* from wanted cross join {lookup memory x} x.origin = wanted.id {end_lookup x}
 ), shown as (
     select x.* from found x join line on line.branch_id = x.branch_id and x.position <= line.up_to and x.until > line.up_to
     union

@@ -141,21 +141,6 @@ join json_array_elements_text(cast(:terms as json)) w
     on d.terms @@ cast('''' || w.value || chr(31) || (d.document_id >> 37) || '''' as tsquery)
 group by w.value;
 
--- name: vectors_within
-select v.id, v.document_id, v.vector
-from search_vector v
-where v.id > :after
-    and exists (
-        select 1 from json_array_elements(cast(:ranges as json)) r
-        where v.document_id >= cast(r.value ->> 0 as bigint) and v.document_id < cast(r.value ->> 1 as bigint)
-    )
-order by v.id
-limit cast(:limit as bigint);
-
--- name: vectors_of
-select v.document_id, v.vector from search_vector v
-where v.document_id in (select cast(value as bigint) from json_array_elements_text(cast(:ids as json)));
-
 -- fragment: series_saying
 -- The series in which one document holds all of some terms, in whatever scope.
 select distinct i.document_id >> 22 as series from search_index i
@@ -182,35 +167,6 @@ cross join lateral (
 ) d
 having count(*) > 0;
 
--- name: totals
-with range as materialized (
-    select cast(value ->> 0 as bigint) as first, cast(value ->> 1 as bigint) as last
-    from json_array_elements(cast(:ranges as json))
-)
-select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f.documents), 0) as bigint) as documents,
-    cast(coalesce(sum(f.words), 0) as bigint) as words, coalesce(max(f.last_at), 0) as last_at
-from (
-    select t.series, t.documents, t.words, t.last_at
-    from range r
-    join search_total t on t.scope_id >= r.first >> 37 and t.scope_id < r.last >> 37
-    where (r.first | r.last) & 137438953471 = 0
-    union all
-    select 1, s.documents, s.words, s.last_at
-    from range r
-    join search_series s on s.id >= r.first >> 22 and s.id < r.last >> 22
-    where (r.first | r.last) & 137438953471 <> 0
-) f;
-
--- fragment: named
-from json_array_elements_text(cast(:words as json)) w
-cross join json_array_elements(cast(:ranges as json)) r
-cross join lateral (
-    select word, series_id, speaker from search_speaker
-    where word = w.value
-        and series_id >= cast(r.value ->> 0 as bigint) >> 22 and series_id < cast(r.value ->> 1 as bigint) >> 22
-    offset 0
-) p
-
 -- name: spoken
 select p.word, d.id
 {named}
@@ -221,40 +177,6 @@ cross join lateral (
 ) d
 order by d.created_at desc, d.id desc
 limit cast(:limit as bigint);
-
--- name: dated_documents
-select d.id
-from json_array_elements(cast(:ranges as json)) r
-cross join lateral (
-    select id from search_series
-    where id >= cast(r.value ->> 0 as bigint) >> 22 and id < cast(r.value ->> 1 as bigint) >> 22
-        and first_at < :latest and last_at >= :earliest
-    offset 0
-) s
-cross join lateral (
-    select id, created_at from search_document
-    where id >= s.id << 22 and id < (s.id + 1) << 22 and created_at >= :earliest and created_at < :latest
-    offset 0
-) d
-order by case when d.created_at < :start then :start - d.created_at when d.created_at >= :end then d.created_at - :end
-    else 0 end, d.id desc
-limit cast(:limit as bigint);
-
--- name: found_entries
--- Row by row, since a plan by hashes reads all messages that there are.
-select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
-from json_array_elements_text(cast(:owners as json)) o
-cross join lateral (select id, replaces from entry where id = cast(o.value as bigint) offset 0) own
-cross join lateral (
-    select id, follows, kind, branch_id from entry where id = coalesce(own.replaces, own.id) offset 0
-) slot
-cross join lateral (
-    select key, created_at, content_id from entry where id = ({edited})
-    offset 0
-) v
-cross join lateral (select name, namespace_id from branch where id = slot.branch_id offset 0) b
-cross join lateral (select path from namespace where id = b.namespace_id offset 0) n
-cross join lateral (select body from content where id = v.content_id offset 0) c;
 
 -- name: hold_writers
 -- Whoever writes documents has seen that vectors are wanted, or ends first.

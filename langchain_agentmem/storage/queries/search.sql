@@ -114,16 +114,12 @@ limit cast(:limit as bigint);
 select v.id, v.document_id, v.vector
 from search_vector v
 where v.id > :after
-    and exists (
-        select 1 from json_each(:ranges) r
-        where v.document_id >= json_extract(r.value, '$[0]') and v.document_id < json_extract(r.value, '$[1]')
-    )
+    and exists (select 1 from ({ranges ranges}) r where v.document_id >= r.low and v.document_id < r.high)
 order by v.id
 limit cast(:limit as bigint);
 
 -- name: vectors_of
-select v.document_id, v.vector from search_vector v
-where v.document_id {in_numbers ids};
+select v.document_id, v.vector from search_vector v where v.document_id {in_numbers ids};
 
 -- name: delete_series
 delete from search_series
@@ -195,24 +191,22 @@ select cast(coalesce(sum(f.series), 0) as bigint) as series, cast(coalesce(sum(f
     cast(coalesce(sum(f.words), 0) as bigint) as words, coalesce(max(f.last_at), 0) as last_at
 from (
     select t.series, t.documents, t.words, t.last_at
-    from json_each(:ranges) r
-    cross join search_total t
-        on t.scope_id >= json_extract(r.value, '$[0]') >> 37 and t.scope_id < json_extract(r.value, '$[1]') >> 37
-    where (json_extract(r.value, '$[0]') | json_extract(r.value, '$[1]')) & 137438953471 = 0
+    from ({ranges ranges}) r
+    cross join {lookup search_total t} t.scope_id >= r.low >> 37 and t.scope_id < r.high >> 37 {end_lookup t}
+    where (r.low | r.high) & 137438953471 = 0
     union all
     select 1, s.documents, s.words, s.last_at
-    from json_each(:ranges) r
-    cross join search_series s
-        on s.id >= json_extract(r.value, '$[0]') >> 22 and s.id < json_extract(r.value, '$[1]') >> 22
-    where (json_extract(r.value, '$[0]') | json_extract(r.value, '$[1]')) & 137438953471 <> 0
+    from ({ranges ranges}) r
+    cross join {lookup search_series s} s.id >= r.low >> 22 and s.id < r.high >> 22 {end_lookup s}
+    where (r.low | r.high) & 137438953471 <> 0
 ) f;
 
 -- fragment: named
 -- Who is named by some words in some ranges, and in which series.
-from json_each(:words) w
-cross join json_each(:ranges) r
-cross join search_speaker p on p.word = w.value
-    and p.series_id >= json_extract(r.value, '$[0]') >> 22 and p.series_id < json_extract(r.value, '$[1]') >> 22
+from ({texts words}) w
+cross join ({ranges ranges}) r
+cross join {lookup search_speaker p}
+    p.word = w.value and p.series_id >= r.low >> 22 and p.series_id < r.high >> 22 {end_lookup p}
 
 -- name: speakers
 -- Who is named by some words in some ranges.
@@ -235,11 +229,11 @@ limit cast(:limit as bigint);
 -- name: dated_documents
 -- Documents of a time, in the series that reach into it.
 select d.id
-from json_each(:ranges) r
-cross join search_series s on s.id >= json_extract(r.value, '$[0]') >> 22 and s.id < json_extract(r.value, '$[1]') >> 22
-    and s.first_at < :latest and s.last_at >= :earliest
-cross join search_document d on d.id >= s.id << 22 and d.id < (s.id + 1) << 22
-    and d.created_at >= :earliest and d.created_at < :latest
+from ({ranges ranges}) r
+cross join {lookup search_series s}
+    s.id >= r.low >> 22 and s.id < r.high >> 22 and s.first_at < :latest and s.last_at >= :earliest {end_lookup s}
+cross join {lookup search_document d}
+    d.id >= s.id << 22 and d.id < (s.id + 1) << 22 and d.created_at >= :earliest and d.created_at < :latest {end_lookup d}
 order by case when d.created_at < :start then :start - d.created_at when d.created_at >= :end then d.created_at - :end
     else 0 end, d.id desc
 limit cast(:limit as bigint);
@@ -283,3 +277,14 @@ where (c.kind in ('message', 'nested_message') and not exists (select 1 from ent
     or (c.kind not in ('message', 'nested_message', 'item', 'audit') and not exists (
         select 1 from memory m where m.id = d.owner and m.document_id = d.id and m.kind = c.kind))
 limit 10;
+
+-- name: found_entries
+-- Some wordings of messages as they are now, with where they stand.
+select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
+from ({numbers owners}) o
+cross join {lookup entry own} own.id = o.value {end_lookup own}
+cross join {lookup entry slot} slot.id = coalesce(own.replaces, own.id) {end_lookup slot}
+cross join {lookup entry v} v.id = ({edited}) {end_lookup v}
+cross join {lookup branch b} b.id = slot.branch_id {end_lookup b}
+cross join {lookup namespace n} n.id = b.namespace_id {end_lookup n}
+cross join {lookup content c} c.id = v.content_id {end_lookup c};

@@ -130,17 +130,6 @@ select coalesce(max(id), -1) as document from search_index_docsize;
 select (select count(*) from search_index_docsize) as indexed, (select count(*) from search_waiting) as waiting,
     (select count(*) from search_document) as documents;
 
--- name: found_entries
--- Some wordings of messages as they are now, with where they stand.
-select own.id as wording, slot.id as slot, slot.follows, slot.kind, v.key, v.created_at, b.name as conversation, n.path, c.body
-from json_each(:owners) o
-cross join entry own on own.id = o.value
-join entry slot on slot.id = coalesce(own.replaces, own.id)
-join entry v on v.id = ({edited})
-join branch b on b.id = slot.branch_id
-join namespace n on n.id = b.namespace_id
-join content c on c.id = v.content_id;
-
 -- name: pgvector_available
 select 0 as available;
 

@@ -33,24 +33,3 @@ cross join json_each_text(cast(c.versions as json)) w
 cross join channel_value v
 where c.line_id = :line and c.name = :name and w.key {in_texts keys}
     and v.line_id = c.line_id and v.channel = w.key and v.version = w.value;
-
--- name: parts_in
-select p.number, p.form, p.name, p.checksum, c.body
-from json_array_elements(cast(:ranges as json)) r
-cross join lateral (
-    select number, form, name, checksum, content_id from part
-    where shelf_id = :shelf and number >= cast(r.value ->> 0 as bigint) and number < cast(r.value ->> 1 as bigint)
-    offset 0
-) p
-left join content c on c.id = p.content_id;
-
--- name: known_parts
-select c.hash, p.form, p.name, p.number
-from json_array_elements(cast(:keys as json)) k
-cross join lateral (select id, hash from content where hash = decode(k.value ->> 0, 'hex') limit 1) c
-cross join lateral (
-    select number, form, name from part
-    where content_id = c.id and shelf_id = :shelf
-        and form = k.value ->> 1 and name is not distinct from k.value ->> 2
-    offset 0
-) p;

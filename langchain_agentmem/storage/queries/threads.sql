@@ -163,9 +163,8 @@ select name, parent, versions from chain where depth > 0 order by depth;
 -- name: parts_in
 -- The parts in some ranges of numbers.
 select p.number, p.form, p.name, p.checksum, c.body
-from json_each(:ranges) r
-cross join part p on p.shelf_id = :shelf
-    and p.number >= json_extract(r.value, '$[0]') and p.number < json_extract(r.value, '$[1]')
+from ({ranges ranges}) r
+cross join {lookup part p} p.shelf_id = :shelf and p.number >= r.low and p.number < r.high {end_lookup p}
 left join content c on c.id = p.content_id;
 
 -- name: parts_named
@@ -175,10 +174,11 @@ select number from part where shelf_id = :shelf and name = :name;
 -- name: known_parts
 -- Where parts lie, known by the digests of their contents in hexadecimal, their forms and names.
 select c.hash, p.form, p.name, p.number
-from json_each(:keys) k
-cross join content c on c.hash = from_hex(json_extract(k.value, '$[0]'))
-join part p on p.content_id = c.id and p.shelf_id = :shelf
-    and p.form = json_extract(k.value, '$[1]') and p.name is json_extract(k.value, '$[2]');
+from ({triples keys}) k
+cross join {lookup content c} c.hash = from_hex(k.first) {end_lookup c}
+cross join {lookup part p}
+    p.content_id = c.id and p.shelf_id = :shelf and p.form = k.second
+    and (p.name = k.third or (p.name is null and k.third is null)) {end_lookup p};
 
 -- name: checkpoint_keys
 -- A page of checkpoints, newest first.
