@@ -67,26 +67,11 @@ from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
+from langchain_agentmem.layers import consolidation, prompt_context
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, add_record
 from langchain_agentmem.layers.compression import Compressor
-from langchain_agentmem.layers.consolidation import (
-    ConsolidationReport,
-    Pressure,
-    make_room,
-    measure_pressure,
-    relieve_pressure,
-    too_many,
-)
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything
 from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
-from langchain_agentmem.layers.prompt_context import (
-    Material,
-    composed,
-    event_data,
-    final_memory,
-    record_data,
-    write_final,
-)
 from langchain_agentmem.layers.recall_memory import RecallMemory, events
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branch_tree, memory_rows
@@ -116,12 +101,12 @@ class WrittenLayers(NamedTuple):
     archival: tuple[str, ...]
 
 
-def _held(tx: Transaction, view: View, layers: Collection[str] = LAYERS, newest: int = ALL) -> Material:
+def _held(tx: Transaction, view: View, layers: Collection[str] = LAYERS, newest: int = ALL) -> prompt_context.Material:
     """What some layers of a memory show."""
     core = everything(tx, view) if "core" in layers else []
     happened = events(tx, view, newest) if "recall" in layers else []
     records = memory_rows.current(tx, view, RECORD) if "archival" in layers else []
-    return Material([*map(entry_of, core)], [*map(event_of, happened)], [*map(record_of, records)])
+    return prompt_context.Material([*map(entry_of, core)], [*map(event_of, happened)], [*map(record_of, records)])
 
 
 _EVENT = {"kind": "kind", "type": "kind", "event_type": "kind", "content": "content", "at": "at"}
@@ -264,8 +249,8 @@ class LayeredMemory(Layer):
             held = _held(tx, view, layers)
             data = {
                 "core": {each.key: each.value for each in held.core},
-                "recall": [{"id": each.id, **event_data(each)} for each in held.events],
-                "archival": [record_data(each) for each in held.records],
+                "recall": [{"id": each.id, **prompt_context.event_data(each)} for each in held.events],
+                "archival": [prompt_context.record_data(each) for each in held.records],
             }
             return {name: data[name] for name in layers}
 
@@ -324,11 +309,11 @@ class LayeredMemory(Layer):
             change.drafts += new
             for text, tags in marks.items():
                 keys[text] = add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
-            return too_many(tx, self._ground, change, len(new))
+            return consolidation.too_many(tx, self._ground, change, len(new))
 
         settings, _, is_full = self.core._place(settings, also)
         if is_full:
-            make_room(self._ground)
+            consolidation.make_room(self._ground)
         written = ([each.key for each in settings], [each.key for each in new], [keys[text] for text, _ in clean])
         return WrittenLayers(*map(tuple, written))
 
@@ -386,13 +371,13 @@ class LayeredMemory(Layer):
 
     # -- room ------------------------------------------------------------------------------------------------------
 
-    def pressure(self) -> Pressure:
+    def pressure(self) -> consolidation.Pressure:
         """How full this memory is, and what could be done about it."""
-        return measure_pressure(self._ground)
+        return consolidation.measure_pressure(self._ground)
 
     apressure = awaited(pressure)
 
-    def consolidate(self, level: Level | None = None) -> ConsolidationReport:
+    def consolidate(self, level: Level | None = None) -> consolidation.ConsolidationReport:
         """Make room, as much as a level of pressure asks for.
 
         From "medium" on old events become records of archival memory. From "high" on what is unimportant (2 or less)
@@ -405,7 +390,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: There is no such level.
         """
-        return relieve_pressure(self._ground, self.core, level)
+        return consolidation.relieve_pressure(self._ground, self.core, level)
 
     aconsolidate = awaited(consolidate, writes=True)
 
@@ -444,7 +429,7 @@ class LayeredMemory(Layer):
         room = Budget.of(budget, self.settings.section_budgets)
 
         with self._step("context", task_hint=lambda: task_hint) as step:
-            data = composed(self._material(task_hint), room, whole=True).data
+            data = prompt_context.composed(self._material(task_hint), room, whole=True).data
             step.finish(lambda: {name: len(part) for name, part in data.items()})
         return data
 
@@ -466,13 +451,13 @@ class LayeredMemory(Layer):
         room = Budget.of(budget, self.settings.section_budgets)
 
         with self._step("format_for_prompt", task_hint=lambda: task_hint) as step:
-            text = composed(self._material(task_hint), room, self._ground.compressor.compress).text
+            text = prompt_context.composed(self._material(task_hint), room, self._ground.compressor.compress).text
             step.finish(lambda: {"text": text, "characters": len(text)})
         return text
 
     aformat_for_prompt = awaited(format_for_prompt)
 
-    def _material(self, task_hint: str | None) -> Material:
+    def _material(self, task_hint: str | None) -> prompt_context.Material:
         """What there is for a prompt: records only where they are searched for."""
         most = self.settings.recall_max_events
         material = self._look(None, lambda tx, view: _held(tx, view, ("core", "recall"), most))
@@ -495,12 +480,12 @@ class LayeredMemory(Layer):
 
         def look(tx: Transaction, view: View) -> dict[str, Any]:
             held = _held(tx, view)
-            return final_memory(held.core, held.events, held.records)
+            return prompt_context.final_memory(held.core, held.events, held.records)
 
         final = self._look("export_final", look)
         settings = self.settings
         names = (settings.final_memory_filename_md, settings.final_memory_filename_json)
-        return write_final(final, output_dir, *names)
+        return prompt_context.write_final(final, output_dir, *names)
 
     aexport_final = awaited(export_final)
 

@@ -37,20 +37,11 @@ from langchain_agentmem.base.encoding import encode
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.layers import resource_files
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
 from langchain_agentmem.layers.layer import Ground, Layer
-from langchain_agentmem.layers.resource_files import (
-    CLASSES,
-    ITEM_CHARS,
-    Item,
-    ItemExcerpt,
-    Unreachable,
-    read_item,
-    read_resource_file,
-    under,
-)
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
@@ -88,7 +79,7 @@ def build_resource_snapshot(
     if config is not None and not isinstance(config, Mapping):
         raise InvalidInput(f"config must be a dictionary, not {safe_repr(config)}.")
     given = config or {}
-    file = read_resource_file(resource_file)
+    file = resource_files.read_resource_file(resource_file)
     root = file.folder if given.get("workspace_root") is None else given["workspace_root"]
     if not isinstance(root, str | os.PathLike) or not Path(root).is_dir():
         raise InvalidInput(f"workspace_root must be the path of a folder, not {safe_repr(root)}.")
@@ -96,7 +87,7 @@ def build_resource_snapshot(
     workspace = Path(os.path.realpath(root)) if resolve_paths else None
     items = [_snapshot(item, file.folder, workspace, clean) for item in file.items]
     normalized: dict[str, Any] = {
-        kind: [each.model_dump() for each in file.sources if each.source == kind] for kind in CLASSES
+        kind: [each.model_dump() for each in file.sources if each.source == kind] for kind in resource_files.CLASSES
     }
     normalized["items"] = [
         each.model_dump() | {"source": each.source.source, "resource": each.source.name or each.source.repo}
@@ -111,21 +102,23 @@ def build_resource_snapshot(
     }
 
 
-def _snapshot(item: Item, folder: Path, workspace: Path | None, clean: Callable[[str], str]) -> dict[str, Any]:
+def _snapshot(
+    item: resource_files.Item, folder: Path, workspace: Path | None, clean: Callable[[str], str]
+) -> dict[str, Any]:
     """Take the snapshot of one item."""
     source, path = item.source, item.path
-    rest = under(path, source.mount_path) if source.mount_path else None
+    rest = resource_files.under(path, source.mount_path) if source.mount_path else None
     mounted = source.mount_path and str(PurePosixPath(source.mount_path, path))
-    seen = ItemExcerpt("pending")
+    seen = resource_files.ItemExcerpt("pending")
     if workspace is not None and source.source == "local":
         local = folder / source.host_path / (path if rest is None else rest)
         try:
-            seen, path = read_item(item, workspace, local, clean), os.path.normpath(local)
-        except Unreachable as error:
-            seen = ItemExcerpt("failed", reason=str(error))
+            seen, path = resource_files.read_item(item, workspace, local, clean), os.path.normpath(local)
+        except resource_files.Unreachable as error:
+            seen = resource_files.ItemExcerpt("failed", reason=str(error))
     return {
         "id": item.id,
-        "class": CLASSES[source.source],
+        "class": resource_files.CLASSES[source.source],
         "fetch_status": seen.status,
         "path": mounted or path,
         "tree_summary": seen.tree,
@@ -269,7 +262,7 @@ class ResourceMemory(Layer):
                 known = there.get(item["id"])
                 if known is None or known.extra["resource"] != item:
                     key = self._ground.database.new_id() if known is None else known.key
-                    body = truncated(_body(item), ITEM_CHARS)
+                    body = truncated(_body(item), resource_files.ITEM_CHARS)
                     change.drafts.append(record(key, body, _tags(item), change.now, label=_LABEL, resource=item))
             self._index(tx, change, snapshot["digest"], [*items, *others])
 
@@ -333,7 +326,7 @@ class ResourceMemory(Layer):
     def _kept_of(self, item: Mapping[str, Any], file: str) -> dict[str, Any]:
         """What is remembered of an item."""
         clean: dict[str, Any] = redact_value({**item, "file": file}, self._ground.settings.patterns)
-        return clean | {"content_excerpt": truncated(clean["content_excerpt"], ITEM_CHARS)}
+        return clean | {"content_excerpt": truncated(clean["content_excerpt"], resource_files.ITEM_CHARS)}
 
     def _index(self, tx: Transaction, change: Change, digest: str, items: list[dict[str, Any]]) -> None:
         """Have core memory name all items."""

@@ -37,18 +37,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Transaction
-from langchain_agentmem.stores.item_rows import (
-    ItemDraft,
-    ItemPlace,
-    StoredItem,
-    key_of,
-    plain_view,
-    read,
-    text_of,
-    ttl_of,
-    whole_text,
-    written,
-)
+from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_search import FoundItem, Look, NamespaceListing, SharedItems, checked
 from langchain_agentmem.stores.thread_items import ThreadItems
 from langchain_agentmem.tracing import brief
@@ -111,7 +100,7 @@ def _outcome(op: Op, found: Any) -> dict[str, Any]:
 def _document(found: FoundItem) -> dict[str, Any]:
     at, score = found.item.at, None if found.score is None else round(found.score, 4)
     about = {"id": at.key, "kind": "item", "namespace": list(namespace_of(at.path)), "score": score}
-    return {"id": at.key, "page_content": brief(whole_text(found.value)), "metadata": about}
+    return {"id": at.key, "page_content": brief(item_rows.whole_text(found.value)), "metadata": about}
 
 
 WHOLE = "$"
@@ -137,7 +126,7 @@ class Read(NamedTuple):
     """
 
     results: dict[int, Any]
-    touched: list[StoredItem]
+    touched: list[item_rows.StoredItem]
 
 
 class Batch:
@@ -164,10 +153,10 @@ class Batch:
     ) -> None:
         self._limits = limits
         self._ttl, self._fields, self._base, self._writer = ttl, fields, base, writer()
-        self._gets: dict[int, tuple[ItemPlace, bool]] = {}
+        self._gets: dict[int, tuple[item_rows.ItemPlace, bool]] = {}
         self._searches: dict[int, tuple[Look, bool]] = {}
         self._lists: dict[int, tuple[ListNamespacesOp, str, str]] = {}
-        self._changes: dict[ItemPlace, ItemDraft | None] = {}
+        self._changes: dict[item_rows.ItemPlace, item_rows.ItemDraft | None] = {}
         self._ops: list[Op] = []
         if not isinstance(ops, Iterable):
             raise InvalidInput(f"Give a list of operations, not {safe_repr(ops)}.")
@@ -219,7 +208,7 @@ class Batch:
             now: When.
         """
         results: dict[int, Any] = {}
-        touched: list[StoredItem] = []
+        touched: list[item_rows.StoredItem] = []
         if self._gets:
             there = items.get(tx, [at for at, _ in self._gets.values()], now=now)
             for number, (at, refresh) in self._gets.items():
@@ -278,24 +267,26 @@ class Batch:
         else:
             raise InvalidInput(f"Unknown operation {safe_repr(op)}: give GetOp, SearchOp, PutOp or ListNamespacesOp.")
 
-    def _place(self, op: GetOp | PutOp) -> ItemPlace:
+    def _place(self, op: GetOp | PutOp) -> item_rows.ItemPlace:
         path = path_of_items(op.namespace)
-        return ItemPlace(path_of((*self._base, *op.namespace)) if self._base else path, key_of(op.key))
+        return item_rows.ItemPlace(
+            path_of((*self._base, *op.namespace)) if self._base else path, item_rows.key_of(op.key)
+        )
 
     def _refresh(self, given: bool | None) -> bool:  # noqa: FBT001 - as LangGraph has it
         return self._ttl.get("refresh_on_read", True) if given is None else bool(given)
 
-    def _draft(self, op: PutOp) -> ItemDraft:
+    def _draft(self, op: PutOp) -> item_rows.ItemDraft:
         if not op.namespace:
             raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
-        value = written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
-        ttl = ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
-        draft = ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
+        value = item_rows.written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
+        ttl = item_rows.ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
+        draft = item_rows.ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
         if op.index is False:
             return draft
         fields = self._fields if op.index is None else checked_fields("index", op.index)
         if fields is None:
-            return draft._replace(text=text_of(op.value, value))  # type: ignore[arg-type]
+            return draft._replace(text=item_rows.text_of(op.value, value))  # type: ignore[arg-type]
         named = _texts(dict(op.value or {}), fields)
         return draft._replace(text="\n".join(named), named=named)
 
@@ -323,10 +314,10 @@ def checked_fields(name: str, fields: Any) -> Fields | None:
 
 def _texts(value: dict[str, Any], fields: Fields) -> Fields:
     """The texts at some paths of a value, without those that are empty."""
-    view = plain_view(value)
+    view = item_rows.plain_view(value)
     found: list[str] = []
     for path in fields:
-        found += [whole_text(view)] if path in {WHOLE, ""} else get_text_at_path(view, tokenize_path(path))
+        found += [item_rows.whole_text(view)] if path in {WHOLE, ""} else get_text_at_path(view, tokenize_path(path))
     return tuple(text for text in found if text.strip())
 
 
@@ -430,15 +421,15 @@ class _namespaces:  # noqa: N801 - it reads as a function
             raise InvalidNamespace(str(error)) from error
 
 
-def _item(item: StoredItem, above: int) -> Item:
-    return Item(value=read(item.value, *item.at), **_about(item, above))
+def _item(item: item_rows.StoredItem, above: int) -> Item:
+    return Item(value=item_rows.read(item.value, *item.at), **_about(item, above))
 
 
 def _search_item(found: FoundItem, above: int) -> SearchItem:
     return SearchItem(value=found.value, score=found.score, **_about(found.item, above))
 
 
-def _about(item: StoredItem, above: int) -> dict[str, Any]:
+def _about(item: item_rows.StoredItem, above: int) -> dict[str, Any]:
     made = moment(item.created_at)
     return {
         "key": item.at.key,
