@@ -445,13 +445,13 @@ class CompactionReport:
             dropped=None if record is None else len(record.dropped),
             summary_id=next((each.id for each in outcome.messages if summary_in(each) is not None), None),
             summary=None if outcome.summary is None else brief(outcome.summary.summary),
-            failures=[{"stage": each.stage, "error_type": type(each.error).__name__} for each in failures] or None,
+            failures=[{"stage": stage, "error_type": type(error).__name__} for stage, error in failures] or None,
             fell_short=outcome.reason,
         )
         session = self._fields["session_id"]
-        for failure in failures:
-            self._emit(self._ended("failed", [failure.stage]))
-            self._emit(CompactionStageFailed(session_id=session, stage=failure.stage, error=failure.error))
+        for stage, error in failures:
+            self._emit(self._ended("failed", [stage]))
+            self._emit(CompactionStageFailed(session_id=session, stage=stage, error=error))
         dropped = () if record is None else record.dropped
         self._emit(self._ended("completed", stages, post_tokens=tokens, post_messages=messages, dropped_ids=dropped))
         if outcome.reason is not None:

@@ -34,10 +34,10 @@ from langchain_agentmem.compaction.compacted_context import (
     Context,
     place_of,
 )
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor, checked_config
 from langchain_agentmem.compaction.dropped_messages import said
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
-from langchain_agentmem.compaction.processors import Processor, checked_messages
+from langchain_agentmem.compaction.processors import checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import LOG, CompactionRecord, KeySpan
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
@@ -34,6 +34,7 @@ from langchain_agentmem.compaction.compaction_config import (
     LEAST_INPUT,
     ActiveContextPolicyConfig,
     BackwardPackingConfig,
+    Processor,
     Situation,
     Size,
     ToolOffloadConfig,
@@ -323,14 +324,14 @@ def shortening(
         database=database,
     )
     stands_for = sum(not is_filler(each) for each in dropped) + (earlier.stands_for if earlier else 0)
-    kept = _kept(messages, shape, going)
+    ahead, behind = _kept(messages, shape, going)
     most = min(situation.tokens(messages) - 1, situation.target.tokens or sys.maxsize)
-    room = most - situation.tokens([*kept.before, *kept.behind])
+    room = most - situation.tokens([*ahead, *behind])
     key = _key(dropped, before.id if before else None)
     summary = replace(made.summary, stands_for=stands_for)
     summary = _with_affordable_images(summary, situation, room, key)
     told = summary_message(summary, id=key)
-    return [*kept.before, told, *kept.behind], replace(made, summary=summary)
+    return [*ahead, told, *behind], replace(made, summary=summary)
 
 
 def _going(messages: list[BaseMessage], shape: Shape, situation: Situation) -> list[Bundle]:
@@ -366,21 +367,17 @@ def _to_the_round(messages: list[BaseMessage], loose: list[Bundle], place: int, 
     return place if situation.target.rounds is None else len(loose)
 
 
-class _Kept(NamedTuple):
+def _kept(
+    messages: list[BaseMessage], shape: Shape, going: Sequence[Bundle]
+) -> tuple[list[BaseMessage], list[BaseMessage]]:
     """What stays, before the summary and behind it."""
-
-    before: list[BaseMessage]
-    behind: list[BaseMessage]
-
-
-def _kept(messages: list[BaseMessage], shape: Shape, going: Sequence[Bundle]) -> _Kept:
     gone = {place for each in going for place in range(each.start, each.stop)} | {shape.summary}
     if shape.first is None:
         gone.add(shape.opening)  # the summary begins the conversation then
     cut = shape.systems if shape.first is None else shape.first + 1
     before = [message for place, message in enumerate(messages[:cut]) if place not in gone]
     behind = [message for place, message in enumerate(messages[cut:], cut) if place not in gone]
-    return _Kept(before, behind)
+    return before, behind
 
 
 def _with_affordable_images(summary: Summary, situation: Situation, tokens: int, key: str) -> Summary:
@@ -413,23 +410,6 @@ def _alone(model: Any, max_tokens: int, config: SummarizationConfig | None, coun
     )
 
 
-Processor: TypeAlias = Callable[[list[BaseMessage], Situation], Sequence[BaseMessage]]
-"""Takes a valid history and gives a smaller one, changing none of the messages."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProcessorFailure:
-    """A stage that failed.
-
-    Attributes:
-        stage: Its name.
-        error: What it raised.
-    """
-
-    stage: str
-    error: Exception
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineOutcome:
     """What a compaction came to.
@@ -439,7 +419,7 @@ class PipelineOutcome:
         tokens: What it costs.
         stages_run: The processors that ran, in order.
         summary: The new summary, if there is one.
-        failures: What went wrong on the way.
+        failures: What went wrong on the way: the name of each stage that failed, and its error.
         reason: Why the context is larger than the target, in a sentence; None where it is not.
         calls: How often a model was asked.
     """
@@ -448,7 +428,7 @@ class PipelineOutcome:
     tokens: int
     stages_run: tuple[str, ...] = ()
     summary: Summary | None = None
-    failures: tuple[ProcessorFailure, ...] = ()
+    failures: tuple[tuple[str, Exception], ...] = ()
     reason: str | None = None
     calls: int = 0
 
@@ -467,31 +447,33 @@ def compacting(
     here = {message.id: message for message in context if message.id}
     situation = replace(situation, originals={**here, **situation.originals})
     stages: list[str] = []
-    failures: list[ProcessorFailure] = []
+    failures: list[tuple[str, Exception]] = []
     summary: Summary | None = None
     calls, summarized = 0, False
-    for processor in situation.config.processors:
+    config = situation.config
+    packs_more = config.backward_packing.grace_recent_messages < config.summarization.grace_recent_messages
+    for processor in config.processors:
         if situation.fits(context) and not situation.thorough:
             break
-        if processor == "backward_packing" and summarized and not _packs_more(situation.config):
+        if processor == "backward_packing" and summarized and not packs_more:
             continue  # what is left was not worth a summary, and is not dropped without one
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)
+        new: Summarized | None = None
         try:
-            new: Summarized | None = None
             if processor == "summarization":
                 made, new = shortening(context, situation, database)
                 summarized = True
             else:
                 made = _processed(processor, context, situation)
-            if new is not None:
-                calls += new.calls
-                failures += [] if new.failure is None else [ProcessorFailure(stage=name, error=new.failure)]
         except Exception as error:  # a processor that fails is passed over
             if leaves_the_node(error):
                 raise
-            failures.append(ProcessorFailure(stage=name, error=error))
+            failures.append((name, error))
             continue
+        if new is not None:
+            calls += new.calls
+            failures += [] if new.failure is None else [(name, new.failure)]
         if situation.tokens(made) < situation.tokens(context) or (
             len(made) < len(context) and situation.target.rounds is not None
         ):
@@ -506,11 +488,6 @@ def compacting(
         reason=None if situation.fits(context) else why_larger(context, situation),
         calls=calls,
     )
-
-
-def _packs_more(config: ActiveContextPolicyConfig) -> bool:
-    """Whether packing protects less than summarizing does."""
-    return config.backward_packing.grace_recent_messages < config.summarization.grace_recent_messages
 
 
 def _processed(processor: str | Processor, messages: list[BaseMessage], situation: Situation) -> list[BaseMessage]:
