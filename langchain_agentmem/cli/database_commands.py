@@ -102,7 +102,9 @@ def export(
     encrypted: Annotated[bool, typer.Option("--encrypt", help="Encrypt the file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write plain JSON, and print JSON.")] = False,
 ) -> None:
-    """Write everything to a SQLite file; with --json, what was said and learned as plain JSON.
+    """Write everything to a SQLite file, or as plain JSON.
+
+    With --json, the file has what was said and learned, and can be read by anybody.
 
     With a namespace, all that is one person's. `import` and `restore` read a SQLite file, on both engines. With
     --encrypt only a key shows it: that of AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else that of the database.
