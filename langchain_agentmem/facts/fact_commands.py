@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import EARLIEST, time_given
 from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import changed
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -104,7 +105,7 @@ def update(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> bool:
         kept = fact_store.fact_there(tx, change.view, key)
         if fact_events.state(kept.extra) is None:
             raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
-        book.correct(kept, fields_given(ground, kept.extra, changes))
+        book.correct(kept, fields_given(kept.extra, changes))
         return False
 
     told: dict[str, Any] = {"id": key, "changes": lambda: inputs_of(changes)}
@@ -162,7 +163,7 @@ def check_order(start: int | None, end: int | None) -> None:
         raise InvalidInput("valid_to must come after valid_from: a fact holds up to, but not at, valid_to.")
 
 
-def fields_given(ground: FactsGround, extra: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def fields_given(extra: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Changes that somebody wants of a fact, as fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
         what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
@@ -172,7 +173,7 @@ def fields_given(ground: FactsGround, extra: Mapping[str, Any], changes: Mapping
     for name, value in changes.items():
         if name in ("subject", "obj", "object"):
             what = "subject" if name == "subject" else "object"
-            fields[what] = name_of(ground.clean(text_given(value, f"The {what}")), f"The {what}")
+            fields[what] = name_of(redact(text_given(value, f"The {what}")), f"The {what}")
         elif name == "predicate":
             fields["predicate"] = name_of(value, "The predicate")
         elif name == "role":

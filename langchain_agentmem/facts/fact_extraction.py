@@ -33,14 +33,14 @@ from langchain_agentmem.facts.fact import (
     entity_key,
     name_of,
 )
-from langchain_agentmem.facts.fact_events import Rules, named_alike, rules_in
+from langchain_agentmem.facts.fact_events import named_alike, rules_in
 from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
 from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
 from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
 from langchain_agentmem.language_models.summarization import is_refusal
 from langchain_agentmem.rewinding.memory_access import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import FOREVER, View
+from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.search.dates import spans
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.tracing import brief
@@ -348,18 +348,9 @@ class FactsGround(MemorySession):
     settings: FactsConfig
     description: str | None = None
 
-    def clean(self, text: str) -> str:
-        """A text without secrets."""
-        return redact(text)
-
-    def rules(self, tx: Transaction, view: View) -> Rules:
-        """What is agreed on names."""
-        return rules_in(tx, view)
-
     def book(self, tx: Transaction, change: Change) -> Book:
         """Where facts are changed."""
-        agreed = self.rules(tx, change.view)
-        return Book(change=change, agreed=agreed, new_id=self.database.new_id)
+        return Book(change=change, agreed=rules_in(tx, change.view), new_id=self.database.new_id)
 
 
 @dataclass(slots=True)
@@ -494,7 +485,7 @@ def _batch(
             return _BatchOutcome(0)
         if answer.problems and still:
             source_texts.record(book, still, told)
-        _tell(tx, ground, book, answer, [due.key for due in some], still)
+        _tell(tx, book, answer, [due.key for due in some], still)
         for due in still:
             source_texts.done(book, due)
         return _BatchOutcome(len(still), book.turns, answer.problems)
@@ -511,7 +502,7 @@ def _asked(
     ground: FactsGround, model: Any, some: Sequence[Due]
 ) -> tuple[ExtractionAnswer, str, ExtractionTrouble | None]:
     """What a model answers about some messages, in its words too, and what went wrong."""
-    agreed = ground.read(None, ground.rules)
+    agreed = ground.read(None, rules_in)
     try:
         reply = ask(
             ground.database,
@@ -546,7 +537,6 @@ def _report(
 
 def _tell(
     tx: Transaction,
-    ground: FactsGround,
     book: Book,
     answer: ExtractionAnswer,
     asked: Sequence[str],
@@ -556,7 +546,7 @@ def _tell(
     keys = {due.key for due in still}
     for place, fact in answer.facts:
         if asked[place] in keys:
-            clean = fact._replace(subject=ground.clean(fact.subject), object=ground.clean(fact.object))
+            clean = fact._replace(subject=redact(fact.subject), object=redact(fact.object))
             book.tell(tx, clean)
     for name, into, why in answer.same if len(still) == len(asked) else ():
         if entity_key(name) not in book.agreed.aliases:

@@ -12,7 +12,7 @@ from langchain_agentmem.base.clock import time_given
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import Entity, Fact, Neighbour, entity_key, predicate_key
-from langchain_agentmem.facts.fact_events import Rules
+from langchain_agentmem.facts.fact_events import Rules, rules_in
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.facts.fact_queries import matching
 from langchain_agentmem.rewinding import memory_rows
@@ -31,7 +31,7 @@ def neighbours(ground: FactsGround, entity: str, depth: int, when: FactFilter) -
     most = _most_steps("depth", depth)
 
     def look(tx: Transaction, view: View) -> list[Neighbour]:
-        agreed = ground.rules(tx, view)
+        agreed = rules_in(tx, view)
         walk = _Walk(view, agreed, when, entity)
         found: list[Neighbour] = []
         for distance in range(1, most + 1):
@@ -59,7 +59,7 @@ def entities(ground: FactsGround, prefix: str, limit: int | None) -> list[Entity
     most = limit_given(limit)
 
     def look(tx: Transaction, view: View) -> list[Entity]:
-        agreed = ground.rules(tx, view)
+        agreed = rules_in(tx, view)
         low = entity_key(prefix) if prefix.strip() else ""
         counts: dict[str, int] = {}
         samples: dict[str, str] = {}
@@ -109,7 +109,7 @@ def around_entity(
     when = FactFilter(ground, None, valid, recorded)
 
     def look(tx: Transaction, view: View) -> list[Fact]:
-        agreed = ground.rules(tx, view)
+        agreed = rules_in(tx, view)
         walk = _Walk(view, agreed, when, entity)
         found: dict[str, Fact] = {}
         for _ in range(most):

@@ -15,7 +15,7 @@ from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.facts import fact_events, fact_store, source_texts
 from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, entity_key, maybe_moment, predicate_key
-from langchain_agentmem.facts.fact_events import Rules
+from langchain_agentmem.facts.fact_events import Rules, rules_in
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages.message import body_text
@@ -41,7 +41,7 @@ def contradictions(
         text_given(predicate, "The predicate")
 
     def look(tx: Transaction, view: View) -> list[Contradiction]:
-        agreed = ground.rules(tx, view)
+        agreed = rules_in(tx, view)
         if subjects is None:
             rows_of = _rows(tx, view, agreed, None, None, None, former=False)
         else:
@@ -67,10 +67,10 @@ def contradictions(
     )
 
 
-def fact_in(tx: Transaction, view: View, ground: FactsGround, fact_id: str) -> Fact | None:
+def fact_in(tx: Transaction, view: View, fact_id: str) -> Fact | None:
     """A fact, or what was said, that a view shows."""
     found = memory_rows.named(tx, view, FACT, [fact_id])
-    facts = fact_store.settled(tx, view, ground.rules(tx, view), found)
+    facts = fact_store.settled(tx, view, rules_in(tx, view), found)
     if facts:
         return facts[0]
     said = memory_rows.named(tx, view, TEXT, [fact_id])
@@ -82,7 +82,7 @@ def evidence(ground: FactsGround, fact_id: str) -> list[Evidence]:
     text_given(fact_id, "An id")
 
     def look(tx: Transaction, view: View) -> list[Evidence]:
-        fact = fact_in(tx, view, ground, fact_id)
+        fact = fact_in(tx, view, fact_id)
         sources = () if fact is None else fact.told
         named = [(each.message_id, each.conversation_id) for each in sources if each.message_id is not None]
         here = source_texts.among(tx, view, named)
@@ -111,7 +111,7 @@ def facts_told_by(tx: Transaction, view: View, ground: FactsGround, message_id: 
     resting = query.resting_on(tx, keys=as_json([message_source(message_id)]), low=path, high=path + "\x01")
     keys = sorted({row["key"] for row in resting if row["kind"] == FACT})
     facts = memory_rows.named(tx, view, FACT, keys)
-    settled = fact_store.settled(tx, view, ground.rules(tx, view), facts)
+    settled = fact_store.settled(tx, view, rules_in(tx, view), facts)
     return [fact for fact in settled if message_id in fact.sources]
 
 
@@ -136,7 +136,7 @@ def find_facts(
 
 def _find(ground: FactsGround, query: str, most: int, at: datetime | None, *, raw: bool) -> list[Fact]:
     """Search for facts, and for what was said."""
-    agreed = ground.read(None, ground.rules)
+    agreed = ground.read(None, rules_in)
     # Of what fits best, some may not have held then.
     hits = found(
         ground, (FACT, TEXT) if raw else (FACT,), _more_names(query, agreed), most if at is None else most * MORE
@@ -161,7 +161,7 @@ def listing(
     most = limit_given(limit)
 
     def look(tx: Transaction, view: View) -> list[Fact]:
-        agreed = ground.rules(tx, view)
+        agreed = rules_in(tx, view)
         many = None if limit is None else most
         while True:
             facts = fact_store.latest(tx, view, FACT, many)
@@ -209,7 +209,7 @@ def matching(
         ) and (predicate is None or predicate_key(predicate) == predicate_key(fact.predicate))
 
     def look(tx: Transaction, view: View) -> list[Fact]:
-        agreed = ground.rules(tx, view)
+        agreed = rules_in(tx, view)
         rows_of = _rows(tx, view, agreed, subject, predicate, obj, former=by is not None)
         facts = fact_store.settled(tx, view, agreed, rows_of, by, whole=obj is None, at=at)
         fitting = [fact for fact in facts if fits(fact, agreed)]
@@ -283,7 +283,7 @@ def _chosen(ground: FactsGround, query: str, valid: datetime | None) -> list[Fac
         facts = listing(ground, limit=MOST, wanted=lambda fact: not fact.raw)
         return [fact for fact in reversed(facts) if valid is None or fact.holds_at(valid)]
     found = find_facts(ground, query, MOST, valid=valid, raw=False)
-    agreed = ground.read(None, ground.rules)
+    agreed = ground.read(None, rules_in)
     words = f" {entity_key(query)} ".replace("?", " ").replace(",", " ").replace("'s ", " ")
     now = ground.now() if valid is None else time_given(valid, "valid")
     named = {

@@ -51,6 +51,7 @@ from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
+from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
@@ -78,7 +79,7 @@ from langchain_agentmem.facts.fact import (
     predicate_key,
 )
 from langchain_agentmem.facts.fact_commands import FactSource
-from langchain_agentmem.facts.fact_events import apart, declared, named_alike
+from langchain_agentmem.facts.fact_events import apart, declared, named_alike, rules_in
 from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learn
 from langchain_agentmem.facts.fact_store import FactStatement, LearnedAt, SpokenTurn
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
@@ -247,9 +248,9 @@ class KGMemory(EventSource):
         fact_commands.check_order(start, end)
         said = FactStatement(
             role=fact_commands.role_given(role),
-            subject=name_of(ground.clean(text_given(subject, "The subject")), "The subject"),
+            subject=name_of(redact(text_given(subject, "The subject")), "The subject"),
             predicate=name_of(predicate, "The predicate"),
-            object=name_of(ground.clean(text_given(obj, "The object")), "The object"),
+            object=name_of(redact(text_given(obj, "The object")), "The object"),
             start=start,
             end=end,
             sure=fact_commands.confidence_given(confidence),
@@ -342,7 +343,7 @@ class KGMemory(EventSource):
         name, into = name_of(name, "A name"), name_of(into, "A name")
 
         def make(tx: Transaction, change: Change) -> bool:
-            agreed = self._ground.rules(tx, change.view)
+            agreed = rules_in(tx, change.view)
             if agreed.canonical(name) == agreed.canonical(into):
                 if entity_key(name) == entity_key(into) or agreed.canonical(name) != entity_key(name):
                     return False  # it is so already
@@ -369,7 +370,7 @@ class KGMemory(EventSource):
         name = name_of(name, "A name")
 
         def make(tx: Transaction, change: Change) -> bool:
-            there = entity_key(name) in self._ground.rules(tx, change.view).aliases
+            there = entity_key(name) in rules_in(tx, change.view).aliases
             if there:
                 change.drafts.append(apart(name, change.now))
             return there
@@ -408,13 +409,13 @@ class KGMemory(EventSource):
 
     def get(self, fact_id: str) -> Fact | None:
         """Return a fact, or what was said, by its id; None where there is none, or it was taken back."""
-        key, ground = text_given(fact_id, "An id"), self._ground
+        key = text_given(fact_id, "An id")
 
         def told(fact: Fact | None) -> dict[str, Any]:
             return fact_store.facts_shown([] if fact is None else [fact])
 
-        look = partial(fact_queries.fact_in, ground=ground, fact_id=key)
-        return ground.read("facts.get", look, outputs=told, fact_id=fact_id)
+        look = partial(fact_queries.fact_in, fact_id=key)
+        return self._ground.read("facts.get", look, outputs=told, fact_id=fact_id)
 
     aget = awaited(get)
 
@@ -487,7 +488,7 @@ class KGMemory(EventSource):
                 text_given(value, what)
 
         def look(tx: Transaction, view: View) -> list[Fact]:
-            agreed = self._ground.rules(tx, view)
+            agreed = rules_in(tx, view)
             behind = fact_store.BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
             if before is not None:
                 there = memory_rows.named(tx, view, FACT, [before])
@@ -621,7 +622,7 @@ class KGMemory(EventSource):
         """
 
         def look(tx: Transaction, view: View) -> list[Alias]:
-            agreed = self._ground.rules(tx, view)
+            agreed = rules_in(tx, view)
             return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
 
         told = partial(listed, "aliases", show=lambda each: {"alias": each.name, "same_as": each.into})
@@ -1057,8 +1058,7 @@ class KGMemory(EventSource):
         return self._items(facts if limit is None else facts[max(0, len(facts) - limit) :])
 
     def _one(self, key: str) -> list[_Item]:
-        look = partial(fact_queries.fact_in, ground=self._ground, fact_id=key)
-        fact = self._ground.read(None, look)
+        fact = self._ground.read(None, partial(fact_queries.fact_in, fact_id=key))
         return self._items([] if fact is None else [fact])
 
     def _key_at(self, idx: int) -> str:

@@ -251,7 +251,7 @@ class Bringing:
                     kept = memory_rows.named(tx, view, kind, keys) if keys else {}
                     there.update({(kind, key): made for key, each in kept.items() if self._trusts(made := make(each))})
                 for each in own:
-                    fact = fact_queries.fact_in(tx, view, ground, each.id) if each.kind == "fact" else None
+                    fact = fact_queries.fact_in(tx, view, each.id) if each.kind == "fact" else None
                     if fact is not None and self._trusts(fact):
                         there["fact", each.id] = _fact(fact)
 

@@ -238,7 +238,7 @@ class Corrections:
         layers = self._layers(**{name: changes.pop(name) for name in _PLACE if name in changes})
 
         def edit(book: Book, old: Kept) -> None:
-            book.correct(old, fact_commands.fields_given(layers._facts_ground, old.extra, changes))
+            book.correct(old, fact_commands.fields_given(old.extra, changes))
 
         return self._correcting(layers, FACT, fact_id, by, edit, expected)
 
