@@ -4,13 +4,6 @@ All are checked when they are built: what cannot work is refused then, and not i
 
 What a compaction has to reach, and with what: the same for every processor of one run.
 
-
-When a context has come near its threshold, it is compacted in a thread, to a little less than usual: what is said until
-the threshold is passed must fit too. What comes of it is kept in the database and not used yet; the turn that passes
-the threshold finds it there. Where it is not ready by then, that turn compacts itself, as it would without this.
-
-One process has the lease to do it for a conversation, so that several ask the model once. A model that fails
-leaves nothing behind; a later turn has it tried again.
 """
 
 from __future__ import annotations

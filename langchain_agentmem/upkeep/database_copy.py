@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from langchain_agentmem.base.argument_checks import check_flag
@@ -40,7 +41,9 @@ from langchain_agentmem.storage.encrypted_database import (
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
 from langchain_agentmem.storage.transfer import SINGLE, TABLES, Filled, check_file, digested, fill, reading
 from langchain_agentmem.upkeep import integrity
-from langchain_agentmem.upkeep.memory_import import MemoryImport
+
+if TYPE_CHECKING:
+    from langchain_agentmem.upkeep.memory_import import MemoryImport
 
 _OWNER = slice(68, 72)
 """Where the header of a SQLite file names the program that it belongs to."""
@@ -181,6 +184,8 @@ def import_file(
         InvalidInput: The file is missing, damaged or of another kind, or this database holds something else in its
             place.
     """
+    from langchain_agentmem.upkeep.memory_import import MemoryImport  # noqa: PLC0415 - who needs it pays
+
     _check_database(path, "export")
     with contextlib.ExitStack() as stack:
         try:

@@ -177,15 +177,6 @@ join entry own on own.id = (
 )
 where slot.branch_id = :branch and slot.key = :key and slot.replaces is null;
 
--- name: known_keys
--- The same of many keys.
-select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
-from entry slot
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
-where slot.branch_id = :branch and slot.key {in_texts keys} and slot.replaces is null;
-
 -- name: known_in
 -- What an append has to know of keys of a conversation.
 select v.kind, v.key, v.recipient, v.round_key, c.hash as content_hash, a.hash as attachments_hash
