@@ -33,7 +33,6 @@ from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import database_copy, database_report, integrity
 from langchain_agentmem.upkeep.database_copy import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport
-from langchain_agentmem.upkeep.plain_export import plain_export
 
 
 class Upkeep:
@@ -127,6 +126,8 @@ class Maintenance(Upkeep):
             database_copy.check_replaceable(file, key)
         with self.database.step("care.export", lambda: {"path": path}) as step:
             if as_json:
+                from langchain_agentmem.upkeep.plain_export import plain_export  # noqa: PLC0415 - who needs it pays
+
                 report = TransferReport(**plain_export(engine, file, within))
             else:
                 report = database_copy.export(engine, file, within, told, key)
