@@ -26,7 +26,7 @@ from langchain_agentmem.base.limits import MEASURED_BEFORE
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, ForeignDatabase, InvalidInput, StorageError
-from langchain_agentmem.search import search_index, vectors
+from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Opening, Transaction, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.encrypted_database import (
@@ -292,6 +292,8 @@ def copy(
 
 
 def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress: Watch | None) -> CopyReport:
+    from langchain_agentmem.search import vectors  # noqa: PLC0415 - who copies pays
+
     def write(tx: Transaction) -> tuple[datetime, Filled]:
         if force:
             _empty(tx)
@@ -322,6 +324,8 @@ def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress:
 
 
 def _empty(tx: Transaction) -> None:
+    from langchain_agentmem.search import vectors  # noqa: PLC0415 - who copies pays
+
     search_index.emptied(tx)
     vectors.server_side_emptied(tx)
     for table in reversed(TABLES):
