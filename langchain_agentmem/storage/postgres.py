@@ -665,7 +665,7 @@ class PostgresEngine(Engine):
                     connection.cursor(f"agentmem_rows_{next(numbers)}", row_factory=tuple_row)
                 )
                 cursor.itersize = FETCHED
-                cursor.execute(re.sub(r":([a-z]+)", r"%(\1)s", sql), parameters)
+                cursor.execute(re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", sql), parameters)
                 return [column.name for column in cursor.description or ()], iter(cursor)
 
             with connection.transaction(), contextlib.ExitStack() as cursors:

@@ -14,19 +14,24 @@ so an export is a SQLite database with the rows of a namespace. `check_file` che
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
+from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.errors import DatabaseUnreadable
+from langchain_agentmem.storage.encrypted_database import connected, errors_of
 from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.queries import LINK_BYTES, next_link
-from langchain_agentmem.storage.transaction import Select, Transaction, Values
+from langchain_agentmem.storage.queries import LINK_BYTES, Query, load, next_link
+from langchain_agentmem.storage.transaction import Rows, Select, Transaction, Values
 
 T = TypeVar("T")
 
@@ -131,10 +136,15 @@ class RowSource:
 
     Args:
         select: Runs a query.
+        dialect: The dialect of the database.
     """
 
-    def __init__(self, select: Select) -> None:
-        self._select = select
+    def __init__(self, select: Select, dialect: str) -> None:
+        self._select, self._queries = select, load(dialect)
+
+    def run(self, query: Query, **parameters: Any) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a named query."""
+        return self.rows(self._queries[query.name], **parameters)
 
     def rows(self, sql: str, **parameters: Any) -> Iterator[dict[str, Any]]:
         """Yield the rows of a query."""
@@ -146,6 +156,11 @@ class RowSource:
         """Return the only value of a query."""
         _, rows = self._select(sql, parameters)
         return next(rows)[0]
+
+    def matching(self, name: str, **values: Any) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a table that have these values, in the order of their keys; all rows without any."""
+        where = " and ".join(f"{column} = :{column}" for column in values) or "true"
+        return self.rows(f"select * from {name} where {where} order by {', '.join(_BY_NAME[name].key)}", **values)
 
     def table(self, table: Table, within: Namespace = ()) -> tuple[list[str], Iterator[Values]]:
         """Return the columns of a table, and its rows in the order of their keys.
@@ -172,7 +187,30 @@ def _whose(table: Table, within: Namespace) -> tuple[str, dict[str, str]]:
 def reading(engine: Engine) -> Iterator[RowSource]:
     """Read the rows of a database, as of the moment when the block begins."""
     with engine.snapshot() as select:
-        yield RowSource(select)
+        yield RowSource(select, engine.dialect)
+
+
+def has_row(tx: Transaction, name: str, values: Mapping[str, Any]) -> Rows:
+    """Look up whether a table has a row with these values; the answer is fetched when it is first read."""
+    where = " and ".join(f"{column} = :{column}" for column in values)
+    return tx.run_sql(f"select 1 as found from {name} where {where}", values, ahead=True)
+
+
+def number_documents(tx: Transaction, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Give rows of a table the numbers of their documents: each has an `id` and a `document`."""
+    tx.run_sql_many(f"update {name} set document_id = :document where id = :id", rows)
+
+
+def is_filled(tx: Transaction) -> bool:
+    """Whether something is stored in a database."""
+    exists = (f"exists (select 1 from {table.name})" for table in TABLES if table.name not in SINGLE)
+    return bool(tx.run_sql(f"select {' or '.join(exists)} as filled", {})[0]["filled"])
+
+
+def delete_all(tx: Transaction) -> None:
+    """Delete the rows of all tables."""
+    for table in reversed(TABLES):
+        tx.run_sql(f"delete from {table.name}", {})
 
 
 def pages(rows: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
@@ -297,6 +335,14 @@ class _Totals:
 
     def filled(self) -> Filled:
         return Filled(dict(self._rows), (self._sum % 2 ** (8 * _DIGEST)).to_bytes(_DIGEST).hex())
+
+
+def is_unused_export(path: Path, key: EncryptionKey | None) -> bool:
+    """Whether a file is an export that nobody has opened as a database since: its rows are not indexed yet."""
+    address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
+    with contextlib.suppress(errors_of(key)), contextlib.closing(connected(address, key, uri=True)) as connection:
+        return bool(connection.execute("select analysis from search_state").fetchall() == [(0,)])
+    return False
 
 
 _SCHEMA = "select type, name, tbl_name, sql from sqlite_schema where name not like 'sqlite%'"

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
@@ -33,13 +32,20 @@ from langchain_agentmem.storage.encrypted_database import (
     PLAIN_BEGINS,
     RekeyReport,
     begins_plain,
-    connected,
     copied_file,
-    errors_of,
     rewrite,
 )
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
-from langchain_agentmem.storage.transfer import SINGLE, TABLES, Filled, check_file, digested, fill, reading
+from langchain_agentmem.storage.transfer import (
+    Filled,
+    check_file,
+    delete_all,
+    digested,
+    fill,
+    is_filled,
+    is_unused_export,
+    reading,
+)
 from langchain_agentmem.upkeep import integrity
 
 if TYPE_CHECKING:
@@ -159,13 +165,9 @@ def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
     Raises:
         InvalidInput: Another is there.
     """
-    if not path.is_file() or not path.stat().st_size:
-        return
-    address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
-    with contextlib.suppress(errors_of(key)), contextlib.closing(connected(address, key, uri=True)) as connection:
-        if connection.execute("select analysis from search_state").fetchall() == [(0,)]:
-            return
-    raise InvalidInput(f"{safe_repr(str(path))} is no export, and would be replaced. Write elsewhere, or remove it.")
+    if path.is_file() and path.stat().st_size and not is_unused_export(path, key):
+        name = safe_repr(str(path))
+        raise InvalidInput(f"{name} is no export, and would be replaced. Write elsewhere, or remove it.")
 
 
 def import_file(
@@ -249,7 +251,7 @@ def _check(engine: Engine, within: Namespace, progress: Watch | None) -> None:
     low, high = range_of(within)
     with contextlib.closing(SqliteEngine(":memory:")) as empty, reading(empty) as ours, reading(engine) as source:
         check_file(source, ours)
-        for row in source.rows("select path from namespace"):
+        for row in source.matching("namespace"):
             namespace = namespace_of(row["path"])
             if not low <= row["path"] < high or path_of(namespace) != row["path"]:
                 raise InvalidInput(f"The file holds {safe_repr(namespace)}, which is not within {safe_repr(within)}.")
@@ -297,7 +299,7 @@ def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress:
     def write(tx: Transaction) -> tuple[datetime, Filled]:
         if force:
             _empty(tx)
-        elif _is_filled(tx):
+        elif is_filled(tx):
             raise _occupied(name)
         with reading(source) as rows:
             return datetime.now(UTC), fill(rows, tx, digest=True, progress=progress)
@@ -328,13 +330,7 @@ def _empty(tx: Transaction) -> None:
 
     search_index.emptied(tx)
     vectors.server_side_emptied(tx)
-    for table in reversed(TABLES):
-        tx.run_sql(f"delete from {table.name}", {})  # noqa: S608 - our own name
-
-
-def _is_filled(tx: Transaction) -> bool:
-    exists = (f"exists (select 1 from {table.name})" for table in TABLES if table.name not in SINGLE)  # noqa: S608
-    return bool(tx.run_sql(f"select {' or '.join(exists)} as filled", {})[0]["filled"])
+    delete_all(tx)
 
 
 def _occupied(name: str) -> InvalidInput:
@@ -362,7 +358,7 @@ def _free_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
             )
         if not (force and ours):  # what is encrypted is ours where the key opens it
             with contextlib.closing(_made(file, key)) as engine:
-                if engine.read(_is_filled) and not force:
+                if engine.read(is_filled) and not force:
                     raise _occupied(path)
     return file
 

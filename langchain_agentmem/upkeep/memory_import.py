@@ -8,13 +8,11 @@ The branches of a thread have no names. Checkpoints that stand nowhere here brin
 all that lies there; so a thread keeps what it has, and gets back what is gone.
 """
 
-# ruff: noqa: S608 - tables, columns and conditions are our own
-
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from secrets import randbits
 from typing import Any, TypeAlias
@@ -34,7 +32,7 @@ from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Series
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.transfer import TABLES, Counting, RowSource, Table, pages
+from langchain_agentmem.storage.transfer import TABLES, Counting, RowSource, Table, has_row, number_documents, pages
 from langchain_agentmem.threads import thread_lines, thread_part
 from langchain_agentmem.threads.thread_lines import ThreadAt
 
@@ -44,9 +42,8 @@ _TABLES: Mapping[str, Table] = {table.name: table for table in TABLES}
 _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
 """Kinds of memory that name the id of another version in `extra`, and under which key."""
 _NOT_TAKEN = (
-    "namespace", "content", "token_count", "prompt_note", "audit_namespace", "audit_shelf", "audit_message",
-    "audit_document", "audit_head", "search_scope", "search_series", "search_total", "search_speaker", "search_vector",
-    "search_unembedded", "search_state",
+    "namespace", "content", "prompt_note", "audit_head", "search_scope", "search_series", "search_total",
+    "search_speaker", "search_vector", "search_unembedded", "search_state",
 )  # fmt: skip
 """Tables whose rows come with those of others, are made anew, or belong to one database alone."""
 _OWNERS = {"message": "entry", "nested_message": "entry", "item": "item"}
@@ -126,11 +123,6 @@ class MemoryImport:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _rows(self, name: str, where: str = "true", **parameters: Any) -> Iterator[Row]:
-        """Yield rows of a table of the export, in the order of their keys."""
-        order = ", ".join(_TABLES[name].key)
-        return self._source.rows(f"select * from {name} where {where} order by {order}", **parameters)
-
     def _take(
         self,
         name: str,
@@ -149,7 +141,7 @@ class MemoryImport:
             rows: Some of the table's rows. Default: all.
             size: How many rows are inserted at once.
         """
-        for page in pages(self._rows(name) if rows is None else rows, size):
+        for page in pages(self._source.matching(name) if rows is None else rows, size):
             self._counting.add(len(page))
             ids = iter(self._new_ids(name, len(page)))
             fresh: list[tuple[Any, Row]] = []  # with the ids in the export
@@ -165,8 +157,7 @@ class MemoryImport:
 
     def _unknown(self, name: str, known: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
         """Leave out rows that are here already."""
-        look = f"select 1 as found from {name} where {' and '.join(f'{column} = :{column}' for column in known)}"
-        found = [self._tx.run_sql(look, {column: row[column] for column in known}, ahead=True) for _, row in rows]
+        found = [has_row(self._tx, name, {column: row[column] for column in known}) for _, row in rows]
         fresh = []
         for (old, row), there in zip(rows, found, strict=True):
             if there:
@@ -193,9 +184,8 @@ class MemoryImport:
         """Return the id of a namespace here; it is made when the first row needs it."""
         ids = self._ids["namespace"]
         if old not in ids:
-            ids[old] = queries.number_of(
-                self._tx, self._source.one("select path from namespace where id = :id", id=old)
-            )
+            [row] = self._source.matching("namespace", id=old)
+            ids[old] = queries.number_of(self._tx, row["path"])
         return ids[old]
 
     def _insert(self, name: str, rows: Sequence[Row]) -> None:
@@ -218,10 +208,7 @@ class MemoryImport:
         wanted = {row[column] for row in rows for column in columns} - {None}
         if not wanted:
             return
-        found = self._source.rows(
-            "select id, hash, body from content where id in (select value from json_each(:ids))",
-            ids=json.dumps(sorted(wanted)),
-        )
+        found = self._source.run(query.exported_contents, ids=json.dumps(sorted(wanted)))
         hashes: dict[int, bytes] = {}
         bodies: dict[bytes, bytes] = {}
         for row in found:
@@ -241,7 +228,7 @@ class MemoryImport:
     def _take_threads(self) -> None:
         """Take the threads that are new, and give those that are here the checkpoints that they lack."""
         new, here = [], []
-        for row in self._source.rows("select t.*, n.path from thread t join namespace n on n.id = t.namespace_id"):
+        for row in self._source.run(query.exported_threads):
             at = ThreadAt(row.pop("path"), row["name"])
             found = thread_lines.find(self._tx, at, exact=True)
             if found is None:
@@ -251,7 +238,7 @@ class MemoryImport:
                 self._threads_here[row["id"]] = found.id
         self.added["threads"] = len(new) + len(here)
         shelves = json.dumps(sorted({row["shelf_id"] for row in new}))
-        self._take("shelf", rows=self._rows("shelf", "id in (select value from json_each(:ids))", ids=shelves))
+        self._take("shelf", rows=self._source.run(query.exported_shelves, ids=shelves))
         self._take("thread", rows=new)
         for name in ("checkpoint_line", "part", "checkpoint", "channel_value", "pending_write"):
             self._take(name)
@@ -261,15 +248,11 @@ class MemoryImport:
 
     def _merge_thread(self, at: ThreadAt, thread: Row) -> None:
         rows: list[Row] = []
-        lines = {row["id"]: row["ns"] for row in self._rows("checkpoint_line", "thread_id = :id", id=thread["id"])}
+        lines = {row["id"]: row["ns"] for row in self._source.matching("checkpoint_line", thread_id=thread["id"])}
         for line, ns in lines.items():
             for name in ("channel_value", "pending_write", "checkpoint"):
-                rows += [row | {"ns": ns} for row in self._rows(name, "line_id = :id", id=line)]
-        parts = self._source.rows(
-            "select p.number, p.form, p.name, c.body from part p join content c on c.id = p.content_id "
-            "where p.shelf_id = :id order by p.number",
-            id=thread["shelf_id"],
-        )
+                rows += [row | {"ns": ns} for row in self._source.matching(name, line_id=line)]
+        parts = self._source.run(query.exported_parts, shelf=thread["shelf_id"])
         self.added["checkpoint"] += thread_part.merge(self._tx, at, parts, rows, delta=bool(thread["delta"]))
         for line, ns in lines.items():
             found = thread_lines.find(self._tx, at, ns, exact=True)
@@ -281,7 +264,7 @@ class MemoryImport:
     def _take_branches(self) -> None:
         """Take the conversations and named branches that are new, and the branches that checkpoints or these need."""
         wanted = self._branches_of_checkpoints()
-        for row in self._source.rows(_BRANCHES):  # the youngest first: each after those that begin on it
+        for row in self._source.run(query.exported_branches):  # the youngest first: each after those that begin on it
             if row["name"] is not None:
                 there = query.named_branch(self._tx, path=row["path"], kind=row["kind"], name=row["name"])
                 if not there:
@@ -294,22 +277,22 @@ class MemoryImport:
                     self._forks[parent].append(row["parent_position"])
                 self.added["named"] += row["kind"] == KIND
         wanted -= self._branches_here.keys()
-        self._take("branch", rows=(row for row in self._rows("branch") if row["id"] in wanted))
-        for row in self._rows("branch_base"):
+        self._take("branch", rows=(row for row in self._source.matching("branch") if row["id"] in wanted))
+        for row in self._source.matching("branch_base"):
             if row["branch_id"] in wanted:
                 self._needed.update(group for group, _ in json.loads(row["groups"]))
 
     def _branches_of_checkpoints(self) -> set[int]:
         """Return the branches on which checkpoints stand that were taken, or stand nowhere here."""
         wanted: set[int] = set()
-        for row in self._source.rows("select distinct line_id, branch_id from place"):
+        for row in self._source.matching("place"):
             if row["line_id"] in self._ids["checkpoint_line"]:
                 wanted.add(row["branch_id"])
         return wanted | {row["branch_id"] for line in self._lines_here for row in self._placeless(line)}
 
     def _placeless(self, line: int) -> list[Row]:
         """Return the places of checkpoints that stand nowhere here, on a line of a thread that was here."""
-        rows = list(self._rows("place", "line_id = :id", id=line))
+        rows = list(self._source.matching("place", line_id=line))
         keys = json.dumps([row["checkpoint"] for row in rows])
         found = {row["name"] for row in query.placeless(self._tx, line=self._lines_here[line], keys=keys)}
         return [row for row in rows if row["checkpoint"] in found]
@@ -333,16 +316,15 @@ class MemoryImport:
         self._branches_here[branch["id"]] = branch | {"ahead": there["head"] > branch["head"]}
 
     def _take_authors(self) -> None:
-        for row in self._rows("author"):
+        for row in self._source.matching("author"):
             old, scope, thread = row["id"], self._namespace(row["namespace_id"]), row["thread_id"]
             if thread in self._threads_here:
                 self._authors_here[old] = self._threads_here[thread]
                 self._ids["author"][old] = sealing.author_of(self._tx, self._threads_here[thread]).id
                 continue
-            same = "name is null" if row["name"] is None else "name = :name and thread_id is null"
-            look = f"select min(id) as id from author where namespace_id = :scope and {same}"
-            parameters = {"scope": scope} if row["name"] is None else {"scope": scope, "name": row["name"]}
-            found = None if thread is not None else self._tx.run_sql(look, parameters)[0]["id"]
+            found = None
+            if thread is None:
+                found = query.find_author(self._tx, namespace=scope, name=row["name"])[0]["id"]
             if found is None:
                 self._take("author", rows=[row])
             else:
@@ -356,7 +338,7 @@ class MemoryImport:
         The copies of a version come behind it. Where it was not taken, the first of them takes its place.
         """
         ids = self._ids["memory"]
-        rows = self._source.rows("select m.* from memory m order by coalesce(m.origin, m.id), m.id")
+        rows = self._source.run(query.exported_memory)
         for page in pages(rows):
             self._counting.add(len(page))
             fresh = []
@@ -394,7 +376,7 @@ class MemoryImport:
         here = self._ids["branch"][branch["id"]]
         found = query.version_at(self._tx, branch=here, kind=row["kind"], key=row["key"], position=row["position"])
         content = row["content_id"]
-        hash_ = content and self._source.one("select hash from content where id = :id", id=content)
+        hash_ = next(self._source.matching("content", id=content))["hash"] if content else None
         names = ("label", "importance", "expires_at", "created_at")
         mine = [hash_, *(row[name] for name in names)]
         if not found and branch["ahead"]:
@@ -455,10 +437,7 @@ class MemoryImport:
 
     def _take_audit(self) -> None:
         """Append the entries of the audit trail that are new to the chain."""
-        rows = self._source.rows(
-            "select a.sequence, a.mark, a.hidden, n.path from audit a join namespace n on n.id = a.namespace_id "
-            "order by a.sequence"
-        )
+        rows = self._source.run(query.exported_audit)
         for path, entries in groupby(rows, key=lambda row: str(row["path"])):
             for page in pages(entries):
                 self._counting.add(len(page))
@@ -471,10 +450,10 @@ class MemoryImport:
 
     def _merge_conversations(self) -> None:
         """Give the conversations that are here the messages that they lack, and note what is new in each."""
-        for row in self._source.rows(_CONVERSATIONS):
+        for row in self._source.run(query.exported_conversations):
             at = message_log.Address(row["path"], row["name"])
             if row["id"] in self._ids["branch"]:
-                new = self._source.rows("select key from entry where branch_id = :id order by id", id=row["id"])
+                new = self._source.matching("entry", branch_id=row["id"])
                 keys = [entry["key"] for entry in new]
             else:
                 records = conversation_part.dump(self._file, at)
@@ -493,7 +472,7 @@ class MemoryImport:
 
     def _index(self) -> None:
         """Index the rows that were taken and have documents in the export, series by series."""
-        documents = self._source.rows(_DOCUMENTS)
+        documents = self._source.run(query.exported_documents)
         for _, series in groupby(documents, key=lambda row: int(row["series"])):
             for page in pages(series):
                 self._counting.add(len(page))
@@ -512,49 +491,15 @@ class MemoryImport:
         placed = search_index.places(self._tx, Series(first["path"], first["kind"], first["name"]), documents)
         search_index.write(self._tx, placed, owners, tail=self._tail)
         numbered = list(zip(rows, placed.numbers, strict=True))
-        self._tx.run_sql_many(
-            f"update {table} set document_id = :document where id = :id",
-            [{"document": number, "id": ids[row["slot"]]} for row, number in numbered],
-        )
+        number_documents(self._tx, table, [{"document": number, "id": ids[row["slot"]]} for row, number in numbered])
         spoken = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]
         if spoken:
             series = placed.numbers[0] >> search_index.PLACE_BITS
-            words = self._source.rows(
-                "select word, speaker from search_speaker where series_id = :id", id=first["series"]
+            words = self._source.matching("search_speaker", series_id=first["series"])
+            query.set_speaker.many(self._tx, spoken)
+            query.insert_speaker.many(
+                self._tx, [{"word": each["word"], "speaker": each["speaker"], "series": series} for each in words]
             )
-            self._tx.run_sql_many("update search_document set speaker = :speaker where id = :id", spoken)
-            self._tx.run_sql_many(
-                "insert into search_speaker (word, series_id, speaker) values (:word, :series, :speaker) "
-                "on conflict (word, series_id, speaker) do nothing",
-                [word | {"series": series} for word in words],
-            )
-
-
-_BRANCHES = """
-    select b.id, b.kind, b.name, b.parent_id, b.parent_position, b.head, b.created_at, n.path, s.base_id,
-        p.name as parent
-    from branch b
-    join namespace n on n.id = b.namespace_id
-    left join branch p on p.id = b.parent_id
-    left join branch_base s on s.branch_id = b.id
-    order by b.id desc
-"""
-_CONVERSATIONS = """
-    select b.id, b.name, n.path from branch b join namespace n on n.id = b.namespace_id
-    where b.kind = 'conversation' order by b.id
-"""
-_DOCUMENTS = """
-    select d.id, d.created_at, d.role, d.speaker, d.owner, s.id as series, s.name, c.kind, n.path,
-        coalesce(e.replaces, d.owner) as slot
-    from search_document d
-    join search_series s on s.id = d.id >> 22
-    join search_scope c on c.id = s.scope_id
-    join namespace n on n.id = c.namespace_id
-    left join entry e on e.id = d.owner and c.kind in ('message', 'nested_message')
-    where c.kind <> 'audit'
-    order by d.id
-"""
-"""The documents of the export. That of a message is named by its first version, and owned by its newest."""
 
 
 def _is_other(branch: Row) -> InvalidInput:

@@ -17,39 +17,9 @@ from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.conversations.message_log import ROUND
 from langchain_agentmem.messages.message import body_text
-from langchain_agentmem.storage import Engine
+from langchain_agentmem.storage import Engine, query
 from langchain_agentmem.storage.transfer import RowSource, reading
 from langchain_agentmem.stores.item_rows import read
-
-_SAID = """
-    select e.kind, e.role, e.sender, e.created_at, c.body, b.name, n.path
-    from entry s
-    join entry e on e.id = coalesce((select max(v.id) from entry v where v.replaces = s.id), s.id)
-    join content c on c.id = e.content_id
-    join branch b on b.id = s.branch_id
-    join namespace n on n.id = b.namespace_id
-    where s.replaces is null and n.path >= :low and n.path < :high
-    order by n.path, b.name, s.position, s.id
-"""
-"""The newest version of each message and round."""
-_LEARNED = """
-    select m.kind, m.key, m.label, m.source, m.created_at, c.body, n.path
-    from memory m
-    join branch b on b.id = m.branch_id
-    join namespace n on n.id = b.namespace_id
-    join content c on c.id = m.content_id
-    where m.kind in ('core', 'event', 'record', 'fact') and n.path >= :low and n.path < :high
-        and (m.gone = 4611686018427387904 or (b.kind = 'layers' and m.until = 4611686018427387904))
-    order by n.path, m.kind, m.id
-"""
-"""What the newest checkpoint of a thread shows, or a named branch."""
-_ITEMS = """
-    select i.key, i.value, i.created_at, n.path
-    from item i join namespace n on n.id = i.namespace_id
-    where n.path >= :low and n.path < :high
-    order by n.path, i.key
-"""
-
 
 _COUNTED = {"message": "entries", "description": "entries", ROUND: "entries", "item": "items"}
 
@@ -82,13 +52,13 @@ def plain_export(engine: Engine, path: Path, within: Namespace = ()) -> Counter[
 
 def _objects(source: RowSource, within: Namespace) -> Iterator[dict[str, Any]]:
     low, high = range_of(within)
-    for row in source.rows(_SAID, low=low, high=high):
+    for row in source.run(query.plain_messages, low=low, high=high):
         said = encoding.decode(row["body"])["user_query"] if row["kind"] == ROUND else body_text(row["body"])
         yield _object(row, row["kind"], conversation=row["name"], role=row["role"], name=row["sender"], text=said)
-    for row in source.rows(_LEARNED, low=low, high=high):
+    for row in source.run(query.plain_memory, low=low, high=high):
         text = row["body"].decode("utf-8", "surrogatepass")
         yield _object(row, row["kind"], key=row["key"], label=row["label"], source=row["source"], text=text)
-    for row in source.rows(_ITEMS, low=low, high=high):
+    for row in source.run(query.plain_items, low=low, high=high):
         yield _object(row, "item", key=row["key"], value=read(row["value"], row["path"], row["key"]))
 
 

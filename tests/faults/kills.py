@@ -50,8 +50,8 @@ FAULTS: dict[str, str | None] = {
 }  # fmt: skip
 """What can go wrong, as `running.Written` has it, and on which engine alone."""
 KILLS = ("die", "live")
-TRIED_AGAIN = ("job", "search_unembedded", "search_vector")
-"""Where it is written down that a job failed; documents that could not be embedded together are embedded one by one."""
+TRIED_AGAIN = ("lease", "search_unembedded", "search_vector")
+"""Leases of background work; documents that could not be embedded together are embedded one by one."""
 SEEN = "seen.json"
 PATIENCE = 60.0
 _OTHERS = "select count(*) from pg_stat_activity where datname = %s and backend_type = 'client backend'"

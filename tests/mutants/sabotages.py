@@ -77,7 +77,7 @@ SABOTAGES = (
     Sabotage(
         "3: a failing hook ends the run",
         "base/events.py",
-        "except Exception as error:  # noqa: BLE001 - whatever a listener",
+        "except Exception as error:  # noqa: BLE001 - whatever a hook",
         "except KeyError as error:  #",
         "base",
     ),
@@ -98,7 +98,7 @@ SABOTAGES = (
     Sabotage(
         "3: failing embeddings end a search",
         "search/embedding.py",
-        "            if needed:\n                raise\n",
+        "            if needed or leaves_the_node(error):\n                raise\n",
         "            raise\n",
         "search",
     ),

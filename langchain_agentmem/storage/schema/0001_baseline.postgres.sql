@@ -36,7 +36,8 @@ begin
         select format('alter table %I alter column %I set statistics 0', table_name, column_name)
         from information_schema.columns
         where table_schema = current_schema() and table_name <> 'agentmem_migration'
-            and data_type in ('text', 'bytea', 'tsvector') and column_name <> 'kind'
+            and data_type in ('text', 'bytea', 'tsvector')
+            and (table_name, column_name) not in (('branch', 'kind'), ('entry', 'kind'))
     loop
         execute altered;
     end loop;

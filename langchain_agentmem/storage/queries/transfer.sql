@@ -1,0 +1,82 @@
+-- Exports: the queries of a merge read the file, and those of the plain export any database. Rows of whole tables
+-- are read by `storage/transfer.py`.
+
+-- name: exported_contents
+select id, hash, body from content where id {in_numbers ids};
+
+-- name: exported_shelves
+select * from shelf where id {in_numbers ids} order by id;
+
+-- name: exported_threads
+select t.*, n.path from thread t join namespace n on n.id = t.namespace_id;
+
+-- name: exported_parts
+select p.number, p.form, p.name, c.body from part p join content c on c.id = p.content_id
+where p.shelf_id = :shelf order by p.number;
+
+-- name: exported_branches
+-- The youngest first: each after those that begin on it.
+select b.id, b.kind, b.name, b.parent_id, b.parent_position, b.head, b.created_at, n.path, s.base_id, p.name as parent
+from branch b
+join namespace n on n.id = b.namespace_id
+left join branch p on p.id = b.parent_id
+left join branch_base s on s.branch_id = b.id
+order by b.id desc;
+
+-- name: exported_conversations
+select b.id, b.name, n.path from branch b join namespace n on n.id = b.namespace_id
+where b.kind = 'conversation' order by b.id;
+
+-- name: exported_memory
+-- The copies of a version come behind it.
+select * from memory order by coalesce(origin, id), id;
+
+-- name: exported_audit
+select a.sequence, a.mark, a.hidden, n.path from audit a join namespace n on n.id = a.namespace_id order by a.sequence;
+
+-- name: exported_documents
+-- The document of a message is named by its first version, and owned by its newest.
+select d.id, d.created_at, d.role, d.speaker, d.owner, s.id as series, s.name, c.kind, n.path,
+    coalesce(e.replaces, d.owner) as slot
+from search_document d
+join search_series s on s.id = d.id >> 22
+join search_scope c on c.id = s.scope_id
+join namespace n on n.id = c.namespace_id
+left join entry e on e.id = d.owner and c.kind in ('message', 'nested_message')
+where c.kind <> 'audit'
+order by d.id;
+
+-- name: find_author
+-- That of no thread. The author of main has no name.
+select min(id) as id from author
+where namespace_id = :namespace and thread_id is null and (name = :name or name is null and cast(:name as text) is null);
+
+-- name: set_speaker
+update search_document set speaker = :speaker where id = :id;
+
+-- name: plain_messages
+-- The newest version of each message and round.
+select e.kind, e.role, e.sender, e.created_at, c.body, b.name, n.path
+from entry s
+join entry e on e.id = coalesce((select max(v.id) from entry v where v.replaces = s.id), s.id)
+join content c on c.id = e.content_id
+join branch b on b.id = s.branch_id
+join namespace n on n.id = b.namespace_id
+where s.replaces is null and n.path >= :low and n.path < :high
+order by n.path, b.name, s.position, s.id;
+
+-- name: plain_memory
+-- What the newest checkpoint of a thread shows, or a named branch.
+select m.kind, m.key, m.label, m.source, m.created_at, c.body, n.path
+from memory m
+join branch b on b.id = m.branch_id
+join namespace n on n.id = b.namespace_id
+join content c on c.id = m.content_id
+where m.kind in ('core', 'event', 'record', 'fact') and n.path >= :low and n.path < :high
+    and (m.gone = 4611686018427387904 or (b.kind = 'layers' and m.until = 4611686018427387904))
+order by n.path, m.kind, m.id;
+
+-- name: plain_items
+select i.key, i.value, i.created_at, n.path from item i join namespace n on n.id = i.namespace_id
+where n.path >= :low and n.path < :high
+order by n.path, i.key;
