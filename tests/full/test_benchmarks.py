@@ -72,6 +72,11 @@ class TestRecall:
         assert [parts["4"].recall(cut) for cut in (5, 10, 20)] == [1, 1, 1]
         assert report.recall(5) == pytest.approx(5 / 6)
 
+    def test_questions_without_evidence_are_not_asked(self, benchmarks, locomo_file):
+        samples = benchmarks.recall.read_transcripts(locomo_file)
+        report = benchmarks.recall.evaluate(lambda *asked: [], samples)
+        assert list(report.parts(lambda each: each.question.category)) == ["1", "4", "5"]
+
     def test_our_search_is_asked_in_the_namespace_of_the_sample(self, benchmarks, locomo_file, memory):
         samples = benchmarks.recall.read_transcripts(locomo_file)
         memory.conversation("session_1", namespace=("other",)).add_user_message("I sold my cello, my canoe and all.")
@@ -104,6 +109,80 @@ class TestRecall:
             for cut in recall.CUTS:
                 assert ours.recall(cut) >= plain.recall(cut), f"{title}, of the first {cut}"
 
+    @pytest.mark.slow
+    def test_two_runs_print_the_same(self, benchmarks, monkeypatch, capsys):
+        monkeypatch.setattr(sys, "argv", ["recall.py", "--only", "alone", "--by-type"])
+        printed = []
+        for _ in range(2):
+            benchmarks.recall.main()
+            printed.append(capsys.readouterr().out)
+        assert printed[0] == printed[1]
+        assert "BM25" in printed[0]
+        assert "zh" in printed[0]
+
+    def test_the_form_of_beam_is_read_with_its_dates(self, benchmarks, tmp_path):
+        said = [{"id": 0, "role": "user", "content": "I keep bees.", "time_anchor": "March-15-2024"}]
+        asked = {"type": "knowledge_update", "question": "What do I keep?", "evidence": [0]}
+        path = tmp_path / "beam.json"
+        path.write_text(json.dumps([{"chat": 7, "batches": [{"batch": 1, "messages": said}], "questions": [asked]}]))
+        [chat] = benchmarks.recall.read_transcripts(path)
+        assert (chat.name, chat.turns, f"{chat.sessions[0].time:%Y-%m-%d}") == ("7", 1, "2024-03-15")
+        assert [(each.category, each.evidence) for each in chat.questions] == [("knowledge update", {"0"})]
+
+
+class TestChats:
+    @pytest.mark.parametrize("folder", ["chats", "long_replies"])
+    def test_their_evidence_exists(self, benchmarks, folder):
+        for chat in benchmarks.recall.read_folder(folder):
+            ids = [turn.id for session in chat.sessions for turn in session.turns]
+            assert len(ids) == len(set(ids))
+            assert all(question.evidence and question.evidence <= set(ids) for question in chat.questions)
+
+    @pytest.mark.parametrize("folder", ["chats", "long_replies"])
+    def test_user_and_assistant_take_turns_and_have_no_names(self, benchmarks, memory, folder):
+        chat = benchmarks.recall.read_folder(folder)[0]
+        benchmarks.recall.feed(memory, [chat])
+        for session in chat.sessions:
+            messages = memory.conversation(session.id, namespace=(chat.name,)).messages
+            assert [message.type for message in messages] == ["human", "ai"] * (len(messages) // 2)
+            assert all(message.name is None for message in messages)
+
+
+class TestFacts:
+    COUNT = 150
+
+    def test_a_value_is_told_to_end_the_one_before_and_nothing_is_told_twice(self, benchmarks):
+        told = list(benchmarks.facts.told(self.COUNT))
+        now: dict[tuple[str, str], str] = {}
+        for fact in told:
+            if fact.predicate in benchmarks.facts.SINGLE:
+                assert now.get((fact.subject, fact.predicate)) == fact.before
+                now[fact.subject, fact.predicate] = fact.object
+        assert [fact.number for fact in told] == list(range(self.COUNT))
+        assert any(fact.before for fact in told)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("peer", ["networkx", "sqlite3 by hand", "SqliteStore"])
+    def test_the_peers_answer_the_same(self, benchmarks, tmp_path, peer):
+        ours = benchmarks.facts.Ours(tmp_path / "ours.db")
+        make, _ = benchmarks.facts.PEERS[peer]
+        theirs = make(tmp_path / "theirs")
+        for one in (ours, theirs):
+            benchmarks.facts.filled(one, self.COUNT)
+        benchmarks.facts.same_answers(ours, theirs, self.COUNT)
+        assert any(ours.neighbours(name) for name in benchmarks.facts.names(self.COUNT)["Person"])
+        for one in (ours, theirs):
+            one.close()
+
+    def test_whatever_is_asked_of_ours_alone_has_an_answer(self, benchmarks, tmp_path, monkeypatch):
+        monkeypatch.setattr(benchmarks.facts, "ASKED", 2)
+        ours = benchmarks.facts.Ours(tmp_path / "ours.db")
+        _, learned = benchmarks.facts.filled(ours, self.COUNT)
+        took = benchmarks.facts.asked_of_us(ours, self.COUNT, learned)
+        took |= benchmarks.facts.hub(ours, 3) | benchmarks.facts.forked(ours, self.COUNT, 2)
+        assert all(0 < median <= slow for median, slow in took.values())
+        ours.close()
+
 
 class TestStudio:
     @pytest.mark.slow("in every form")
@@ -126,3 +205,29 @@ class TestSoak:
         assert "verify(): 0 problems" in told
         for what in ("turn of a graph", "compacted view", "search", "erase a tenant"):
             assert f"{what}, ms" in told
+
+    @pytest.mark.parametrize("grows", ["memory", "stored", "handles", "threads"])
+    def test_what_grows_is_not_flat(self, benchmarks, capsys, grows):
+        still = benchmarks.soak.Sample(100_000_000, 20, 10, 50_000_000, {"append": 1.0})
+        later = [still._replace(**{grows: getattr(still, grows) * (10 + number) // 10}) for number in range(30)]
+        assert benchmarks.soak.told([still] * 30)
+        assert not benchmarks.soak.told(later)
+        assert "NOT flat" in capsys.readouterr().out
+
+
+def test_the_exam_is_answered_from_what_was_recalled_and_feeding_it_twice_adds_nothing(benchmarks, memory):
+    exam = benchmarks.exam
+    transcripts = exam.read_transcripts(exam.SAMPLE)
+    answered, again = exam.sit_exam(memory, transcripts), exam.sit_exam(memory, transcripts)
+    third = memory.conversation("session_1", ("orchard",)).messages[2]
+    assert (third.id, third.name) == ("1.3", "Maya")
+    for each in answered:
+        texts = " ".join(found.text for found in each.recalled)
+        assert all(quote.split("”")[0] in texts for quote in each.answer.split("“")[1:])
+    assert [each.answer for each in again] == [each.answer for each in answered]
+    told = [" ".join(line.split()) for line in exam.lines(answered, memory)]
+    assert {"questions 15 (15 with evidence)", "messages stored 60 in 4 conversations"} <= set(told)
+    assert any(line.startswith("category one turn: 0.") for line in told)
+    [recall] = [line for line in told if line.startswith("recall@10")]
+    assert float(recall.split()[1]) > 0.6
+    assert len(exam.sit_exam(memory, transcripts, questions=4, limit=2)) == 4
