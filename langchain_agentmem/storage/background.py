@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
+import itertools
 import logging
 import secrets
 import threading
@@ -69,31 +71,59 @@ def backoff(failures: int, longest: float = LONGEST_PAUSE) -> float:
 
 
 class _Timer:
-    """The event loop of the background, in a thread of its own."""
+    """Calls functions later, in a thread of its own."""
 
-    _starting = PerProcess(threading.RLock)
-    _loop: PerProcess[asyncio.AbstractEventLoop | None] = PerProcess(lambda: None)
-
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, which is started when it is first needed."""
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="agentmem-timer", daemon=True).start()
-            return self._loop
+    _changed = PerProcess(threading.Condition)  # guards what follows
+    _calls: PerProcess[list[tuple[float, int, Callable[[], object]]]] = PerProcess(list)
+    _started = PerProcess(bool)
+    _order = itertools.count()
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
         """Call a function that does not wait after some seconds."""
-        loop = self.loop()
-        loop.call_soon_threadsafe(lambda: loop.call_later(seconds, function))
+        with self._changed:
+            heapq.heappush(self._calls, (time.monotonic() + seconds, next(self._order), function))
+            if not self._started:
+                threading.Thread(target=self._run, name="agentmem-timer", daemon=True).start()
+                self._started = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            function = self._next()
+            try:
+                function()
+            except Exception:
+                logger.exception("A timer of the background failed.")
+
+    def _next(self) -> Callable[[], object]:
+        """Wait until a function is to be called, and return it."""
+        with self._changed:
+            while not self._calls or (pause := self._calls[0][0] - time.monotonic()) > 0:
+                self._changed.wait(min(pause, threading.TIMEOUT_MAX) if self._calls else None)
+            return heapq.heappop(self._calls)[-1]
 
 
-_timer = _Timer()
+class _Loop:
+    """An event loop in a thread of its own, which is started when it is first needed."""
+
+    _starting = PerProcess(threading.Lock)
+    _loop: PerProcess[asyncio.AbstractEventLoop | None] = PerProcess(lambda: None)
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        """Return the loop."""
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="agentmem-loop", daemon=True).start()
+            return self._loop
+
+
+_timer, _loop = _Timer(), _Loop()
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the event loop of the background, which stays the same, and wait for it."""
-    return asyncio.run_coroutine_threadsafe(coroutine, _timer.loop()).result()
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop.get()).result()
 
 
 def _in_thread(function: Callable[[], object], workers: Workers = _working) -> None:

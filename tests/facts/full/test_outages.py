@@ -37,11 +37,16 @@ def lived(facts: Any) -> list[str]:
     return [fact.object for fact in facts.history("Maya", "lives in")]
 
 
+def look_once(facts: Any) -> None:
+    """What the background does when it looks whether there is something to do."""
+    facts._task._round(facts._task._state)
+
+
 def look(facts: Any, clock: Any, hours: float) -> None:
     """What the background does in some hours: it looks every thirty seconds here."""
     for _ in range(int(hours * 120)):
         clock.pass_time(seconds=30)
-        facts._look()
+        look_once(facts)
 
 
 @pytest.mark.usefixtures("alone")
@@ -62,7 +67,7 @@ class TestAnOutage:
     def test_is_asked_about_soon_at_first(self, memory, clock):
         facts = memory.facts("b", model=(provider := Provider()))
         said(facts, *moves("Oslo"))
-        facts._look()
+        look_once(facts)
         provider.up = True
         look(facts, clock, hours=0.01)
         assert lived(facts) == ["Oslo"]
@@ -76,8 +81,8 @@ class TestAnOutage:
             elsewhere = two.facts("b", model=other)
             said(elsewhere, "Maya | likes | tea", first=len(TOWNS))
             asked = len(provider.calls)
-            elsewhere._look()
-            facts._look()
+            look_once(elsewhere)
+            look_once(facts)
             assert (len(other.calls), len(provider.calls)) == (0, asked)
             other.up = True
             look(elsewhere, clock, hours=0.3)
@@ -105,7 +110,7 @@ def test_nonsense_is_asked_about_again_after_a_day(memory, clock):
     assert len(model.calls) == 3
     clock.pass_time(seconds=PARKED)
     model.style = Scripted().style
-    facts._look()
+    look_once(facts)
     assert lived(facts) == ["Oslo"]
 
 
