@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
 
 from langchain_agentmem.base.argument_checks import ALL, check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
@@ -31,7 +30,6 @@ from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import edited, new_version
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, Outdated
 from langchain_agentmem.facts import fact_commands, fact_events
-from langchain_agentmem.facts.fact_store import Book
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
@@ -49,12 +47,12 @@ from langchain_agentmem.storage.transaction import Row
 
 MESSAGE = "message"
 CorrectedKind: TypeAlias = Literal["core", "record", "fact", "message"]
-KINDS = (CORE, RECORD, FACT, MESSAGE)
-"""The kinds that can be corrected."""
 PERSON = "person"
 """The source of a corrected value, see `Writer`."""
 _PLACE = ("namespace", "branch", "thread_id")
 _KEY, _WHO = "the key of what is corrected", "the name of who corrects"
+_COLUMNS = ("label", "importance", "expires_at", "created_at")
+_FACT_FIELDS = ("role", "subject", "predicate", "object", "start", "end", "sure")
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -129,8 +127,8 @@ class CorrectedPlace(TypedDict, total=False):
     thread_id: str | None
 
 
-_Edit: TypeAlias = Callable[[Any, Any], RowDraft | None]
-"""Returns the next version of the present one, given the change; or changes a fact, given the `Book` of facts."""
+_Edit: TypeAlias = Callable[[Transaction, Change, Any], RowDraft | Kept]
+"""Returns the next version of the present one. That of a fact is part of the change already."""
 
 
 class Corrections:
@@ -177,7 +175,7 @@ class Corrections:
         layers = self._layers(**place)
         setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
 
-        def edit(change: Change, old: Kept | None) -> RowDraft:
+        def edit(_: Transaction, change: Change, old: Kept | None) -> RowDraft:
             body = body_of(setting.value)
             if old is None:
                 return RowDraft(CORE, setting.key, body, change.now, importance=setting.importance)
@@ -212,12 +210,9 @@ class Corrections:
             Outdated: It has another version.
         """
         layers = self._layers(**place)
-        clean, marks = layers.archival._checked("" if content is None else content, () if tags is None else tags)
-
-        def edit(_: Change, old: Kept) -> RowDraft:
-            return next_version(old, None if content is None else clean, None if tags is None else marks)
-
-        return self._correcting(layers, RECORD, record_id, by, edit, expected)
+        clean = None if content is None else layers.archival._clean(content)
+        marks = None if tags is None else layers.archival._marks(tags)
+        return self._correcting(layers, RECORD, record_id, by, lambda *at: next_version(at[2], clean, marks), expected)
 
     arecord = awaited(record, writes=True)
 
@@ -237,8 +232,10 @@ class Corrections:
         """
         layers = self._layers(**{name: changes.pop(name) for name in _PLACE if name in changes})
 
-        def edit(book: Book, old: Kept) -> None:
+        def edit(tx: Transaction, change: Change, old: Kept) -> Kept:
+            book = layers._facts_ground.book(tx, change)
             book.correct(old, fact_commands.fields_given(old.extra, changes))
+            return book.written[fact_id]
 
         return self._correcting(layers, FACT, fact_id, by, edit, expected)
 
@@ -303,14 +300,15 @@ class Corrections:
         if _kind_given(kind) == MESSAGE:
             raise InvalidInput("A message is removed with memory.conversation(…).remove_by_id(…), and for good.")
 
-        def edit(given: Change | Book, old: Kept) -> RowDraft | None:
-            if isinstance(given, Change):
-                return RowDraft(kind, key, None, given.now)
-            told = fact_events.counting(old.extra["told"])
-            given.switch(old, [event["n"] for event in told if event["do"] == SAID])
-            return None
+        layers = self._layers(**place)
 
-        return self._correcting(self._layers(**place), kind, key, by, edit, expected)
+        def edit(tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
+            if kind != FACT:
+                return RowDraft(kind, key, None, change.now)
+            told = fact_events.counting(old.extra["told"])
+            return _switched(layers, tx, change, old, [event["n"] for event in told if event["do"] == SAID])
+
+        return self._correcting(layers, kind, key, by, edit, expected)
 
     adelete = awaited(delete, writes=True)
 
@@ -336,19 +334,25 @@ class Corrections:
         made = next((each for each in every if each.id == name), None)
         if made is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
-        stored, expected = made._stored, None if force else _version_of(made._stored["after"])
-        if made.kind == MESSAGE:
-            message, at = decode_body(stored["before"], made.key), message_log.Address(path, made.branch)
-            return self._rewording(at, made.key, by, lambda old: new_version(old, message), expected, made)
-
-        def edit(given: Change | Book, old: Kept) -> RowDraft | None:
-            if isinstance(given, Change):
-                return _draft_of(made.kind, made.key, stored["before"], given.now)
-            given.switch(old, stored["events"])
-            return None
-
+        kind, key, stored = made.kind, made.key, made._stored
+        expected = None if force else _version_of(stored["after"])
+        if kind == MESSAGE:
+            message, at = decode_body(stored["before"], key), message_log.Address(path, made.branch)
+            return self._rewording(at, key, by, lambda old: new_version(old, message), expected, made)
         layers = self._layers(made.namespace, made.branch, made.thread_id)
-        return self._correcting(layers, made.kind, made.key, by, edit, expected, made, adds=made.kind != FACT)
+
+        def edit(tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
+            if kind == FACT:
+                return _switched(layers, tx, change, old, stored["events"])
+            row = stored["before"]
+            if row is None:
+                return RowDraft(kind, key, None, change.now)
+            columns = {name: row[name] for name in _COLUMNS}
+            return RowDraft(
+                kind, key, body_of(row["text"]), extra=row["extra"] or None, findable=kind != CORE, **columns
+            )
+
+        return self._correcting(layers, kind, key, by, edit, expected, made, adds=kind != FACT)
 
     aundo = awaited(undo, writes=True)
 
@@ -489,27 +493,27 @@ class Corrections:
                     f"There is no {kind} {safe_repr(key)} here. What is a thread's that shares nothing with others is "
                     "named by thread_id."
                 )
-            of = self._slot(path, kind, key, layers.name, thread)
-            last = self._stored(tx, path, path + "\x01", limit=1, **of)
-            events: list[int] = []
-            new: RowDraft | Kept | None
-            if kind == FACT and old is not None:
-                book = ground.book(tx, change)
-                edit(book, old)
-                new, known = book.written[key], {event["n"] for event in old.extra["told"]}
-                events = [event.get("of", event["n"]) for event in new.extra["told"] if event["n"] not in known]
-            elif new := edit(change, old):
+            last = self._stored(tx, path, path + "\x01", limit=1, **self._slot(path, kind, key, layers.name, thread))
+            new = edit(tx, change, old)
+            if isinstance(new, RowDraft):
                 change.drafts.append(new)
+            known = {event["n"] for event in _events_of(old)}
+            events = [event.get("of", event["n"]) for event in _events_of(new) if event["n"] not in known]
+            sources = {event["in"] for event in _events_of(old) if event.get("in") is not None}
+            sources |= {each for each in (thread, old and old.thread) if each}
             # A correction may still have words of those from whom its predecessor came.
-            others = [made._stored["sources"] for made in last if made._stored["after"] == before]
-            others += [undone._stored["sources"]] if undone else []
-            sources = sorted({*_sources_of(old), *chain.from_iterable(others), *filter(None, [thread])})
-            told = self._values(who, undone, before, _row_of(kind, new)) | {"sources": sources, "events": events}
+            for made in (*(each for each in last if each._stored["after"] == before), *([undone] if undone else ())):
+                sources.update(made._stored["sources"])
+            told = self._values(who, undone, before, _row_of(kind, new)) | {
+                "sources": sorted(sources),
+                "events": events,
+            }
             place = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
             change.drafts[place] = change.drafts[place]._replace(correction=told)
             return _correction(path, kind, key, layers.name, thread, change.now, told)
 
-        return ground.write(_step(undone), make, outputs=_made_shown, kind=kind, key=key, by=who)
+        name = "corrections.correct" if undone is None else "corrections.undo"
+        return ground.write(name, make, outputs=lambda made: {"correction_id": made.id}, kind=kind, key=key, by=who)
 
     def _rewording(
         self,
@@ -532,9 +536,7 @@ class Corrections:
             made[:] = [_correction(at.path, MESSAGE, key, at.name, None, now, told)]
             return entry._replace(correction={name: told[name] for name in ("id", "by", "undoes")})
 
-        with self._database.step(_step(undone), lambda: {"kind": MESSAGE, "key": key, "by": who}) as step:
-            self._conversation(at.name, namespace_of(at.path))._correct(key, make, now)
-            step.finish(lambda: _made_shown(made[0]))
+        self._conversation(at.name, namespace_of(at.path))._correct(key, make, now)
         return made[0]
 
     def _values(self, who: str, undone: Correction | None, before: Any, after: Any) -> dict[str, Any]:
@@ -592,46 +594,34 @@ def _check(present: Any, expected: str | None, undone: Correction | None) -> Non
     )
 
 
-def _step(undone: Correction | None) -> str:
-    """What a trace calls it."""
-    return "corrections.correct" if undone is None else "corrections.undo"
-
-
 def _kind_given(kind: Any) -> str:
-    if kind not in KINDS:
-        raise InvalidInput(f"What can be corrected is {', '.join(KINDS)}, not {safe_repr(kind)}.")
+    if kind not in get_args(CorrectedKind):
+        raise InvalidInput(f"What can be corrected is {', '.join(get_args(CorrectedKind))}, not {safe_repr(kind)}.")
     return str(kind)
 
 
-def _sources_of(kept: Kept | None) -> set[str]:
-    """The threads and conversations that something comes from."""
-    if kept is None:
-        return set()
-    told = {event["in"] for event in kept.extra.get("told", ()) if event.get("in") is not None}
-    return told if kept.thread is None else told | {kept.thread}
+def _events_of(version: Kept | RowDraft | None) -> Sequence[Mapping[str, Any]]:
+    """Return the events of a fact; nothing for other kinds."""
+    events: Sequence[Mapping[str, Any]] = ((version and version.extra) or {}).get("told", ())
+    return events
+
+
+def _switched(layers: LayeredMemory, tx: Transaction, change: Change, fact: Kept, events: Sequence[int]) -> Kept:
+    """Return a fact after some of its events have been switched off, or on again."""
+    book = layers._facts_ground.book(tx, change)
+    book.switch(fact, events)
+    return book.written[fact.key]
 
 
 def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
     """What a correction holds of something; None where it is not there, or was taken back."""
     if given is None or given.body is None:
         return None
-    extra = given.extra or {}
     if kind != FACT:
-        told = {name: getattr(given, name) for name in ("label", "importance", "expires_at", "created_at")}
-        return {"text": text_of(given.body), **told, "extra": dict(extra)}
-    known = fact_events.state(extra)
-    if known is None:
-        return None
-    return {name: getattr(known, name) for name in ("role", "subject", "predicate", "object", "start", "end", "sure")}
-
-
-def _draft_of(kind: str, key: str, row: Values | None, now: int) -> RowDraft:
-    """Return the version that restores a value; without one, that it is gone."""
-    if row is None:
-        return RowDraft(kind, key, None, now)
-    others = {name: row[name] for name in ("label", "importance", "expires_at")}
-    body, findable = body_of(row["text"]), kind != CORE
-    return RowDraft(kind, key, body, row["created_at"], extra=row["extra"] or None, findable=findable, **others)
+        columns = {name: getattr(given, name) for name in _COLUMNS}
+        return {"text": text_of(given.body), **columns, "extra": dict(given.extra or {})}
+    known = fact_events.state(given.extra or {})
+    return None if known is None else {name: getattr(known, name) for name in _FACT_FIELDS}
 
 
 def _shown(kind: str, row: Any, key: str) -> Values | None:
@@ -656,7 +646,3 @@ def _moment(time: int | None) -> datetime | None:
 def _version_of(row: Any) -> str:
     """Return a digest of a value."""
     return queries.digest(row if isinstance(row, bytes) else write_plain(row)).hex()
-
-
-def _made_shown(made: Correction) -> dict[str, Any]:
-    return {"correction_id": made.id, "undoes": made.undoes}
