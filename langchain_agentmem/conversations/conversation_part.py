@@ -8,16 +8,19 @@ number, so that a conversation comes back with its ids, times, rounds, attachmen
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from annotated_types import Ge, Le, MinLen
+from pydantic import AfterValidator
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.argument_checks import name_given
-from langchain_agentmem.base.clock import is_time, moment
+from langchain_agentmem.base.clock import EARLIEST, LATEST, moment
 from langchain_agentmem.base.encoding import read_column, read_plain, write_plain
 from langchain_agentmem.base.namespaces import id_of, is_nested, namespace_of
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes, recorded_messages
 from langchain_agentmem.conversations.log_entries import USER, check_langchain
@@ -55,17 +58,11 @@ def recollections(
             that is shown there.
     """
     rows = query.found_entries(tx, owners=json.dumps([hit.owner for hit in hits]))
-    found = {row["wording"]: _fields(row) for row in rows}
-    following = {row["slot"] for row in found.values() if row["follows"]}
-    if following:
-        here = outlook or EVERYWHERE
-        shown = said_from(tx, here, following, now)
-        says = {row["wording"] for row in shown}
-        found = {
-            wording: row
-            for wording, row in found.items()
-            if wording in says or here.abandoned or row["slot"] not in following
-        }
+    found = {row["wording"]: dict(row) for row in rows}
+    here = outlook or EVERYWHERE
+    if (following := {row["slot"] for row in rows if row["follows"]}) and not here.abandoned:
+        says = {row["wording"] for row in said_from(tx, here, following, now)}
+        found = {key: row for key, row in found.items() if key in says or not row["follows"]}
     return {hit.document: _recollection(hit, found[hit.owner], "conversation") for hit in hits if hit.owner in found}
 
 
@@ -82,11 +79,7 @@ def rewound_recollections(
     """
     there, sights = sighted(tx, hits, now, outlook)
     seen = {number for _, numbers in sights for number in numbers}
-    return {hit.document: _recollection(hit, _fields(there[hit.owner]), "name") for hit in hits if hit.owner in seen}
-
-
-def _fields(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
+    return {hit.document: _recollection(hit, dict(there[hit.owner]), "name") for hit in hits if hit.owner in seen}
 
 
 def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recollection:
@@ -114,69 +107,122 @@ def _recollection(hit: Hit, row: Mapping[str, Any], conversation: str) -> Recoll
     )
 
 
-Record: TypeAlias = Mapping[str, Any]
-"""A version of an entry, as JSON can hold it."""
 TEXTS = ("role", "sender", "recipient", "round_key")
-_CORRECTION = ("id", "by", "undoes")
-"""The fields of the correction that an edit is."""
+_COLUMNS = ("key", "kind", *TEXTS, "created_at", "written_at")
+_DAMAGES = (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable)
+
+
+def _check_name(name: str) -> str:
+    if plain(name) != name:
+        raise ValueError(f"{safe_repr(name)} is no name.")
+    return name
+
+
+_Name: TypeAlias = Annotated[str, AfterValidator(_check_name)] | None
+_Correction: TypeAlias = Annotated[Mapping[Literal["id", "by", "undoes"], _Name], MinLen(3)]
+_Time: TypeAlias = Annotated[int, Ge(EARLIEST), Le(LATEST)]
+
+
+class EntryRecord(Options):
+    """A version of an entry, as JSON can hold it.
+
+    Attributes:
+        call: The number that records of one call have in common.
+        edit: Whether it replaces another version.
+        body: The fields of the message or round.
+        correction: The correction that it is, if a person wrote it to correct a message.
+        follows: Whether it follows the thread of the conversation's name.
+    """
+
+    call: _Time
+    key: str
+    kind: Literal["message", "round", "description"]
+    edit: bool
+    role: _Name = None
+    sender: _Name = None
+    recipient: _Name = None
+    round_key: _Name = None
+    created_at: _Time
+    written_at: _Time
+    body: Any
+    attachments: Any = None
+    correction: _Correction | None = None
+    follows: bool = False
+
+    def entry(self, *, following: bool) -> message_log.LogEntry:
+        """Return the entry to store.
+
+        Args:
+            following: Whether it follows a thread if it did before.
+
+        Raises:
+            MessageError: The key cannot be an id, or the message cannot be read.
+        """
+        key, body = id_of(self.key, "message", MessageError), write_plain(self.body)
+        attachments = None if self.attachments is None else write_plain(self.attachments)
+        text = _readable(self.kind, body, attachments, key)
+        names = {name: getattr(self, name) for name in ("kind", "correction", *TEXTS)}
+        follows = following and self.follows
+        return message_log.LogEntry(key, body, text, self.created_at, attachments=attachments, follows=follows, **names)
 
 
 def dump(tx: Transaction, at: message_log.Address) -> list[dict[str, Any]]:
-    """Every version of everything in a conversation, as records.
+    """Return every version of everything in a conversation, as records.
 
     Raises:
         DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
     """
-    rows = message_log.rows_of(tx, at, query.dump_entries)
-    for row in rows:
-        _check(row, at)
-    return [_record(row) for row in rows]
+    records = []
+    for row in message_log.rows_of(tx, at, query.dump_entries):
+        try:
+            _readable(row["kind"], row["body"], row["attachments"], row["key"])
+            records.append(record_of(row, row["position"], edit=row["replaces"] is not None))
+        except _DAMAGES as error:
+            raise DatabaseUnreadable(
+                f"{safe_repr(row['key'])} of the conversation {safe_repr(at.name)} is damaged and cannot be "
+                f"exported; verify() tells more. {error}"
+            ) from error
+    return records
 
 
-def _record(row: Row) -> dict[str, Any]:
-    record = record_of(row, row["position"], edit=row["replaces"] is not None)
+def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
+    """Return a version of an entry as a record.
+
+    Args:
+        row: The version.
+        call: The number that versions of one call have in common.
+        edit: Whether it replaces another version.
+    """
+    record = {"call": call, "edit": edit} | {name: row[name] for name in _COLUMNS if row[name] is not None}
+    record |= {name: read_plain(row[name]) for name in ("body", "attachments") if row[name] is not None}
     if row["correction"] is not None:
         record["correction"] = read_column(row["correction"], dict)
     return record | {"follows": True} if row["follows"] else record
 
 
-def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
-    """A version of an entry as a record.
-
-    Args:
-        row: The version.
-        call: What those that were written at once have in common.
-        edit: Whether it took the place of another one.
-    """
-    record = {"call": call, "key": row["key"], "kind": row["kind"], "edit": edit}
-    record |= {name: row[name] for name in TEXTS if row[name] is not None}
-    record |= {"created_at": row["created_at"], "written_at": row["written_at"], "body": read_plain(row["body"])}
-    return record if row["attachments"] is None else record | {"attachments": read_plain(row["attachments"])}
-
-
 def restore(
     tx: Transaction,
     at: message_log.Address,
-    records: Sequence[Record],
+    records: Sequence[Mapping[str, Any]],
     *,
     now: int,
     tail: int,
-    into: message_log.Log = message_log,
+    into: Any = message_log,
     following: bool = False,
 ) -> list[str]:
-    """Write records into a conversation, keeping what is there.
+    """Write records into a conversation, and keep what is there.
 
-    What is there already is left alone. A message that was edited since it came here from the same source gets the
-    edits it lacks; one that was edited here stays as it is.
+    Entries that are there already stay as they are. A message that was edited since it came here from the same source
+    gets the edits it lacks; one that was edited here stays as it is.
 
     Args:
         tx: The transaction.
         at: The conversation; it is created when it does not exist.
-        records: What `dump` gave.
-        now: When.
+        records: The records, as `dump` returned them.
+        now: The time of writing, in microseconds since 1970.
         tail: How many entries may wait for the index.
-        into: The log. Default: that of conversations.
-        following: Whether what followed a thread does here too, which comes with it. Default: it stands by itself.
+        into: The log: `message_log` or a `ThreadLog`.
+        following: Whether entries follow the thread here too, which comes with them. Default: False.
 
     Returns:
         The key of every version that was written.
@@ -186,8 +232,9 @@ def restore(
         MessageError: The conversation holds other content under one of the ids.
     """
     try:
-        given = [(_call(record), _entry(record, following=following)) for record in records]
-    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
+        read = [EntryRecord(**record) for record in records]
+        given = [((each.call, each.edit, each.written_at), each.entry(following=following)) for each in read]
+    except _DAMAGES as error:
         raise InvalidInput(f"This record is damaged: {safe_repr(error)}.") from error
     written: list[str] = []
     here: dict[str, list[bytes]] = {}  # the versions of those that were here before
@@ -196,55 +243,26 @@ def restore(
         if edit:
             for entry in entries:
                 versions = here.get(entry.key)
-                if versions is None or (entry.body not in versions and _is_behind(versions, entry.key, records)):
+                if versions is None or (entry.body not in versions and _is_behind(versions, entry.key, given)):
                     into.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at, tail=tail)
                     written.append(entry.key)
             continue
         for entry in entries:
-            rows = into.history(tx, at, entry.key)
-            if any(bytes(row.body) == entry.body for row in rows):
-                here[entry.key] = [bytes(row.body) for row in rows]
+            bodies = [bytes(row.body) for row in into.history(tx, at, entry.key)]
+            if entry.body in bodies:
+                here[entry.key] = bodies
         new = [entry for entry in entries if entry.key not in here]
         written += into.append(tx, at, new, now=written_at or now, tail=tail).keys
     return written
 
 
-def _is_behind(versions: Sequence[bytes], key: str, records: Sequence[Record]) -> bool:
-    """Whether the newest version here is one of those that the records tell of, so that theirs come after it."""
-    told = (write_plain(record["body"]) for record in records if record.get("key") == key)
-    return versions[-1] in told
-
-
-def _check(row: Row, at: message_log.Address) -> None:
-    try:
-        _readable(row["kind"], row["body"], row["attachments"], row["key"])
-    except (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable) as error:
-        raise DatabaseUnreadable(
-            f"{safe_repr(row['key'])} of the conversation {safe_repr(at.name)} is damaged and cannot be "
-            f"exported; verify() tells more. {error}"
-        ) from error
-
-
-def _call(record: Record) -> tuple[int, bool, int]:
-    return _whole(record["call"]), bool(record["edit"]), _whole(record["written_at"])
-
-
-def _entry(record: Record, *, following: bool) -> message_log.LogEntry:
-    key = id_of(record["key"], "message", MessageError)
-    body = write_plain(record["body"])
-    attachments = write_plain(record["attachments"]) if "attachments" in record else None
-    names: dict[str, Any] = {name: _name(record.get(name)) for name in TEXTS}
-    text = _readable(record["kind"], body, attachments, key)
-    created_at = _whole(record["created_at"])
-    names["follows"] = following and record.get("follows") is True
-    if (made := record.get("correction")) is not None:
-        told = {name: made[name] for name in _CORRECTION}
-        names["correction"] = {name: text if text is None else name_given(text, name) for name, text in told.items()}
-    return message_log.LogEntry(key, body, text, created_at, kind=record["kind"], attachments=attachments, **names)
+def _is_behind(versions: Sequence[bytes], key: str, given: Iterable[tuple[Any, message_log.LogEntry]]) -> bool:
+    """Return whether the newest version here is one of the given ones, so that the others come after it."""
+    return any(entry.key == key and entry.body == versions[-1] for _, entry in given)
 
 
 def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> str:
-    """What a search should find an entry by, once it is known that every view can read the entry."""
+    """Return the text by which a search finds an entry, after checking that every view can read the entry."""
     if attachments is not None:
         for each in encoding.decode(attachments):
             Attachment.from_dict(each)
@@ -252,24 +270,8 @@ def _readable(kind: str, body: bytes, attachments: bytes | None, key: str) -> st
         message = decode_body(body, key)
         check_langchain(message)
         return message.text
-    if kind != message_log.ROUND:
-        raise InvalidInput(f"{safe_repr(kind)} is no kind of entry.")
     fields = encoding.decode(body)
     return Round.create(fields["user_query"], id=key, state=fields["state"]).user_query
-
-
-def _name(text: Any) -> str | None:
-    """A name as a column can hold it."""
-    if text is not None and (not isinstance(text, str) or plain(text) != text):
-        raise InvalidInput(f"{safe_repr(text)} is no name.")
-    return text
-
-
-def _whole(number: Any) -> int:
-    """A time or position; what is outside the years 1 to 9999 could not be read again."""
-    if not is_time(number):
-        raise InvalidInput(f"This record is damaged: {safe_repr(number)} is no time or position.")
-    return int(number)
 
 
 def problems(tx: Transaction) -> list[str]:

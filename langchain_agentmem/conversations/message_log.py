@@ -13,7 +13,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import as_json
@@ -117,37 +117,6 @@ class Appended(NamedTuple):
     dropped: list[str]
 
 
-class Log(Protocol):
-    """What a session asks of a log. This module is one, that of conversations."""
-
-    def append(
-        self,
-        tx: Transaction,
-        at: Address,
-        entries: Sequence[LogEntry],
-        *,
-        now: int,
-        tail: int,
-        retention: Retention | None = None,
-    ) -> Appended:
-        """Add entries at the end, all of them or none."""
-
-    def update(self, tx: Transaction, at: Address, key: str, change: Any, *, now: int, tail: int) -> bool:
-        """Store a new version of one entry."""
-
-    def clear(self, tx: Transaction, at: Address, *, keep_description: bool) -> int:
-        """Delete everything, or everything but the description."""
-
-    def get(self, tx: Transaction, at: Address, key: str) -> LogEntry | None:
-        """One entry by its key, or None."""
-
-    def history(self, tx: Transaction, at: Address, key: str) -> list[LogEntry]:
-        """The versions of one entry, oldest first."""
-
-    def rounds(self, tx: Transaction, at: Address) -> tuple[list[LogEntry], list[LogEntry]]:
-        """The rounds and all messages, each in order."""
-
-
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
@@ -222,12 +191,8 @@ def record(
         branch, head = _open(tx, at, now)
         if head:
             raise BranchMoved  # others have made it, and written to it, just now: begin again
-    changed: list[LogEntry] = []
-    for entry in entries:
-        if entry.key in here and entry.key not in unless_there and here[entry.key] != _identity(entry):
-            earlier = query.versions(tx, branch=branch, key=entry.key)
-            if not any(says_the_same(_stored(row), entry) for row in earlier):
-                changed.append(entry)
+    given = [entry for entry in entries if entry.key in here and entry.key not in unless_there]
+    changed = [entry for entry in given if here[entry.key] != _identity(entry) and not _repeats(tx, branch, entry)]
     new = [entry for entry in entries if entry.key not in here]
     if new:
         _write(tx, at, (branch, head), new, now=now, tail=tail)
@@ -280,12 +245,10 @@ def update(tx: Transaction, at: Address, key: str, change: Any, *, now: int, tai
         MessageError: Nothing has this key.
     """
     found = locked(tx, at)
-    if found is None:
+    row = _current(tx, found[0], key) if found else None
+    if found is None or row is None:
         raise unknown(key, at)
     branch, head = found
-    row = _current(tx, branch, key)
-    if row is None:
-        raise unknown(key, at)
     entry: LogEntry = change(_stored(row))
     if queries.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
         return False
@@ -546,19 +509,10 @@ def conversations(tx: Transaction, namespace: Namespace, limit: int, offset: int
     rows = query.newest_conversations(tx, low=low, high=high, kind=CONVERSATION, mark=NESTED, **counts)
     return [
         ListedConversation(
-            conversation_id=row["name"],
-            namespace=namespace_of(row["path"]),
-            messages=row["messages"],
-            first_at=moment(row["first_at"]),
-            last_at=moment(row["last_at"]),
+            row["name"], namespace_of(row["path"]), row["messages"], moment(row["first_at"]), moment(row["last_at"])
         )
         for row in rows
     ]
-
-
-def conversations_shown(found: list[ListedConversation]) -> dict[str, Any]:
-    """What a trace shows of a list."""
-    return {"count": len(found), "conversations": [each.conversation_id for each in found[:20]]}
 
 
 def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput) -> int:
@@ -670,7 +624,8 @@ def _write(
     added = sum(1 for entry in entries if entry.kind == MESSAGE)
     moved = _moved_on(tx, at, spot, added)
     queries.store(tx, bodies)
-    placed = _places(tx, at, entries)
+    documents = [_document(entry) for entry in entries if entry.findable]
+    placed = search_index.places(tx, _series(at), documents) if documents else None
     if not moved and spot is None:
         _open(tx, at, now)
         moved = _moved_on(tx, at, spot, added)
@@ -730,14 +685,6 @@ def _insert_edit(tx: Transaction, row: Mapping[str, Any], entry: LogEntry) -> No
         query.sign_entry(tx, id=written["id"], correction=as_json(entry.correction))
 
 
-def _places(tx: Transaction, at: Address, entries: Sequence[LogEntry]) -> search_index.Placed | None:
-    """Places in the search for the entries that can be found."""
-    documents = [_document(entry) for entry in entries if entry.findable]
-    if not documents:
-        return None
-    return search_index.places(tx, _series(at), documents)
-
-
 def _series(at: Address) -> search_index.Series:
     """Return the series of the messages of a conversation in the index."""
     return search_index.Series(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
@@ -774,9 +721,8 @@ def _retain(tx: Transaction, at: Address, branch: int, retention: Retention, now
     for row in rows[:cut]:
         _drop(tx, row["slot"])
         query.message_dropped(tx, branch=branch)
-    if cut < len(rows) and cut:
-        emptied = query.emptied_rounds(tx, branch=branch, position=rows[cut]["position"])
-        for row in emptied:
+    if 0 < cut < len(rows):
+        for row in query.emptied_rounds(tx, branch=branch, position=rows[cut]["position"]):
             _drop(tx, row["slot"])
     _unsay(tx, at, [row["key"] for row in rows[:cut] if row["follows"]])
     return [row["key"] for row in rows[:cut]]
@@ -832,6 +778,11 @@ def says_the_same(old: LogEntry, entry: LogEntry) -> bool:
     return alike and (old.kind, old.attachments, old.recipient, old.round_key) == beside
 
 
+def _repeats(tx: Transaction, branch: int, entry: LogEntry) -> bool:
+    """Return whether an entry repeats a stored version of it."""
+    return any(says_the_same(_stored(row), entry) for row in query.versions(tx, branch=branch, key=entry.key))
+
+
 def _is_recorded(row: Any, entry: LogEntry) -> bool:
     """Whether a checkpoint brought what somebody writes by hand: the same text, said by the same."""
     return bool(row["follows"]) and (body_text(bytes(row["body"])), row["role"]) == (entry.text, entry.role)
@@ -843,19 +794,10 @@ def _row_identity(row: Any) -> tuple[Any, ...]:
 
 
 def _copied(row: Any) -> LogEntry:
-    """A version as another conversation is to have it."""
-    beside = {name: row[name] for name in _COLUMNS if name not in {"key", "created_at"}}
-    body = bytes(row["body"])
-    attachments = None if row["attachments"] is None else bytes(row["attachments"])
-    return LogEntry(
-        row["key"],
-        body,
-        body_text(body),
-        row["created_at"],
-        attachments=attachments,
-        follows=bool(row["follows"]),
-        **beside,
-    )
+    """Return a version as another conversation is to have it."""
+    body, attachments = bytes(row["body"]), None if row["attachments"] is None else bytes(row["attachments"])
+    entry = _stored(row)._replace(body=body, text=body_text(body), attachments=attachments)
+    return entry._replace(follows=bool(row["follows"]), written_at=0, slot=0)
 
 
 def _row(entry: LogEntry, now: int, bodies: dict[bytes, bytes]) -> dict[str, Any]:

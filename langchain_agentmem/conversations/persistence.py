@@ -10,8 +10,8 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import (
@@ -33,6 +33,9 @@ from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Thunk, given_only
+
+if TYPE_CHECKING:
+    from langchain_agentmem.conversations.thread_session import ThreadLog
 
 T = TypeVar("T")
 
@@ -103,7 +106,7 @@ class LogMemory(EventSource):
     _readable: tuple[str, ...]  # the types of memories whose files it takes
     _part: str
     _at: message_log.Address
-    _log: message_log.Log = message_log
+    _log: ModuleType | ThreadLog = message_log  # both have the same functions
     _description: message_log.LogEntry | None = None
     _own_description: message_log.LogEntry | None = None
     _retention: Retention | None = None

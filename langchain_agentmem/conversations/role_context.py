@@ -124,7 +124,7 @@ def seen_by(
     role: str,
     *,
     include_failures: bool = False,
-    log: message_log.Log = message_log,
+    log: Any = message_log,
 ) -> SeenRounds:
     """What a role has of a session.
 

@@ -410,8 +410,9 @@ class SessionMemory(LogMemory):
     def _read(self, **asked: Any) -> tuple[list[message_log.LogEntry], list[message_log.LogEntry]]:
         if "role" in asked:
             _check_role(asked["role"])
-        read = partial(self._log.rounds, at=self._at)
-        return self._run("read", read, **asked)
+        found: tuple[list[message_log.LogEntry], list[message_log.LogEntry]]
+        found = self._run("read", partial(self._log.rounds, at=self._at), **asked)
+        return found
 
     def _rounds(self, **asked: Any) -> list[Round]:
         return assembled(*self._read(**asked))

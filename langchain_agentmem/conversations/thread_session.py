@@ -7,6 +7,7 @@ shows is what there is. Nothing of it is in the conversation of the same id.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from langchain_agentmem.base.encoding import read_plain, write_plain
@@ -22,10 +23,13 @@ from langchain_agentmem.storage import Transaction, queries
 from langchain_agentmem.storage.database import Database
 
 POST_KIND, ROUND_KIND = "thread_post", "thread_round"
+_SLOT = attrgetter("slot")
 
 
 class ThreadLog:
-    """The log of a thread's session, a `Log`. Who writes must be in a task of the thread.
+    """The log of a thread's session, with the functions of `message_log` that a session uses.
+
+    Who writes must be in a task of the thread.
 
     Args:
         point: The thread.
@@ -59,13 +63,11 @@ class ThreadLog:
         known = {key: (_stored(kept), kept.extra.get("earlier", ())) for key, kept in here.items()}
         fresh: list[LogEntry] = []
         for entry in entries:
-            if entry.key not in known:
-                known[entry.key] = (entry, ())
+            old, earlier = known.setdefault(entry.key, (entry, ()))
+            if old is entry:
                 fresh.append(entry)
-                continue
-            old, earlier = known[entry.key]
             # What was edited since is here all the same: a step that is run again repeats its first words.
-            if not says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
+            elif not says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
                 raise message_log.taken(entry.key)
         self._write(tx, place, [_draft(entry) for entry in fresh], now, tail)
         return Appended([entry.key for entry in fresh], [])
@@ -108,11 +110,14 @@ class ThreadLog:
         del at
         now = self._database.now()
         view, place = self._point.open(tx, now)
-        there = [*memory_rows.current(tx, view, ROUND_KIND), *memory_rows.current(tx, view, POST_KIND)]
-        gone = [each for each in there if not (keep_description and each.label == message_log.DESCRIPTION)]
-        drafts = [memory_rows.RowDraft(each.kind, each.key, None, now) for each in gone]
+        drafts = [
+            memory_rows.RowDraft(each.kind, each.key, None, now)
+            for kind in (ROUND_KIND, POST_KIND)
+            for each in memory_rows.current(tx, view, kind)
+            if not (keep_description and each.label == message_log.DESCRIPTION)
+        ]
         self._write(tx, place, drafts, now, self._database.tail)
-        return len(gone)
+        return len(drafts)
 
     def get(self, tx: Transaction, at: Address, key: str) -> LogEntry | None:
         """One entry by its key, or None."""
@@ -129,14 +134,13 @@ class ThreadLog:
         """The rounds and all messages, each in the order in which they came."""
         del at
         view = self._view(tx)
-        begun = memory_rows.current(tx, view, ROUND_KIND)
-        said = memory_rows.current(tx, view, POST_KIND)
-        return _in_order(begun), _in_order(said)
+        begun, said = (map(_stored, memory_rows.current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND))
+        return sorted(begun, key=_SLOT), sorted(said, key=_SLOT)
 
     def dump(self, tx: Transaction) -> list[dict[str, Any]]:
         """Everything as records, as `conversation_part.dump` gives them; of each entry the newest version."""
         begun, said = self.rounds(tx, Address(self._point.path, self._point.name))
-        rows = sorted((*begun, *said), key=lambda each: each.slot)
+        rows = sorted((*begun, *said), key=_SLOT)
         return [record_of(each._asdict(), each.slot, edit=False) for each in rows]
 
     def _view(self, tx: Transaction) -> View:
@@ -207,7 +211,3 @@ def _stored(kept: Kept) -> LogEntry:
 
 def _mark(body: bytes) -> str:
     return queries.digest(body).hex()
-
-
-def _in_order(found: Iterable[Kept]) -> list[LogEntry]:
-    return sorted(map(_stored, found), key=lambda each: each.slot)

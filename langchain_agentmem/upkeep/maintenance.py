@@ -87,8 +87,7 @@ class Maintenance(Upkeep):
         asked = {"namespace": namespace, "limit": limit, "offset": offset}
         where = self.database.scopes.resolve(namespace, bare=True)
         find = partial(message_log.conversations, namespace=where, limit=limit, offset=offset)
-        shown = message_log.conversations_shown
-        return self.database.read("conversation.list", find, partial(given_only, asked), shown)
+        return self.database.read("conversation.list", find, partial(given_only, asked))
 
     aconversations = awaited(conversations)
 
