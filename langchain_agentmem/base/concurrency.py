@@ -24,13 +24,11 @@ import contextvars
 import gc
 import os
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial, wraps
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, NoReturn, ParamSpec, TypeAlias, TypeVar
-from weakref import WeakSet
+from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,20 +130,20 @@ async def in_worker(function: Callable[[], T], *, writes: bool = False) -> T:
         function: What to call.
         writes: Whether it writes to the database, as for `awaited`.
     """
+    context = contextvars.copy_context()
     if is_in_worker():  # user code runs an event loop in a worker: waiting for another worker could be a deadlock
-        return contextvars.copy_context().run(function)
-    call = _Call(function, asyncio.get_running_loop(), writing if writes else reading)
+        return context.run(function)
+    call = _Call(asyncio.get_running_loop(), writing if writes else reading)
+    future: Future[T] = call.workers.submit(partial(call.run, partial(context.run, function)))
     del function  # a traceback would show it, and a key may be among its arguments
-    future: Future[T] = call.workers.submit(call.run, call.loop)
-    future.add_done_callback(call.wake)
     try:
-        await call.wait(future)
+        await _wait_for(future)
     except asyncio.CancelledError:
         if not future.cancel():
             call.cancel()
             while not future.done():
                 with contextlib.suppress(asyncio.CancelledError):  # the first one is raised
-                    await call.wait(future)
+                    await _wait_for(future)
         raise
     try:
         return future.result()
@@ -191,7 +189,39 @@ def on_callers_loop(make: Callable[[], Coroutine[Any, Any, T]], *, always: bool 
         raise RuntimeError("No awaited call runs in this thread.")
     if not always:
         call.check()
-    return _LoopCall(call, make, always=always).result()
+    done: Future[T] = Future()
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        call.loop.call_soon_threadsafe(partial(_begin, call, make, done, always=always))
+    with call.workers.place_given_up():
+        while not done.done() and not call.loop.is_closed():
+            wait([done], LOOP_CHECK)
+    try:
+        if done.done():
+            return done.result()
+    finally:
+        del done  # it would keep the exception, whose traceback keeps this frame
+    call.cancelled = True
+    raise RuntimeError("The event loop of the caller was closed.") if always else asyncio.CancelledError
+
+
+def _begin(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], done: Future[T], *, always: bool) -> None:
+    """Begin a coroutine for `on_callers_loop`, on the loop."""
+
+    async def run() -> T:
+        return await make()
+
+    def finish(task: asyncio.Task[T]) -> None:
+        if call.task is task:
+            call.task = None
+        _settle(done, task.result)
+
+    if call.cancelled and not always:
+        done.set_exception(asyncio.CancelledError())
+        return
+    task = call.loop.create_task(run())
+    task.add_done_callback(finish)
+    if not always:
+        call.task = task
 
 
 def abandonable(function: Callable[[], T]) -> T:
@@ -201,15 +231,7 @@ def abandonable(function: Callable[[], T]) -> T:
     answer: Future[T] = Future()
     run = partial(contextvars.copy_context().run, function)
     threading.Thread(target=_settle, args=[answer, run], name=f"{THREAD_NAME}-call", daemon=True).start()
-
-    async def wait() -> None:
-        waiter = asyncio.wrap_future(answer)
-        waiter.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # or asyncio would log the exception
-        await asyncio.wait([waiter])
-
-    on_callers_loop(wait)
+    on_callers_loop(partial(_wait_for, answer))
     return answer.result()
 
 
@@ -245,13 +267,17 @@ def _settle(future: Future[T], function: Callable[[], T]) -> None:
         del future  # it keeps the exception, whose traceback keeps this frame
 
 
-def _is_done(future: Future[Any], timeout: float) -> bool:
-    """Wait for a future. `result` does not tell its own `TimeoutError` from one that the function raised."""
-    try:
-        future.exception(timeout)
-    except TimeoutError:
-        return False
-    return True
+async def _wait_for(future: Future[Any]) -> None:
+    """Wait on an event loop until a thread has settled a future. Cancelling this leaves the future as it is."""
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def wake(_: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
+            loop.call_soon_threadsafe(lambda: waiter.done() or waiter.set_result(None))
+
+    future.add_done_callback(wake)
+    await waiter
 
 
 class _Call:
@@ -264,40 +290,21 @@ class _Call:
         task: The task on the loop that the call waits for.
     """
 
-    __slots__ = ("_context", "_function", "_waiter", "cancelled", "loop", "task", "workers")
+    __slots__ = ("cancelled", "loop", "task", "workers")
 
-    def __init__(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop, workers: Workers) -> None:
-        self._function, self.loop, self.workers = function, loop, workers
-        self._context = contextvars.copy_context()
-        self._waiter: asyncio.Future[None] = loop.create_future()
+    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Workers) -> None:
+        self.loop, self.workers = loop, workers
         self.cancelled = False
         self.task: asyncio.Task[Any] | None = None
 
-    def run(self) -> Any:
+    def run(self, function: Callable[[], T]) -> T:
         """Call the function, in a worker."""
         _running.call = self
         try:
             self.check()
-            return self._context.run(self._function)
+            return function()
         finally:
             _running.call = None
-
-    async def wait(self, future: Future[Any]) -> None:
-        """Wait on the loop until the call is done. Cancelling this cancels nothing else, as `asyncio.shield` does."""
-        if self._waiter.done():
-            self._waiter = self.loop.create_future()
-        if not future.done():
-            await self._waiter
-
-    def wake(self, future: Future[Any]) -> None:
-        """Report on the loop that the call is done."""
-        del future
-        with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
-            self.loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        if not self._waiter.done():
-            self._waiter.set_result(None)
 
     def check(self) -> None:
         """Raise `asyncio.CancelledError` if the call was cancelled."""
@@ -311,83 +318,20 @@ class _Call:
             self.task.cancel()
 
 
-class _LoopCall(Generic[T]):
-    """A coroutine that an awaited call runs on the event loop of its caller; arguments as for `on_callers_loop`."""
-
-    __slots__ = ("_always", "_call", "_done", "_make")
-
-    def __init__(self, call: _Call, make: Callable[[], Coroutine[Any, Any, T]], *, always: bool) -> None:
-        self._call, self._make, self._always = call, make, always
-        self._done: Future[T] = Future()
-
-    def result(self) -> T:
-        """Begin it and wait for it, in the worker."""
-        call, done = self._call, self._done
-        try:
-            call.loop.call_soon_threadsafe(self._begin)
-        except RuntimeError:  # the loop is closed
-            self._abandon()
-        with call.workers.place_given_up():
-            while not _is_done(done, LOOP_CHECK):
-                if call.loop.is_closed() and not done.done():
-                    self._abandon()
-        try:
-            return done.result()
-        finally:
-            del self._done, done  # they would keep the exception, whose traceback keeps this frame
-
-    def _begin(self) -> None:
-        if self._call.cancelled and not self._always:
-            self._done.set_exception(asyncio.CancelledError())
-            return
-        task = self._call.loop.create_task(self._run())
-        task.add_done_callback(self._finish)
-        if not self._always:
-            self._call.task = task
-
-    async def _run(self) -> T:
-        return await self._make()
-
-    def _finish(self, task: asyncio.Task[T]) -> None:
-        if self._call.task is task:
-            self._call.task = None
-        if task.cancelled():
-            self._done.set_exception(asyncio.CancelledError())  # that of concurrent.futures would be an `Exception`
-        elif (error := task.exception()) is not None:
-            self._done.set_exception(error)
-        else:
-            self._done.set_result(task.result())
-
-    def _abandon(self) -> NoReturn:
-        """Cancel the call, whose event loop was closed."""
-        self._call.cancelled = True
-        if self._always:
-            raise RuntimeError("The event loop of the caller was closed.")
-        raise asyncio.CancelledError
-
-
-_Task: TypeAlias = tuple[Future[Any], Callable[[], Any]]
-
-
 class _State:
-    """The state that the workers of a process share. While a call waits, no thread is idle, and `size` threads work.
+    """The state that the workers of a process share.
 
     Attributes:
         lock: Guards the others.
-        waiting: Calls that wait for a thread.
-        idle: Inboxes of the threads that wait for a call, the last one first in turn.
+        tasks: Calls that wait for a thread.
+        idle: The number of threads that wait for a call and are not expected to take one of those that wait.
         threads: The number of threads, not counting those that wait for an event loop.
-        starting: Whether a thread is starting others.
-        asked: Event loops that will have threads started at the end of their turn.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.waiting: deque[_Task] = deque()
-        self.idle: list[SimpleQueue[_Task]] = []
-        self.threads = 0
-        self.starting = False
-        self.asked: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        self.tasks: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self.idle = self.threads = 0
 
 
 class Workers:
@@ -407,41 +351,22 @@ class Workers:
     def allow(self, size: int) -> None:
         """Let at least so many threads work at a time."""
         self.size = max(self.size, size)
-        self._employ(self._state)
 
-    def submit(self, function: Callable[[], T], loop: asyncio.AbstractEventLoop | None = None) -> Future[T]:
-        """Have a function called in a thread, for a coroutine of an event loop that runs, if it is for one."""
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Have a function called in a thread.
+
+        Raises:
+            RuntimeError: No thread works, and none can be started.
+        """
         future: Future[T] = Future()
-        task, state = (future, function), self._state
+        state = self._state
         with state.lock:
             if state.idle:
-                state.idle.pop().put(task)
-                return future
-            state.waiting.append(task)
-            if state.threads >= self.size or loop in state.asked:
-                return future
-            if loop is not None:
-                state.asked.add(loop)
-        if loop is None:
-            self._employ(state)
-        else:
-            loop.call_soon(self._serve, state, loop)  # once for all calls of this turn
+                state.idle -= 1
+            else:
+                self._employ(state)
+            state.tasks.put((future, function))
         return future
-
-    def _serve(self, state: _State, loop: asyncio.AbstractEventLoop) -> None:
-        """Have threads started for the calls of a turn of an event loop; they fail if there can be no thread."""
-        with state.lock:
-            state.asked.discard(loop)
-        try:
-            self._employ(state)
-        except RuntimeError as error:
-            with state.lock:
-                failed = [] if state.threads else [*state.waiting]
-                for task in failed:
-                    state.waiting.remove(task)
-            for future, _ in failed:
-                if future.set_running_or_notify_cancel():
-                    future.set_exception(error)
 
     @contextlib.contextmanager
     def place_given_up(self) -> Iterator[None]:
@@ -449,8 +374,9 @@ class Workers:
         state = self._state
         with state.lock:
             state.threads -= 1
-        with contextlib.suppress(RuntimeError):  # no thread can be started: this one takes the next call
-            self._employ(state)
+            if not state.tasks.empty():
+                with contextlib.suppress(RuntimeError):  # no thread can be started: this one takes the next call
+                    self._employ(state)
         try:
             yield
         finally:
@@ -458,63 +384,35 @@ class Workers:
                 state.threads += 1  # it goes on immediately: for a moment one more than usual works
 
     def _employ(self, state: _State) -> None:
-        """Start a thread that starts others for the calls that wait: starting many would hold up an event loop."""
-        with state.lock:
-            if state.starting or not state.waiting or state.threads >= self.size:
-                return
-            state.starting = True
-        try:
-            threading.Thread(target=self._start, args=[state], name=THREAD_NAME, daemon=True).start()
-        except BaseException:
-            state.starting = False
-            raise
-
-    def _start(self, state: _State) -> None:
-        """Start threads for the calls that wait, while there are places, and become the last of them."""
-        while True:
-            with state.lock:
-                if not state.waiting or state.threads >= self.size:
-                    state.starting = False
-                    return
-                task = state.waiting.popleft()
+        """Start a thread if there is a place, with the lock held. If none can be started, another has to work."""
+        if state.threads < self.size:
+            try:
+                threading.Thread(target=self._run, args=[state], name=THREAD_NAME, daemon=True).start()
+            except RuntimeError:
+                if not state.threads:
+                    raise
+            else:
                 state.threads += 1
-                if not state.waiting or state.threads >= self.size:
-                    state.starting = False
-                    break
-            try:
-                threading.Thread(target=self._run, args=[state, task], name=THREAD_NAME, daemon=True).start()
-            except RuntimeError:  # no other can be started
-                state.starting = False
-                break
-        self._run(state, task)
 
-    def _run(self, state: _State, task: _Task | None) -> None:
-        inbox: SimpleQueue[_Task] = SimpleQueue()
-        while task is not None:
-            future, function = task
-            if future.set_running_or_notify_cancel():
-                _settle(future, function)
-            del future, function, task
-            task = self._next(state, inbox)
-
-    def _next(self, state: _State, inbox: SimpleQueue[_Task]) -> _Task | None:
-        """Return the next call of a thread, or None if the thread is to end."""
-        with state.lock:
-            if state.threads > self.size:
-                state.threads -= 1
-                return None
-            if state.waiting:
-                return state.waiting.popleft()
-            state.idle.append(inbox)
+    def _run(self, state: _State) -> None:
         while True:
             try:
-                return inbox.get(timeout=IDLE)
+                future, function = state.tasks.get(timeout=IDLE)
             except Empty:
                 with state.lock:
-                    if inbox in state.idle:
-                        state.idle.remove(inbox)
+                    if state.tasks.empty():
                         state.threads -= 1
-                        return None
+                        state.idle = max(0, state.idle - 1)
+                        return
+                continue
+            if future.set_running_or_notify_cancel():
+                _settle(future, function)
+            del future, function
+            with state.lock:
+                if state.threads > self.size:
+                    state.threads -= 1
+                    return
+                state.idle += state.tasks.empty()
 
 
 reading = Workers(8)
