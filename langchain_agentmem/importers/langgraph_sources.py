@@ -6,21 +6,27 @@ methods. What langmem keeps are items of such a store, in a form of its own.
 
 from __future__ import annotations
 
+import importlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import BaseStore
 
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.checkpoints.saver_import import open_source, refusal
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.checkpoints.saver_import import refusal
+from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.importers.parcels import (
     CHECKPOINTS,
     ITEMS,
@@ -42,8 +48,8 @@ from langchain_agentmem.importers.parcels import (
     whole,
     why,
 )
-from langchain_agentmem.storage import Transaction
-from langchain_agentmem.storage.foreign_tables import foreign_tables
+from langchain_agentmem.storage import Transaction, is_postgres, name_of
+from langchain_agentmem.storage.foreign_tables import columns_in, foreign_tables, read_only
 from langchain_agentmem.stores import item_part, item_rows
 from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
 
@@ -53,6 +59,9 @@ if TYPE_CHECKING:
 
 STORE, VECTORS = "store", "store_vectors"
 _WANTED = frozenset({"prefix", "key", "value"})
+CHECKPOINTS_AT_ONCE = 100
+"""Checkpoints that are held in memory when a stock saver is listed."""
+
 _Row = Mapping[str, Any]
 _Wanted = Callable[[Any], str | None]
 
@@ -257,3 +266,152 @@ def _drafted(
     draft = ItemDraft(data, item_rows.ttl_of(minutes), item_rows.text_of(value, data), None, times)
     draft = draft._replace(source="import", actor=to.kind)
     return at, draft, "it has expired." if end is not None and end <= to.now else refused(value)
+
+
+# -- stock savers --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_source(source: str, *, allow: Sequence[str] = ()) -> Iterator[BaseCheckpointSaver[Any]]:
+    """Open what a stock saver wrote, to be read.
+
+    No class is imported but those that LangGraph holds to be safe and those that are allowed by name. An object of any
+    other class would come as plain data, so it is refused instead.
+
+    Args:
+        source: The file of a SqliteSaver, or the URL or connection string of a PostgresSaver.
+        allow: Classes to import, as "module.Class".
+
+    Raises:
+        InvalidInput: There is no such file or server, or it holds no checkpoints of that saver; or there is no such
+            class. While it is read: a checkpoint cannot be read, or holds objects of another class.
+        MissingExtra: The saver's package is not installed.
+    """
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[_class_named(name) for name in allow] or None)
+    kind, opened = ("PostgresSaver", _postgres) if is_postgres(name_of(source)) else ("SqliteSaver", _sqlite)
+    with ExitStack() as stack, _refused_classes() as refused:
+        try:
+            saver, name = opened(source, stack)
+        except ImportError as error:
+            raise MissingExtra(f"Importing from a {kind}", "import") from error
+        saver.serde = serde
+        with _readable(name):  # it fails here rather than when something was made of it
+            next(saver.list(None, limit=1), None)
+        refused.clear()
+        yield _StockSaver(saver, name, refused)
+
+
+class _StockSaver(BaseCheckpointSaver[Any]):
+    """A stock saver that is read, a page of checkpoints at a time, and whose errors are ours."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], name: str, refused: set[str]) -> None:
+        super().__init__(serde=saver.serde)
+        self._saver, self._name, self._refused = saver, name, refused
+
+    def list(self, config: RunnableConfig | None, **others: Any) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints. Ids come once in a thread, but copies share them, so the last one is asked for again."""
+        del others
+        edge: RunnableConfig | None = None
+        known: list[RunnableConfig] = []
+        while True:
+            with _readable(self._name):
+                listed = self._saver.list(config, before=edge, limit=CHECKPOINTS_AT_ONCE + len(known))
+                page = [self._checked(each) for each in listed]
+            fresh = [each for each in page if each.config not in known]
+            if not fresh:
+                return
+            yield from fresh
+            last = page[-1].checkpoint["id"]
+            known = [each.config for each in page if each.checkpoint["id"] == last]
+            edge = {"configurable": {"checkpoint_id": f"{last}~"}}
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with _readable(self._name):
+            found = self._saver.get_tuple(config)
+            return found and self._checked(found)
+
+    def _checked(self, found: CheckpointTuple) -> CheckpointTuple:
+        if self._refused:
+            thread, classes = found.config["configurable"]["thread_id"], sorted(self._refused)
+            self._refused.clear()
+            raise InvalidInput(
+                f"The thread {safe_repr(thread)} holds objects of the class {classes[0]}, which would "
+                f"come as plain data. If you trust what the database says, give allow={classes}, "
+                f"or to the command: --allow {' --allow '.join(classes)}"
+            )
+        return found
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """A block in which whatever a saver of others raises becomes an error of ours."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"No checkpoints of a stock saver can be read from {name} ({type(error).__name__}: {error})."
+        ) from error
+
+
+@contextmanager
+def _refused_classes() -> Iterator[set[str]]:
+    """The names of the classes that the serializer would not import meanwhile."""
+    refused: set[str] = set()
+
+    def listen(event: SerdeEvent) -> None:
+        if event["kind"].endswith("blocked"):
+            refused.add(f"{event['module']}.{event['name']}")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("Blocked deserialization")  # it is an error here, told once
+
+    log = logging.getLogger("langgraph.checkpoint.serde.jsonplus")
+    log.addFilter(is_other)
+    stop = register_serde_event_listener(listen)
+    try:
+        yield refused
+    finally:
+        stop()
+        log.removeFilter(is_other)
+
+
+def _class_named(name: str) -> tuple[str, str]:
+    module, _, last = name.rpartition(".")
+    try:
+        getattr(importlib.import_module(module), last)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(
+            f"There is no class {safe_repr(name)} to allow: give it as module.Class, where Python finds it, "
+            f"with PYTHONPATH for instance ({error})."
+        ) from error
+    return module, last
+
+
+def _sqlite(path: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]:
+    from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 - an extra
+
+    name = safe_repr(path)
+    if not Path(path).is_file():
+        raise InvalidInput(f"There is no file at {name}.")
+    with _readable(name):
+        connection = stack.enter_context(closing(read_only(Path(path))))
+        saver = SqliteSaver(connection)
+        saver.is_setup = True  # it would make its tables in whatever file it was given
+        columns = columns_in(connection)
+        saver._has_task_path = "task_path" in columns.get("writes", ())
+    return saver, name
+
+
+def _postgres(url: str, stack: ExitStack) -> tuple[BaseCheckpointSaver[Any], str]:
+    from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 - an extra
+
+    from langchain_agentmem.storage.postgres import address_of  # noqa: PLC0415 - an extra
+
+    name = f"the PostgreSQL database {safe_repr(address_of(url))}"
+    with _readable(name):
+        saver = stack.enter_context(PostgresSaver.from_conn_string(url))
+    # It prepares all that it asks, and a pooler may send the next question to a server that knows nothing of that.
+    saver.conn.prepare_threshold = None  # type: ignore[union-attr]
+    return saver, name

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.checkpoints.saver_import import open_source
 from langchain_agentmem.cli.app import app
 from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.importers.langgraph_sources import open_source
 from langchain_agentmem.upkeep.database_copy import restore
 from langchain_agentmem.upkeep.database_report import diagnose
 
