@@ -23,27 +23,13 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.importers.parcels import (
-    Destination,
-    Names,
-    Parcel,
-    SourceReading,
-    Thing,
-    conversation,
-    is_sqlite,
-    json_of_file,
-    of_files,
-    owned,
-    path_or_url,
-    time_of,
-    time_of_file,
-)
+from langchain_agentmem.importers import parcels
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 
 WANTED = frozenset({"session_id", "message"})
 
 
-def read_histories(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_histories(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """Chat histories, see above.
 
     Args:
@@ -54,49 +40,49 @@ def read_histories(source: Any, to: Destination, stack: ExitStack) -> SourceRead
     Raises:
         InvalidInput: It is none of these.
     """
-    given = path_or_url(source)
-    if isinstance(given, str) or is_sqlite(given):
+    given = parcels.path_or_url(source)
+    if isinstance(given, str) or parcels.is_sqlite(given):
         tables = stack.enter_context(foreign_tables(given))
         names = [name for name, columns in sorted(tables.columns.items()) if columns >= WANTED]
         if not names:
             raise InvalidInput(f"{tables.name} has no table with session_id and message, as chat histories have.")
-        return SourceReading(_in_tables(tables, names, to), sum(map(tables.count, names)))
-    return of_files(given, (".json",), _in_file, to)
+        return parcels.SourceReading(_in_tables(tables, names, to), sum(map(tables.count, names)))
+    return parcels.of_files(given, (".json",), _in_file, to)
 
 
-def _in_tables(tables: ForeignTables, names: Sequence[str], to: Destination) -> Iterator[Thing]:
+def _in_tables(tables: ForeignTables, names: Sequence[str], to: parcels.Destination) -> Iterator[parcels.Thing]:
     for name in names:
         # Messages without an id are known by their row, so that a table is read the same however it grows.
         for session, group in groupby(tables.rows(name, "session_id", "id"), itemgetter("session_id")):
             rows = list(group)
             build = partial(_of_rows, name, session, rows)
-            yield from owned(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
+            yield from parcels.owned(to, session, f"the conversation {safe_repr(session)}", len(rows), build)
 
 
-def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: Destination) -> Parcel:
-    names, entries = Names(), []
+def _of_rows(table: str, session: Any, rows: Sequence[Mapping[str, Any]], to: parcels.Destination) -> parcels.Parcel:
+    names, entries = parcels.Names(), []
     for place, row in enumerate(rows):
         value = row["message"]
         message = json.loads(value) if isinstance(value, str | bytes) else value
-        said_at = time_of(row.get("created_at"), to.now)
+        said_at = parcels.time_of(row.get("created_at"), to.now)
         entries.append(entry_given(message, names, said_at, f"{table}-{row.get('id', place)}"))
-    return conversation(to, None if session is None else str(session), entries)
+    return parcels.conversation(to, None if session is None else str(session), entries)
 
 
-def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    messages = json_of_file(path, to.limits)
+def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+    messages = parcels.json_of_file(path, to.limits)
     if not isinstance(messages, list):
         raise InvalidInput(f"{safe_repr(str(path))} holds no list of messages, as FileChatMessageHistory writes it.")
     build = partial(_of_list, path, name, messages)
-    yield from owned(to, name, f"the file {safe_repr(path.name)}", len(messages), build)
+    yield from parcels.owned(to, name, f"the file {safe_repr(path.name)}", len(messages), build)
 
 
-def _of_list(path: Path, name: str, messages: Sequence[Any], to: Destination) -> Parcel:
-    names, said_at = Names(), time_of_file(path)
-    return conversation(to, name, [entry_given(each, names, said_at) for each in messages])
+def _of_list(path: Path, name: str, messages: Sequence[Any], to: parcels.Destination) -> parcels.Parcel:
+    names, said_at = parcels.Names(), parcels.time_of_file(path)
+    return parcels.conversation(to, name, [entry_given(each, names, said_at) for each in messages])
 
 
-def entry_given(message: Any, names: Names, said_at: int, own: str | None = None) -> LogEntry:
+def entry_given(message: Any, names: parcels.Names, said_at: int, own: str | None = None) -> LogEntry:
     """The entry of a message in LangChain's form.
 
     Args:

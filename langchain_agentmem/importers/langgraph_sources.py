@@ -10,9 +10,8 @@ import importlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -27,29 +26,10 @@ from langgraph.store.base import BaseStore
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.saver_import import refusal
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.importers.parcels import (
-    CHECKPOINTS,
-    ITEMS,
-    MALFORMED,
-    PAGE,
-    Destination,
-    ImportedTo,
-    LeftOut,
-    Parcel,
-    ParcelCount,
-    SourceReading,
-    Thing,
-    WrittenParcel,
-    in_pages,
-    owned,
-    path_or_url,
-    time_of,
-    where,
-    whole,
-    why,
-)
-from langchain_agentmem.storage import Transaction, is_postgres, name_of
+from langchain_agentmem.importers import parcels
+from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.foreign_tables import columns_in, foreign_tables, read_only
+from langchain_agentmem.storage.transfer import PAGE, pages
 from langchain_agentmem.stores import item_part, item_rows
 from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
 
@@ -66,45 +46,7 @@ _Row = Mapping[str, Any]
 _Wanted = Callable[[Any], str | None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadParcel(Parcel):
-    """A thread of a saver, each checkpoint of which is written by itself.
-
-    Attributes:
-        saver: The saver.
-        thread: The thread.
-        namespace: Where it goes.
-    """
-
-    saver: BaseCheckpointSaver[Any]
-    thread: str
-    namespace: tuple[str, ...]
-
-    def place(self) -> ImportedTo:
-        """See `Parcel.place`."""
-        return ImportedTo(id=self.thread, namespace=self.namespace)
-
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
-        """See `Parcel.stored`."""
-        ours = (memory.within(self.namespace) if self.namespace else memory).checkpointer
-        if dry_run:
-            return whole(self.what, lambda: self._counted(ours))
-        done = whole(self.what, lambda: ours.import_checkpoints(self.saver, thread_ids=[self.thread]))
-        for reason in done.left_out.values():
-            raise InvalidInput(reason)
-        return ParcelCount(done.checkpoints, done.known)
-
-    def _counted(self, ours: AgentMemorySaver) -> ParcelCount:
-        new, configs = [], []
-        for each in _checkpoints(self.saver, self.thread):
-            configs.append(each.config)
-            new.append(ours.adopt(each, dry_run=True))
-        if configs and (reason := refusal(ours.database, configs)) is not None:
-            raise InvalidInput(reason)
-        return ParcelCount(new.count(True), new.count(False))
-
-
-def read_saver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_saver(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """Threads of a saver of another package.
 
     Args:
@@ -120,7 +62,7 @@ def read_saver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
         return _threads(source, _counted(source), to)
     if isinstance(source, BaseStore):
         raise InvalidInput(f"{safe_repr(source)} is a store, not a saver: its kind is langgraph-store.")
-    given = path_or_url(source)
+    given = parcels.path_or_url(source)
     with foreign_tables(given) as tables:
         if "checkpoints" not in tables.columns:
             instead = ". It has a table of items: its kind is langgraph-store" if STORE in tables.columns else ""
@@ -140,36 +82,52 @@ def _counted(saver: BaseCheckpointSaver[Any]) -> Counter[str]:
         ) from error
 
 
-def _threads(saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: Destination) -> SourceReading:
-    def things() -> Iterator[Thing]:
+def _threads(
+    saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: parcels.Destination
+) -> parcels.SourceReading:
+    def things() -> Iterator[parcels.Thing]:
         for thread, count in counts.items():
             what, build = f"the thread {safe_repr(thread)}", partial(_thread, saver, str(thread), count)
-            with closing(_told(saver, str(thread))) as told:  # before the thread is listed again to be copied
-                found = [*owned(to, thread, what, count, build, told=told, holds=CHECKPOINTS)]
+            told = (each.metadata for each in _checkpoints(saver, str(thread)))
+            found = [*parcels.owned(to, thread, what, count, build, told=told, holds="checkpoints")]
+            del told  # ends the listing, for which a saver may hold a lock, before the thread is listed to be copied
             yield from found
 
-    return SourceReading(things(), sum(counts.values()))
+    return parcels.SourceReading(things(), sum(counts.values()))
 
 
-def _thread(saver: BaseCheckpointSaver[Any], thread: str, count: int, home: Destination) -> ThreadParcel:
+def _thread(saver: BaseCheckpointSaver[Any], thread: str, count: int, home: parcels.Destination) -> parcels.Parcel:
+    """Return the parcel of a thread, each checkpoint of which is written by itself."""
     what = f"the thread {safe_repr(thread)}"
-    return ThreadParcel(holds=CHECKPOINTS, what=what, count=count, saver=saver, thread=thread, namespace=home.namespace)
+
+    def store(memory: AgentMemory, *, dry_run: bool) -> parcels.ParcelCount:
+        ours = (memory.within(home.namespace) if home.namespace else memory).checkpointer
+        if dry_run:
+            return parcels.whole(what, partial(_rehearsed, ours, saver, thread))
+        done = parcels.whole(what, partial(ours.import_checkpoints, saver, thread_ids=[thread]))
+        for reason in done.left_out.values():
+            raise InvalidInput(reason)
+        return parcels.ParcelCount(done.checkpoints, done.known)
+
+    place = parcels.ImportedTo(id=thread, namespace=home.namespace)
+    return parcels.Parcel(holds="checkpoints", what=what, count=count, store=store, place=place)
 
 
-def _told(saver: BaseCheckpointSaver[Any], thread: str) -> Generator[Mapping[str, Any]]:
-    """What is known of each checkpoint of a thread, the newest first. While it is listed, a saver may hold a lock."""
-    found = _checkpoints(saver, thread)
-    with ExitStack() as stack:
-        stack.callback(getattr(found, "close", bool))
-        for each in found:
-            yield each.metadata
+def _rehearsed(ours: AgentMemorySaver, saver: BaseCheckpointSaver[Any], thread: str) -> parcels.ParcelCount:
+    new, configs = [], []
+    for each in _checkpoints(saver, thread):
+        configs.append(each.config)
+        new.append(ours.adopt(each, dry_run=True))
+    if configs and (reason := refusal(ours.database, configs)) is not None:
+        raise InvalidInput(reason)
+    return parcels.ParcelCount(new.count(True), new.count(False))
 
 
 def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[CheckpointTuple]:
     return saver.list({"configurable": {"thread_id": thread}})
 
 
-def read_store(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_store(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """Items of a store of another package.
 
     Args:
@@ -183,7 +141,7 @@ def read_store(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     return _read_items(source, to, stack, lambda _: None)
 
 
-def read_langmem(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_langmem(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """What langmem keeps in a store: its items alone, as they are, so that langmem finds them in our store.
 
     Arguments and errors are those of `read_store`.
@@ -197,18 +155,18 @@ def _of_langmem(value: Any) -> str | None:
     return "it is none of langmem's, which have kind and content: the kind langgraph-store brings all items."
 
 
-def _read_items(source: Any, to: Destination, stack: ExitStack, refused: _Wanted) -> SourceReading:
+def _read_items(source: Any, to: parcels.Destination, stack: ExitStack, refused: _Wanted) -> parcels.SourceReading:
     if isinstance(source, BaseStore):
-        return SourceReading(_items(_through_methods(source), to, refused))
+        return parcels.SourceReading(_items(_through_methods(source), to, refused))
     if isinstance(source, BaseCheckpointSaver):
         raise InvalidInput(f"{safe_repr(source)} is a saver, not a store: its kind is langgraph-saver.")
-    tables = stack.enter_context(foreign_tables(path_or_url(source)))
+    tables = stack.enter_context(foreign_tables(parcels.path_or_url(source)))
     if not tables.columns.get(STORE, frozenset()) >= _WANTED:
         raise InvalidInput(f"{tables.name} has no table of items, as LangGraph's stores have.")
     rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
     vectors = tables.count(VECTORS) if VECTORS in tables.columns else 0
-    aside = [LeftOut("its vectors", "a memory with index=… makes its own.", vectors)] if vectors else []
-    return SourceReading(chain(_items(rows, to, refused), aside), tables.count(STORE) + vectors)
+    aside = [parcels.LeftOut("its vectors", "a memory with index=… makes its own.", vectors)] if vectors else []
+    return parcels.SourceReading(chain(_items(rows, to, refused), aside), tables.count(STORE) + vectors)
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:
@@ -227,41 +185,39 @@ def _page_of(store: BaseStore, offset: int) -> Sequence[Any]:
         raise InvalidInput(f"{safe_repr(store)} cannot be read ({type(error).__name__}: {error}).") from error
 
 
-def _items(rows: Iterator[_Row], to: Destination, refused: _Wanted) -> Iterator[Thing]:
+def _items(rows: Iterator[_Row], to: parcels.Destination, refused: _Wanted) -> Iterator[parcels.Thing]:
     for namespace, group in groupby(rows, lambda row: list(row["namespace"])):
-        for page in in_pages(group if to.chosen.has(*namespace) else ()):
+        for page in pages(group if to.chosen.has(*namespace) else ()):
             drafts: dict[ItemPlace, ItemDraft] = {}
             for row in page:
-                what = f"the item {safe_repr(row['key'])} in {where(to, *namespace)}"
+                what = f"the item {safe_repr(row['key'])} in {parcels.where(to, *namespace)}"
                 try:
                     at, draft, problem = _drafted(row, namespace, to, refused)
-                except MALFORMED as error:
-                    yield LeftOut(what, why(error), holds=ITEMS)
+                except parcels.MALFORMED as error:
+                    yield parcels.LeftOut(what, parcels.why(error), holds="items")
                 else:
                     if problem is None:
                         drafts[at] = draft
                     else:
-                        yield LeftOut(what, problem, holds=ITEMS)
+                        yield parcels.LeftOut(what, problem, holds="items")
             if drafts:
-                yield _items_parcel(drafts, f"items in {where(to, *namespace)}")
+                what = f"items in {parcels.where(to, *namespace)}"
+                yield parcels.written("items", what, len(drafts), to.path(*namespace), _added(drafts))
 
 
-def _items_parcel(drafts: Mapping[ItemPlace, ItemDraft], what: str) -> WrittenParcel:
-    def make(tx: Transaction, now: int, tail: int) -> range:
-        return range(item_part.add_new(tx, drafts, now=now, tail=tail))
-
-    return WrittenParcel(holds=ITEMS, what=what, count=len(drafts), path=next(iter(drafts)).path, make=make)
+def _added(drafts: Mapping[ItemPlace, ItemDraft]) -> parcels.Make:
+    return lambda tx, now, tail: range(item_part.add_new(tx, drafts, now=now, tail=tail))
 
 
 def _drafted(
-    row: _Row, namespace: Sequence[str], to: Destination, refused: _Wanted
+    row: _Row, namespace: Sequence[str], to: parcels.Destination, refused: _Wanted
 ) -> tuple[ItemPlace, ItemDraft, str | None]:
     at = ItemPlace(to.path(*namespace), item_rows.key_of(row["key"]))
     value = json.loads(row["value"]) if isinstance(row["value"], str | bytes) else row["value"]
     data = item_rows.written(value)
-    created = time_of(row.get("created_at"), to.now)
-    end = None if row.get("expires_at") is None else time_of(row["expires_at"], to.now)
-    times = Times(created, time_of(row.get("updated_at"), created), end)
+    created = parcels.time_of(row.get("created_at"), to.now)
+    end = None if row.get("expires_at") is None else parcels.time_of(row["expires_at"], to.now)
+    times = Times(created, parcels.time_of(row.get("updated_at"), created), end)
     minutes = row.get("ttl_minutes")
     draft = ItemDraft(data, item_rows.ttl_of(minutes), item_rows.text_of(value, data), None, times)
     draft = draft._replace(source="import", actor=to.kind)

@@ -21,21 +21,7 @@ from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.importers.parcels import (
-    MALFORMED,
-    MEMORIES,
-    Destination,
-    LeftOut,
-    Names,
-    SourceReading,
-    Thing,
-    WrittenParcel,
-    at_once,
-    path_given,
-    time_of,
-    unknown,
-    why,
-)
+from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.core_memory import MOST, USUAL
@@ -140,7 +126,7 @@ class _Branch:
         return len(self.rows) + sum(each.count() for each in self.forks)
 
 
-def read_memgpt(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_memgpt(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """Core, recall and archival memory, see above.
 
     Args:
@@ -151,14 +137,14 @@ def read_memgpt(source: Any, to: Destination, stack: ExitStack) -> SourceReading
     Raises:
         InvalidInput: It is no such file.
     """
-    tables = stack.enter_context(foreign_tables(path_given(source)))
+    tables = stack.enter_context(foreign_tables(parcels.path_given(source)))
     form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
     if form is None or "branches" not in tables.columns:
         raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
-    return at_once(_trees(tables, form, to))
+    return parcels.at_once(_trees(tables, form, to))
 
 
-def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thing]:
+def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Iterator[parcels.Thing]:
     """Each branch that has no parent, with all its forks."""
     found, parents = _branches(tables, form, to)
     yield from _remembered(tables, form, found, to)
@@ -175,22 +161,22 @@ def _trees(tables: ForeignTables, form: _Form, to: Destination) -> Iterator[Thin
     reached = {id(each) for root in roots for each in _all(root)}
     for branch in found.values():
         if id(branch) not in reached:
-            yield LeftOut(
-                f"the branch {safe_repr(branch.key)}", "it is among its own parents.", len(branch.rows) or 1, MEMORIES
+            yield parcels.LeftOut(
+                f"the branch {safe_repr(branch.key)}",
+                "it is among its own parents.",
+                len(branch.rows) or 1,
+                "memories",
             )
     for root in roots:
         at = BranchAt(to.path(), root.name, to.scopes)
         what = f"the branch {safe_repr(root.name)} and its forks"
-        yield WrittenParcel(
-            holds=MEMORIES,
-            what=what,
-            count=root.count(),
-            path=at.path,
-            make=partial(_replayed, at=at, branch=root, kind=to.kind, copies=form.copies),
-        )
+        make = partial(_replayed, at=at, branch=root, kind=to.kind, copies=form.copies)
+        yield parcels.written("memories", what, root.count(), at.path, make)
     for name in ("inherited_exclusions", "inherited_summaries"):
         if name in tables.columns and (count := tables.count(name)):
-            yield LeftOut(f"rows of {name}", "they say what a fork was not shown; here it sees all of it.", count)
+            yield parcels.LeftOut(
+                f"rows of {name}", "they say what a fork was not shown; here it sees all of it.", count
+            )
 
 
 def _says(draft: RowDraft) -> tuple[Any, ...]:
@@ -203,42 +189,46 @@ def _all(branch: _Branch) -> Iterator[_Branch]:
         yield from _all(each)
 
 
-def _branches(tables: ForeignTables, form: _Form, to: Destination) -> tuple[dict[str, _Branch], dict[str, str | None]]:
+def _branches(
+    tables: ForeignTables, form: _Form, to: parcels.Destination
+) -> tuple[dict[str, _Branch], dict[str, str | None]]:
     found: dict[str, _Branch] = {}
     parents: dict[str, str | None] = {}
-    names = Names()
+    names = parcels.Names()
     for row in tables.rows("branches", "created_at"):
         key = str(row["id"])
         name = names.given(row.get(form.name) or key)
-        found[key] = _Branch(key=key, name=id_of(name, "branch"), made=time_of(row["created_at"], to.now))
+        found[key] = _Branch(key=key, name=id_of(name, "branch"), made=parcels.time_of(row["created_at"], to.now))
         parents[key] = None if row["parent_id"] is None else str(row["parent_id"])
     return found, parents
 
 
-def _remembered(tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: Destination) -> Iterator[LeftOut]:
+def _remembered(
+    tables: ForeignTables, form: _Form, found: Mapping[str, _Branch], to: parcels.Destination
+) -> Iterator[parcels.LeftOut]:
     """Put everything on its branch; gives what cannot be."""
     meta: Mapping[tuple[Any, Any], Mapping[str, Any]] = {}
     if "core_meta" in tables.columns:
         meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
-    names: dict[str, Names] = defaultdict(Names)
+    names: dict[str, parcels.Names] = defaultdict(parcels.Names)
     for table, drafted in ((form.core, _core), (form.recall, _event), (form.archival, _record)):
         for row in tables.rows(table, "id"):
             what = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = found.get(str(row["branch_id"]))
             if branch is None:
-                yield LeftOut(what, f"there is no branch {safe_repr(row['branch_id'])}.", holds=MEMORIES)
+                yield parcels.LeftOut(what, f"there is no branch {safe_repr(row['branch_id'])}.", holds="memories")
                 continue
             more = meta.get((row["branch_id"], row.get("key")), {})
             try:
                 branch.rows.append(drafted({**more, **row}, form, names[branch.key], to))
-            except MALFORMED as error:
-                yield LeftOut(what, why(error), holds=MEMORIES)
+            except parcels.MALFORMED as error:
+                yield parcels.LeftOut(what, parcels.why(error), holds="memories")
 
 
-def _core(row: Mapping[str, Any], form: _Form, names: Names, to: Destination) -> _Dated:
+def _core(row: Mapping[str, Any], form: _Form, names: parcels.Names, to: parcels.Destination) -> _Dated:
     del form, names
-    created = time_of(row.get("created_at"), time_of(row.get("updated_at"), to.now))
-    updated = time_of(row.get("updated_at"), created)
+    created = parcels.time_of(row.get("created_at"), parcels.time_of(row.get("updated_at"), to.now))
+    updated = parcels.time_of(row.get("updated_at"), created)
     [(key, value)] = redact_value({name_given(row["key"], "a key"): text_given(row["value"], "A value")}).items()
     importance = USUAL if row.get("importance") is None else min(max(int(row["importance"]), 1), MOST)
     end = None
@@ -250,15 +240,15 @@ def _core(row: Mapping[str, Any], form: _Form, names: Names, to: Destination) ->
     return _Dated(updated, RowDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end))
 
 
-def _event(row: Mapping[str, Any], form: _Form, names: Names, to: Destination) -> _Dated:
-    at = time_of(row[form.at], to.now)
+def _event(row: Mapping[str, Any], form: _Form, names: parcels.Names, to: parcels.Destination) -> _Dated:
+    at = parcels.time_of(row[form.at], to.now)
     kind, text = name_given(row[form.kind], "a kind of event"), text_given(row[form.event], "An event")
     key = names.given(None, row["branch_id"], row[form.at], kind, text)
     return _Dated(at, RowDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True))
 
 
-def _record(row: Mapping[str, Any], form: _Form, names: Names, to: Destination) -> _Dated:
-    at = time_of(row["created_at"], to.now)
+def _record(row: Mapping[str, Any], form: _Form, names: parcels.Names, to: parcels.Destination) -> _Dated:
+    at = parcels.time_of(row["created_at"], to.now)
     text = redact(text_given(row[form.text], "A record"))
     own = row["id"] if isinstance(row["id"], str) else None
     key = id_of(names.given(own, row["branch_id"], row["created_at"], text), "record")
@@ -280,24 +270,24 @@ def _tags(written: Any) -> Sequence[str]:
 
 def _replayed(
     tx: Transaction, now: int, tail: int, *, at: BranchAt, branch: _Branch, kind: str, copies: bool
-) -> list[str]:
+) -> list[Any]:
     """Write a branch and its forks in the order of their times, so that each fork sees what was there."""
-    new: list[str] = []
+    new: list[Any] = []
     waiting = list(branch.rows)
     for fork in [*branch.forks, None]:
         before = len(waiting) if fork is None else sum(each.at <= fork.made for each in waiting)
         now_due, waiting = waiting[:before], waiting[before:]
-        fresh = partial(_fresh, drafts=[each.draft for each in now_due])
+        fresh = partial(parcels.add_unknown, drafts=[each.draft for each in now_due])
         new += changed(tx, at, fresh, now, tail, Writer("import", kind))
         if fork is not None:
             new += _forked(tx, at, fork, kind, copies, now, tail)
     return new
 
 
-def _forked(tx: Transaction, at: BranchAt, fork: _Branch, kind: str, copies: bool, now: int, tail: int) -> list[str]:  # noqa: FBT001
+def _forked(tx: Transaction, at: BranchAt, fork: _Branch, kind: str, copies: bool, now: int, tail: int) -> list[Any]:  # noqa: FBT001
     there = query.find_branch(tx, path=at.path, kind=KIND, name=fork.name)
     own = at._replace(name=fork.name)
-    new: list[str] = []
+    new: list[Any] = []
     if not there:
         own = branches.fork(tx, at, fork.name, now)
         core = {each.draft.key: each.draft for each in fork.core()}
@@ -306,7 +296,7 @@ def _forked(tx: Transaction, at: BranchAt, fork: _Branch, kind: str, copies: boo
     return new + _replayed(tx, now, tail, at=own, branch=fork, kind=kind, copies=copies)
 
 
-def _begun(tx: Transaction, change: Change, core: Mapping[str, RowDraft], copied: Collection[str] | None) -> list[str]:
+def _begun(tx: Transaction, change: Change, core: Mapping[str, RowDraft], copied: Collection[str] | None) -> list[Any]:
     """Write the core memory of a new fork, whatever its parent has.
 
     Args:
@@ -321,10 +311,3 @@ def _begun(tx: Transaction, change: Change, core: Mapping[str, RowDraft], copied
             if each.key not in copied and each.key not in core:
                 change.remove(CORE, each.key)
     return list(core)
-
-
-def _fresh(tx: Transaction, change: Change, drafts: Sequence[RowDraft]) -> list[str]:
-    """Write what is not shown."""
-    new = unknown(tx, drafts, change)
-    change.drafts += new
-    return [each.key for each in new]

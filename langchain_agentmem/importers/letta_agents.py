@@ -26,34 +26,12 @@ from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.importers.parcels import (
-    MALFORMED,
-    MEMORIES,
-    MESSAGES,
-    Destination,
-    LeftOut,
-    Names,
-    Parcel,
-    SourceReading,
-    Thing,
-    conversation,
-    in_pages,
-    is_sqlite,
-    json_of_file,
-    json_plain,
-    memories,
-    of_files,
-    parcel_of,
-    path_or_url,
-    time_of,
-    time_of_file,
-    where,
-    why,
-)
+from langchain_agentmem.importers import parcels
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.core_memory import USUAL
 from langchain_agentmem.rewinding.memory_rows import CORE, RowDraft, body_of
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
+from langchain_agentmem.storage.transfer import pages
 
 AGENTS, BLOCKS, BLOCKS_OF, SAID = "agents", "block", "blocks_agents", "messages"
 PASSAGES, PASSAGES_BEFORE, ARCHIVES_OF = "archival_passages", "agent_passages", "archives_agents"
@@ -70,10 +48,10 @@ class _Agent(NamedTuple):
 
     key: str
     name: str
-    home: Destination
+    home: parcels.Destination
 
 
-def read_letta(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_letta(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """Agents of Letta, see above.
 
     Args:
@@ -84,16 +62,16 @@ def read_letta(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     Raises:
         InvalidInput: It is none of these.
     """
-    given = path_or_url(source)
-    if isinstance(given, Path) and not is_sqlite(given):
-        return of_files(given, (".af", ".json"), _in_file, to)
+    given = parcels.path_or_url(source)
+    if isinstance(given, Path) and not parcels.is_sqlite(given):
+        return parcels.of_files(given, (".af", ".json"), _in_file, to)
     tables = stack.enter_context(foreign_tables(given))
     if not all(wanted <= tables.columns.get(name, frozenset()) for name, wanted in _WANTED.items()):
         raise InvalidInput(f"{tables.name} has no tables of agents, blocks and messages, as Letta's server has.")
-    return SourceReading(_in_tables(tables, to))
+    return parcels.SourceReading(_in_tables(tables, to))
 
 
-def _agent(row: Row, names: Names, to: Destination) -> _Agent | None:
+def _agent(row: Row, names: parcels.Names, to: parcels.Destination) -> _Agent | None:
     """An agent; None if it is not to come."""
     key, name = str(row.get("id") or row.get("name")), names.given(row.get("name") or row.get("id"), row)
     if to.keys:
@@ -106,10 +84,10 @@ def _agent(row: Row, names: Names, to: Destination) -> _Agent | None:
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    given, at = json_of_file(path, to.limits), time_of_file(path)
+def _in_file(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+    given, at = parcels.json_of_file(path, to.limits), parcels.time_of_file(path)
     if isinstance(given, list) and given and all(isinstance(each, Mapping) and "text" in each for each in given):
-        if (agent := _agent({"name": name}, Names(), to)) is not None:
+        if (agent := _agent({"name": name}, parcels.Names(), to)) is not None:
             yield from _passages(agent, given)
         return
     if not isinstance(given, Mapping):
@@ -120,33 +98,33 @@ def _in_file(path: Path, name: str, to: Destination) -> Iterator[Thing]:
         agents, blocks = given["agents"], {each["id"]: each for each in given["blocks"]}
     else:
         raise InvalidInput(f"{safe_repr(str(path))} is no agent file of Letta: it has neither agents nor core_memory.")
-    at, names = time_of(given.get("created_at"), at), Names()
+    at, names = parcels.time_of(given.get("created_at"), at), parcels.Names()
     for row in agents:
         try:
             agent = _agent(row, names, to)
-        except MALFORMED as error:
-            yield LeftOut(f"the agent {safe_repr(row, 200)}", why(error))
+        except parcels.MALFORMED as error:
+            yield parcels.LeftOut(f"the agent {safe_repr(row, 200)}", parcels.why(error))
             continue
         if agent is not None:
             mine = [blocks[each] for each in row.get("block_ids") or () if each in blocks]
             yield from _core(agent, [*mine, *(row.get("memory_blocks") or ())], at)
             yield from _conversation(agent, agent.name, row.get("messages") or ())
     if files := given.get("files"):
-        yield LeftOut(f"files in {safe_repr(name)}", "they are documents, and no memory.", len(files), "files")
+        yield parcels.LeftOut(f"files in {safe_repr(name)}", "they are documents, and no memory.", len(files), "files")
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def _in_tables(tables: ForeignTables, to: Destination) -> Iterator[Thing]:
+def _in_tables(tables: ForeignTables, to: parcels.Destination) -> Iterator[parcels.Thing]:
     found: dict[str, _Agent] = {}
-    names = Names()
+    names = parcels.Names()
     for row in _rows(tables, AGENTS, "created_at", "id"):
         try:
             if (agent := _agent(row, names, to)) is not None:
                 found[agent.key] = agent
-        except MALFORMED as error:
-            yield LeftOut(f"the agent {safe_repr(row.get('name'))}", why(error))
+        except parcels.MALFORMED as error:
+            yield parcels.LeftOut(f"the agent {safe_repr(row.get('name'))}", parcels.why(error))
     each_one = {key: [agent] for key, agent in found.items()}
     blocks = {each["id"]: each for each in _rows(tables, BLOCKS)}
     for agent, rows in _by_agent(tables, BLOCKS_OF, each_one, "agent_id"):
@@ -192,66 +170,68 @@ def _value(name: str, value: Any) -> Any:
 # -- what an agent remembers ---------------------------------------------------------------------------------------
 
 
-def _core(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[Thing]:
+def _core(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[parcels.Thing]:
     drafts: dict[str, RowDraft] = {}
     for block in blocks:
         try:
             label, value = name_given(block["label"], "a key"), block["value"]
             if value:
                 [(key, kept)] = redact_value({label: text_given(value, "A value")}).items()
-                made = time_of(block.get("updated_at") or block.get("created_at"), at)
+                made = parcels.time_of(block.get("updated_at") or block.get("created_at"), at)
                 drafts[key] = RowDraft(CORE, key, body_of(kept), made, importance=USUAL)
-        except MALFORMED as error:
-            yield LeftOut(f"a block of the agent {safe_repr(agent.name)}", why(error), holds=MEMORIES)
+        except parcels.MALFORMED as error:
+            yield parcels.LeftOut(f"a block of the agent {safe_repr(agent.name)}", parcels.why(error), holds="memories")
     yield from _remembered(agent, [*drafts.values()])
 
 
-def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[Thing]:
+def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[parcels.Thing]:
     drafts: dict[str, RowDraft] = {}
-    names = Names()
+    names = parcels.Names()
     for row in rows:
         try:
             text = redact(text_given(row["text"], "A passage"))
             key = id_of(names.given(row.get("id"), text), "record")
-            more = redact_value(json_plain(row.get("metadata_") or row.get("metadata")))
-            tags = [redact(str(each)) for each in json_plain(row.get("tags")) or ()]
-            made = time_of(row.get("created_at"), agent.home.now)
+            more = redact_value(parcels.json_plain(row.get("metadata_") or row.get("metadata")))
+            tags = [redact(str(each)) for each in parcels.json_plain(row.get("tags")) or ()]
+            made = parcels.time_of(row.get("created_at"), agent.home.now)
             drafts[key] = record(key, text, tags, made, **({"letta": more} if more else {}))
-        except MALFORMED as error:
-            yield LeftOut(f"a passage of the agent {safe_repr(agent.name)}", why(error), holds=MEMORIES)
+        except parcels.MALFORMED as error:
+            yield parcels.LeftOut(
+                f"a passage of the agent {safe_repr(agent.name)}", parcels.why(error), holds="memories"
+            )
     yield from _remembered(agent, [*drafts.values()])
 
 
-def _remembered(agent: _Agent, drafts: Sequence[RowDraft]) -> Iterator[Thing]:
-    for page in in_pages(drafts):
-        what = f"memories in {where(agent.home)}"
-        yield parcel_of(what, len(page), partial(memories, agent.home, what, page), MEMORIES)
+def _remembered(agent: _Agent, drafts: Sequence[RowDraft]) -> Iterator[parcels.Thing]:
+    for page in pages(drafts):
+        what = f"memories in {parcels.where(agent.home)}"
+        yield parcels.parcel_of(what, len(page), partial(parcels.memories, agent.home, what, page), "memories")
 
 
-def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[Thing]:
+def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[parcels.Thing]:
     what = f"the conversation {safe_repr(name)}"
     try:
         said, own = _said(rows, agent.home)
-    except MALFORMED as error:
-        yield LeftOut(what, why(error), len(rows), MESSAGES)
+    except parcels.MALFORMED as error:
+        yield parcels.LeftOut(what, parcels.why(error), len(rows), "messages")
         return
     if said:
-        yield parcel_of(what, len(said), partial(_entries, agent.home, name, said), MESSAGES)
+        yield parcels.parcel_of(what, len(said), partial(_entries, agent.home, name, said), "messages")
     if own:
         reason = "Letta compiles them, or tells its agent with them that time has passed."
-        yield LeftOut(f"prompts and events in {what}", reason, own, "events")
+        yield parcels.LeftOut(f"prompts and events in {what}", reason, own, "events")
 
 
-def _entries(home: Destination, name: str, said: Sequence[tuple[int, Row]]) -> Parcel:
-    return conversation(home, name, [entry_of(message_of(each, new_id=new_uuid)[0], at) for at, each in said])
+def _entries(home: parcels.Destination, name: str, said: Sequence[tuple[int, Row]]) -> parcels.Parcel:
+    return parcels.conversation(home, name, [entry_of(message_of(each, new_id=new_uuid)[0], at) for at, each in said])
 
 
-def _said(rows: Sequence[Row], to: Destination) -> tuple[list[tuple[int, Row]], int]:
+def _said(rows: Sequence[Row], to: parcels.Destination) -> tuple[list[tuple[int, Row]], int]:
     """What was said, as messages with their times; and how much was only said by Letta itself."""
     found: list[tuple[int, Row]] = []
     spoken: set[str] = set()
-    names, own = Names(), 0
-    for at, _, row in sorted((time_of(each.get("created_at"), to.now), n, each) for n, each in enumerate(rows)):
+    names, own = parcels.Names(), 0
+    for at, _, row in sorted((parcels.time_of(each.get("created_at"), to.now), n, each) for n, each in enumerate(rows)):
         given = row.get("id")
         key = given if isinstance(given, str) and _OWN_ID.fullmatch(given) else None
         made = _messages(row, spoken)

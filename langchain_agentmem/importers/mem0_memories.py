@@ -26,30 +26,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import name_of
 from langchain_agentmem.facts.fact_events import rules_in
 from langchain_agentmem.facts.fact_store import Book, FactStatement
-from langchain_agentmem.importers.parcels import (
-    FACTS,
-    MALFORMED,
-    MEMORIES,
-    MESSAGES,
-    Destination,
-    LeftOut,
-    Names,
-    Parcel,
-    SourceReading,
-    Thing,
-    WrittenParcel,
-    conversation,
-    in_pages,
-    is_sqlite,
-    json_of_file,
-    json_plain,
-    memories,
-    parcel_of,
-    path_given,
-    time_of,
-    where,
-    why,
-)
+from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt
@@ -57,6 +34,7 @@ from langchain_agentmem.rewinding.memory_access import Change, changed
 from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
+from langchain_agentmem.storage.transfer import pages
 
 HISTORY, SAID = "history", "messages"
 _HISTORY = frozenset({"memory_id", "new_memory", "event"})
@@ -64,7 +42,7 @@ _TAGS = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
 _KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAGS})
 
 
-def read_mem0(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_mem0(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """What mem0 remembers, see above.
 
     Args:
@@ -75,63 +53,65 @@ def read_mem0(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     Raises:
         InvalidInput: It is neither.
     """
-    path = path_given(source)
-    if is_sqlite(path):
+    path = parcels.path_given(source)
+    if parcels.is_sqlite(path):
         tables = stack.enter_context(foreign_tables(path))
         if not tables.columns.get(HISTORY, frozenset()) >= _HISTORY:
             raise InvalidInput(f"{tables.name} has no table of mem0's history.")
         messages = tables.count(SAID) if SAID in tables.columns else 0
-        return SourceReading(_of_history(tables, to), len(tables.counts(HISTORY, "memory_id")) + messages)
-    given = json_of_file(path, to.limits)
+        return parcels.SourceReading(_of_history(tables, to), len(tables.counts(HISTORY, "memory_id")) + messages)
+    given = parcels.json_of_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
     if not isinstance(found, list) or not isinstance(relations, Sequence):
         raise InvalidInput(f"{safe_repr(str(path))} does not hold what mem0's get_all gives: a list of results.")
-    return SourceReading(_of_export(found, relations, to), len(found) + len(relations))
+    return parcels.SourceReading(_of_export(found, relations, to), len(found) + len(relations))
 
 
-def _of_export(found: Sequence[Any], relations: Sequence[Any], to: Destination) -> Iterator[Thing]:
+def _of_export(found: Sequence[Any], relations: Sequence[Any], to: parcels.Destination) -> Iterator[parcels.Thing]:
     drafts: dict[str | None, dict[str, RowDraft]] = {}
     for each in found:
         try:
             if not to.chosen.has(each.get("user_id")):
                 continue
             draft, theirs = _memory(each, to), drafts.setdefault(each.get("user_id"), {})
-        except MALFORMED as error:
-            yield LeftOut(f"the memory {safe_repr(each, 200)}", why(error), holds=MEMORIES)
+        except parcels.MALFORMED as error:
+            yield parcels.LeftOut(f"the memory {safe_repr(each, 200)}", parcels.why(error), holds="memories")
         else:
             if draft.key in theirs:
-                yield LeftOut(f"the memory {safe_repr(draft.key)}", "it is listed twice.", holds=MEMORIES)
+                yield parcels.LeftOut(f"the memory {safe_repr(draft.key)}", "it is listed twice.", holds="memories")
             theirs[draft.key] = draft
     for user, theirs in drafts.items():
         labels = () if user is None else (user,)
-        for page in in_pages(theirs.values()):
+        for page in pages(theirs.values()):
             what = f"memories of the user {safe_repr(user)}"
-            yield parcel_of(what, len(page), partial(_page, to, page, labels), MEMORIES)
+            yield parcels.parcel_of(what, len(page), partial(_page, to, page, labels), "memories")
     for number, each in enumerate(relations, 1):
         if not to.chosen or (isinstance(each, Mapping) and to.chosen.has(each.get("user_id"))):
-            yield parcel_of(f"the relation {number}", 1, partial(_relation, each, to), FACTS)
+            yield parcels.parcel_of(f"the relation {number}", 1, partial(_relation, each, to), "facts")
 
 
-def _page(to: Destination, page: Sequence[RowDraft], labels: tuple[str, ...]) -> Parcel:
-    return memories(to, f"memories in {where(to, *labels)}", page, *labels)
+def _page(to: parcels.Destination, page: Sequence[RowDraft], labels: tuple[str, ...]) -> parcels.Parcel:
+    return parcels.memories(to, f"memories in {parcels.where(to, *labels)}", page, *labels)
 
 
-def _memory(given: Mapping[str, Any], to: Destination) -> RowDraft:
+def _memory(given: Mapping[str, Any], to: parcels.Destination) -> RowDraft:
     text = redact(text_given(given["memory"], "A memory"))
     tags = [f"{tag}:{given[name]}" for name, tag in _TAGS.items() if given.get(name)]
     tags += [str(each) for each in given.get("categories") or ()]
     details = {name: value for name, value in given.items() if name not in _KNOWN and value not in (None, {}, [])}
-    key = id_of(Names().given(given.get("id"), text), "record")
+    key = id_of(parcels.Names().given(given.get("id"), text), "record")
     end = given.get("expiration_date")
-    if end is not None and time_of(end, to.now) <= to.now:
+    if end is not None and parcels.time_of(end, to.now) <= to.now:
         raise InvalidInput("it has expired.")
-    made = time_of(given.get("created_at"), to.now)
-    expires_at = None if end is None else time_of(end, to.now)
-    return record(key, text, tags, made, expires_at=expires_at, **({"mem0": json_plain(details)} if details else {}))
+    made = parcels.time_of(given.get("created_at"), to.now)
+    expires_at = None if end is None else parcels.time_of(end, to.now)
+    return record(
+        key, text, tags, made, expires_at=expires_at, **({"mem0": parcels.json_plain(details)} if details else {})
+    )
 
 
-def _relation(given: Mapping[str, Any], to: Destination) -> Parcel:
+def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parcel:
     subject, predicate, object_ = (
         name_of(redact(text_given(value, "A name")), "A name")
         for value in (
@@ -153,30 +133,29 @@ def _relation(given: Mapping[str, Any], to: Destination) -> Parcel:
     def make(tx: Transaction, now: int, tail: int) -> list[str]:
         return changed(tx, at, tell, now, tail, Writer("import", to.kind))
 
-    return WrittenParcel(
-        holds=FACTS, what=f"the fact {safe_repr(f'{subject} {predicate} {object_}')}", count=1, path=at.path, make=make
-    )
+    what = f"the fact {safe_repr(f'{subject} {predicate} {object_}')}"
+    return parcels.written("facts", what, 1, at.path, make)
 
 
 # -- history.db ----------------------------------------------------------------------------------------------------
 
 
-def _of_history(tables: ForeignTables, to: Destination) -> Iterator[Thing]:
-    for page in in_pages(_grouped(tables, HISTORY, "memory_id")):
+def _of_history(tables: ForeignTables, to: parcels.Destination) -> Iterator[parcels.Thing]:
+    for page in pages(_grouped(tables, HISTORY, "memory_id")):
         drafts = []
         for key, rows in page:
             try:
                 if to.chosen.has(key):
                     drafts.append(_last(key, rows, to))
-            except MALFORMED as error:
-                yield LeftOut(f"the memory {safe_repr(key)}", why(error), holds=MEMORIES)
+            except parcels.MALFORMED as error:
+                yield parcels.LeftOut(f"the memory {safe_repr(key)}", parcels.why(error), holds="memories")
         if drafts:
-            yield memories(to, f"memories in {where(to)}", drafts)
+            yield parcels.memories(to, f"memories in {parcels.where(to)}", drafts)
     if SAID in tables.columns:
         for scope, rows in _grouped(tables, SAID, "session_scope"):
             if to.chosen.has(scope, _user_of(scope)):
                 what = f"the session {safe_repr(scope)}"
-                yield parcel_of(what, len(rows), partial(_session, scope, rows, to), MESSAGES)
+                yield parcels.parcel_of(what, len(rows), partial(_session, scope, rows, to), "messages")
 
 
 def _grouped(tables: ForeignTables, table: str, column: str) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
@@ -185,26 +164,26 @@ def _grouped(tables: ForeignTables, table: str, column: str) -> Iterator[tuple[A
         yield value, sorted(group, key=lambda row: str(row.get("created_at") or ""))
 
 
-def _last(key: Any, rows: Sequence[Mapping[str, Any]], to: Destination) -> RowDraft:
+def _last(key: Any, rows: Sequence[Mapping[str, Any]], to: parcels.Destination) -> RowDraft:
     rows = sorted(rows, key=lambda row: str(row["updated_at"] or row["created_at"] or ""))
     last = rows[-1]
     if last["is_deleted"] or last["event"] == "DELETE":
         raise InvalidInput("it was deleted there.")
-    times = [time_of(row["updated_at"] or row["created_at"], to.now) for row in rows]
+    times = [parcels.time_of(row["updated_at"] or row["created_at"], to.now) for row in rows]
     before: Any = [[at, redact(str(row["new_memory"]))] for at, row in zip(times, rows, strict=True)][:-1]
     text = redact(text_given(last["new_memory"], "A memory"))
-    made = time_of(rows[0]["created_at"], times[0])
+    made = parcels.time_of(rows[0]["created_at"], times[0])
     details: dict[str, Any] = {"before": before} if before else {}
     return record(id_of(key, "record"), text, (), made, **details)
 
 
-def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: Destination) -> Parcel:
-    names, entries = Names(), []
+def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: parcels.Destination) -> parcels.Parcel:
+    names, entries = parcels.Names(), []
     for row in rows:
         key = names.given(row["id"], row["content"])
         given = {"role": row["role"], "content": row["content"], "name": row["name"], "message_id": key}
-        entries.append(entry_of(message_of(given, new_id=new_uuid)[0], time_of(row["created_at"], to.now)))
-    return conversation(to, scope, entries, *filter(None, [_user_of(scope)]))
+        entries.append(entry_of(message_of(given, new_id=new_uuid)[0], parcels.time_of(row["created_at"], to.now)))
+    return parcels.conversation(to, scope, entries, *filter(None, [_user_of(scope)]))
 
 
 def _user_of(scope: Any) -> str:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,31 +16,18 @@ from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of, scopes_given
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.importers import SourceKind
+from langchain_agentmem.importers import SourceKind, parcels
 from langchain_agentmem.importers.chat_histories import read_histories
 from langchain_agentmem.importers.langgraph_sources import read_langmem, read_saver, read_store
 from langchain_agentmem.importers.layered_tables import read_memgpt
 from langchain_agentmem.importers.letta_agents import read_letta
 from langchain_agentmem.importers.mem0_memories import read_mem0
-from langchain_agentmem.importers.parcels import (
-    CHECKPOINTS,
-    MESSAGES,
-    Chosen,
-    Destination,
-    ImportedTo,
-    LeftOut,
-    Parcel,
-    Reader,
-    SourceReading,
-    whole,
-    why,
-)
 from langchain_agentmem.importers.saved_files import read_marsys, read_opus, read_taskweaver
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
-KINDS: Mapping[SourceKind, Reader] = {
+KINDS: Mapping[SourceKind, parcels.Reader] = {
     "langgraph-saver": read_saver,
     "langgraph-store": read_store,
     "langmem": read_langmem,
@@ -55,7 +42,7 @@ KINDS: Mapping[SourceKind, Reader] = {
 """What reads each kind of source."""
 OWNED = ("langgraph-saver", "chat-history", "letta", "taskweaver", "marsys")
 """Kinds whose threads and conversations may each go to a namespace of their own."""
-WHOLES = {CHECKPOINTS: "threads", MESSAGES: "conversations"}
+WHOLES = {"checkpoints": "threads", "messages": "conversations"}
 """What so many things of a kind make up, in which people count."""
 MOST_TOLD = 1_000
 """How much of what was left out is told one by one."""
@@ -85,25 +72,25 @@ class MovingReport:
     added: Mapping[str, int]
     known: Mapping[str, int]
     added_to: Mapping[str, int]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[parcels.LeftOut, ...]
     left: int
     left_by: Mapping[str, int]
-    places: tuple[ImportedTo, ...]
+    places: tuple[parcels.ImportedTo, ...]
 
 
+@dataclass
 class _Tally:
-    """Counts what came."""
+    """The counts of a `MovingReport` so far."""
 
-    def __init__(self) -> None:
-        self.added: Counter[str] = Counter()
-        self.known: Counter[str] = Counter()
-        self.added_to: Counter[str] = Counter()
-        self.left_out: list[LeftOut] = []
-        self.left_by: Counter[str] = Counter()
-        self.left = 0
-        self.places: list[ImportedTo] = []
+    added: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
+    added_to: Counter[str] = field(default_factory=Counter)
+    left_by: Counter[str] = field(default_factory=Counter)
+    left_out: list[parcels.LeftOut] = field(default_factory=list)
+    left: int = 0
+    places: list[parcels.ImportedTo] = field(default_factory=list)
 
-    def leave(self, thing: LeftOut) -> None:
+    def leave(self, thing: parcels.LeftOut) -> None:
         self.left += thing.count
         self.left_by[thing.holds] += thing.count
         if thing.holds in WHOLES:
@@ -111,9 +98,24 @@ class _Tally:
         if len(self.left_out) < MOST_TOLD:
             self.left_out.append(thing)
 
-    @property
-    def done(self) -> int:
-        return self.added.total() + self.known.total() + self.left
+    def bring(self, memory: AgentMemory, parcel: parcels.Parcel, *, dry_run: bool) -> None:
+        try:
+            stored = parcel.store(memory, dry_run=dry_run)
+        except InvalidInput as error:
+            self.leave(parcels.LeftOut(parcel.what, parcels.why(error), parcel.count, parcel.holds))
+            return
+        self.added[parcel.holds] += stored.added
+        self.known[parcel.holds] += stored.known
+        if parcel.place is not None:
+            self.places.append(parcel.place)
+        if stored.added and parcel.holds in WHOLES:
+            self.added_to[WHOLES[parcel.holds]] += 1
+
+    def report(self, kind: str, source: str, *, dry_run: bool) -> MovingReport:
+        counts: dict[str, Any] = {name: dict(+value) for name, value in vars(self).items() if type(value) is Counter}
+        left, places = tuple(self.left_out), tuple(self.places)
+        about: dict[str, Any] = {"kind": kind, "source": source, "dry_run": dry_run}
+        return MovingReport(**about, **counts, left=self.left, left_out=left, places=places)
 
 
 def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
@@ -133,8 +135,8 @@ def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: 
         _open(source, destination(memory, kind, **options), stack)
 
 
-def _open(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
-    return whole(_name_of(source), partial(KINDS[to.kind], source, to, stack))
+def _open(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+    return parcels.whole(_name_of(source), partial(KINDS[to.kind], source, to, stack))
 
 
 def _name_of(source: Any) -> str:
@@ -150,7 +152,7 @@ def destination(
     owners: Mapping[str, str] | None,
     experiences: str | os.PathLike[str] | None,
     allow: Sequence[str],
-) -> Destination:
+) -> parcels.Destination:
     """Check the options of `AgentMemory.import_from`.
 
     Raises:
@@ -158,13 +160,13 @@ def destination(
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidInput(f"There is no kind {safe_repr(kind)} of sources; there are {', '.join(KINDS)}.")
-    scopes, chosen = memory.database.scopes, Chosen(texts_given(only, "only"))
+    scopes, chosen = memory.database.scopes, parcels.Chosen(texts_given(only, "only"))
     home = _home(kind, namespace, scopes)
     if chosen and kind == "memgpt":
         raise InvalidInput(
             "What is of the kind memgpt comes whole, without only: its branches show each other's memory."
         )
-    return Destination(
+    return parcels.Destination(
         kind,
         home,
         scopes,
@@ -182,49 +184,24 @@ def moving(
 ) -> MovingReport:
     """See `AgentMemory.import_from`."""
     to, tell, name = destination(memory, kind, **options), listener_given(progress, "progress"), _name_of(source)
-
     inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
     with memory.database.step("care.import_from", lambda: inputs) as step:
         tally = _Tally()
         with ExitStack() as stack:
             reading = _open(source, to, stack)
-            while (thing := whole(name, lambda: next(reading.things, None))) is not None:
-                if isinstance(thing, LeftOut):
+            while (thing := parcels.whole(name, lambda: next(reading.things, None))) is not None:
+                if isinstance(thing, parcels.LeftOut):
                     tally.leave(thing)
                 else:
-                    _bring(memory, thing, tally, dry_run=dry_run)
+                    tally.bring(memory, thing, dry_run=dry_run)
                 if tell is not None:
-                    tell(Progress(thing.what, tally.done, None if to.chosen else reading.total))
+                    done = tally.added.total() + tally.known.total() + tally.left
+                    tell(Progress(thing.what, done, None if to.chosen else reading.total))
         for each in sorted(to.chosen.unmet):
-            tally.leave(LeftOut(safe_repr(each), "the source has nothing of this id."))
-        report = MovingReport(
-            kind=kind,
-            source=name,
-            dry_run=dry_run,
-            added=dict(+tally.added),
-            known=dict(+tally.known),
-            added_to=dict(tally.added_to),
-            left_out=tuple(tally.left_out),
-            left=tally.left,
-            left_by=dict(+tally.left_by),
-            places=tuple(tally.places),
-        )
-        step.finish(lambda: _shown(report))
+            tally.leave(parcels.LeftOut(safe_repr(each), "the source has nothing of this id."))
+        report = tally.report(kind, name, dry_run=dry_run)
+        step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})
     return report
-
-
-def _bring(memory: AgentMemory, parcel: Parcel, tally: _Tally, *, dry_run: bool) -> None:
-    try:
-        stored = parcel.stored(memory, dry_run=dry_run)
-    except InvalidInput as error:
-        tally.leave(LeftOut(parcel.what, why(error), parcel.count, parcel.holds))
-    else:
-        tally.added[parcel.holds] += stored.added
-        tally.known[parcel.holds] += stored.known
-        if (place := parcel.place()) is not None:
-            tally.places.append(place)
-        if stored.added and parcel.holds in WHOLES:
-            tally.added_to[WHOLES[parcel.holds]] += 1
 
 
 def _home(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
@@ -262,8 +239,3 @@ def _owners_given(owners: Any, keys: Sequence[str]) -> Mapping[str, str]:
     if len(keys) != 1:
         raise InvalidInput('owners fills the one key of a namespace: name one such as ("users", "{user_id}").')
     return owners
-
-
-def _shown(report: MovingReport) -> dict[str, Any]:
-    """What a trace shows of an import."""
-    return {name: value for name, value in asdict(report).items() if name in ("added", "known", "left")}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.clock import is_time, micros, time_given
 from langchain_agentmem.base.events import MessagesStored
@@ -32,6 +31,7 @@ from langchain_agentmem.rewinding.branches import MAIN, BranchAt
 from langchain_agentmem.rewinding.memory_access import Change, changed
 from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.storage import Transaction, is_postgres
+from langchain_agentmem.storage.encrypted_database import begins_plain
 from langchain_agentmem.storage.queries import digest
 
 if TYPE_CHECKING:
@@ -39,12 +39,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MESSAGES, ITEMS, MEMORIES, FACTS, ENTRIES, CHECKPOINTS, EXPERIENCES = (
-    "messages", "items", "memories", "facts", "entries", "checkpoints", "experiences",
-)  # fmt: skip
-"""What a parcel holds."""
-PAGE = 500
-"""How much of what belongs to no conversation is written at once."""
+Holds: TypeAlias = Literal["messages", "items", "memories", "facts", "entries", "checkpoints", "experiences"]
+"""The content of a parcel."""
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """What reading a value raises that is not as its form wants it. Errors of ours for wrong input are among them."""
 
@@ -165,7 +161,7 @@ class LeftOut:
         what: What it is.
         why: Why.
         count: How many things it is.
-        holds: What these are: MESSAGES, ITEMS and so on, or "things".
+        holds: What these are: "messages", "items" and so on.
     """
 
     what: str
@@ -200,74 +196,59 @@ class ParcelCount(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parcel(ABC):
+class Parcel:
     """Things that are written at once.
 
     Attributes:
-        holds: What they are: MESSAGES, ITEMS and so on.
-        what: What it is, for a report, such as "the conversation 'a'".
-        count: How many things there are.
+        holds: Their kind.
+        what: The name of the parcel in a report, such as "the conversation 'a'".
+        count: The number of things.
+        store: Writes those that a memory does not have, or counts them in a `dry_run`. Raises `InvalidInput` where they
+            cannot be stored; then none was.
+        place: The thread or conversation that they belong to. Default: none.
     """
 
-    holds: str
+    holds: Holds
     what: str
     count: int
-
-    @abstractmethod
-    def place(self) -> ImportedTo | None:
-        """Where it goes; None where it is no thread or conversation."""
-
-    @abstractmethod
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
-        """Write those that are not here.
-
-        Args:
-            memory: Where to.
-            dry_run: Whether to tell only how many these are.
-
-        Raises:
-            InvalidInput: They cannot be stored. None was.
-        """
+    store: Callable[..., ParcelCount]
+    place: ImportedTo | None = None
 
 
 Make: TypeAlias = Callable[[Transaction, int, int], Collection[Any]]
 """Writes something at a time, with so many documents that may wait for the index; gives what was new."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WrittenParcel(Parcel):
-    """Things that one operation writes.
+def written(holds: Holds, what: str, count: int, path: str, make: Make, name: str | None = None) -> Parcel:
+    """Return a parcel that one operation writes.
 
-    Attributes:
-        path: The path of the namespace they go to.
-        name: The conversation they belong to, if they do.
-        make: Writes them at a time, with so many documents that may wait for the index; gives what was new.
+    Args:
+        holds: See `Parcel`.
+        what: See `Parcel`.
+        count: See `Parcel`.
+        path: The path of the namespace.
+        make: The operation.
+        name: The conversation that the things belong to. Default: none.
     """
+    place = None if name is None else ImportedTo(id=name, namespace=namespace_of(path))
 
-    path: str
-    name: str | None = None
-    make: Make
-
-    def place(self) -> ImportedTo | None:
-        """See `Parcel.place`."""
-        return None if self.name is None else ImportedTo(id=self.name, namespace=namespace_of(self.path))
-
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
-        """See `Parcel.stored`."""
+    def store(memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
         database = memory.database
         now = database.now()
 
-        def make(tx: Transaction) -> Collection[Any]:
-            return self.make(tx, now, database.tail)
+        def operation(tx: Transaction) -> Collection[Any]:
+            return make(tx, now, database.tail)
 
         if dry_run:
-            new = database.engine.rehearse(make)
+            new = database.engine.rehearse(operation)
         else:
-            new = database.write(None, make)
-            if self.name is not None and new:
-                event = partial(MessagesStored, namespace=namespace_of(self.path), conversation_id=self.name)
+            new = database.write(None, operation)
+            if place is not None and new:
+                event = partial(MessagesStored, namespace=place.namespace, conversation_id=place.id)
                 database.emit(partial(event, message_ids=tuple(new)))
-        return ParcelCount(len(new), self.count - len(new))
+        return ParcelCount(len(new), count - len(new))
+
+    return Parcel(holds=holds, what=what, count=count, store=store, place=place)
 
 
 Thing: TypeAlias = Parcel | LeftOut
@@ -289,7 +270,7 @@ Reader: TypeAlias = Callable[[Any, Destination, ExitStack], SourceReading]
 """Opens a source, which the stack closes."""
 
 
-def parcel_of(what: str, count: int, build: Callable[[], Parcel], holds: str) -> Thing:
+def parcel_of(what: str, count: int, build: Callable[[], Parcel], holds: Holds) -> Thing:
     """A parcel, or that it is left out, since it is malformed.
 
     Args:
@@ -312,7 +293,7 @@ def owned(
     build: Callable[[Destination], Parcel],
     *,
     told: Iterable[Mapping[str, Any]] = (),
-    holds: str = MESSAGES,
+    holds: Holds = "messages",
 ) -> Iterator[Thing]:
     """A conversation, as a parcel that goes to its owner, or that it is left out; nothing if it is not to come.
 
@@ -369,7 +350,7 @@ class Names:
         return name if self._times[name] == 1 else f"{name}-{self._times[name]}"
 
 
-def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *labels: str) -> WrittenParcel:
+def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *labels: str) -> Parcel:
     """A conversation.
 
     Args:
@@ -383,17 +364,10 @@ def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *label
     def make(tx: Transaction, now: int, tail: int) -> Collection[Any]:
         return message_log.append(tx, at, entries, now=now, tail=tail).keys
 
-    return WrittenParcel(
-        holds=MESSAGES,
-        what=f"the conversation {safe_repr(name)}",
-        count=len(entries),
-        path=at.path,
-        name=name,
-        make=make,
-    )
+    return written("messages", f"the conversation {safe_repr(name)}", len(entries), at.path, make, name)
 
 
-def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: str) -> WrittenParcel:
+def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: str) -> Parcel:
     """What is remembered in a namespace, on its branch "main", which its threads see.
 
     Args:
@@ -403,43 +377,24 @@ def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: st
         *labels: The namespace below that of the import.
     """
     at = BranchAt(to.path(*labels), MAIN, to.scopes)
-    return WrittenParcel(
-        holds=MEMORIES,
-        what=what,
-        count=len(drafts),
-        path=at.path,
-        make=lambda tx, now, tail: remembering(tx, to, at, drafts, now, tail),
-    )
+    add = partial(add_unknown, drafts=drafts)
+
+    def make(tx: Transaction, now: int, tail: int) -> Collection[Any]:
+        return changed(tx, at, add, now, tail, Writer("import", to.kind))
+
+    return written("memories", what, len(drafts), at.path, make)
 
 
-def remembering(
-    tx: Transaction, to: Destination, at: BranchAt, drafts: Sequence[RowDraft], now: int, tail: int
-) -> Collection[Any]:
-    """Write what a branch does not show yet, and give that."""
-
-    def make(tx: Transaction, change: Change) -> list[RowDraft]:
-        new = unknown(tx, drafts, change)
-        change.drafts += new
-        return new
-
-    return changed(tx, at, make, now, tail, Writer("import", to.kind))
-
-
-def unknown(tx: Transaction, drafts: Sequence[RowDraft], change: Change) -> list[RowDraft]:
-    """Those drafts of whose kind and key nothing is shown."""
+def add_unknown(tx: Transaction, change: Change, drafts: Sequence[RowDraft]) -> list[RowDraft]:
+    """Add those drafts to a change of whose kind and key nothing is shown, and return them."""
     there = set()
     for kind in {draft.kind for draft in drafts}:
         keys = [draft.key for draft in drafts if draft.kind == kind]
         there |= {(kind, key) for key in memory_rows.named(tx, change.view, kind, keys)}
     given = {(draft.kind, draft.key): draft for draft in drafts}
-    return [draft for name, draft in given.items() if name not in there]
-
-
-def in_pages(things: Iterable[T]) -> Iterator[list[T]]:
-    """Things, so many at a time as are written at once."""
-    left = iter(things)
-    while page := list(islice(left, PAGE)):
-        yield page
+    new = [draft for name, draft in given.items() if name not in there]
+    change.drafts += new
+    return new
 
 
 def where(to: Destination, *labels: str) -> str:
@@ -469,11 +424,7 @@ def path_or_url(source: Any) -> Path | str:
 
 
 def path_given(source: Any) -> Path:
-    """The path of a file or folder.
-
-    Raises:
-        InvalidInput: There is none.
-    """
+    """Return the path of a file or folder; errors as for `path_or_url`."""
     path = path_or_url(source)
     if not isinstance(path, Path):
         raise InvalidInput("This kind of source is a file or a folder, and no PostgreSQL database.")
@@ -482,10 +433,7 @@ def path_given(source: Any) -> Path:
 
 def is_sqlite(source: Path | str) -> bool:
     """Whether it is a SQLite file."""
-    if not isinstance(source, Path) or not source.is_file():
-        return False
-    with source.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\0"
+    return isinstance(source, Path) and source.is_file() and begins_plain(source)
 
 
 def at_once(things: Iterable[Thing]) -> SourceReading:
@@ -548,11 +496,10 @@ def json_of_file(path: Path, limits: MemoryLimits) -> Any:
     Raises:
         InvalidInput: It cannot be read, or is no JSON.
     """
+    text = text_of_file(path, limits)
     try:
-        return json.loads(text_of_file(path, limits))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, InvalidInput):
-            raise
         raise InvalidInput(f"{safe_repr(str(path))} is no JSON that can be read: {error}.") from error
 
 

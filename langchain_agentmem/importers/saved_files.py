@@ -8,13 +8,14 @@ are experiences, which go to a folder that `AgentMemory.experiences` reads. MARS
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
@@ -30,44 +31,23 @@ from langchain_agentmem.conversations.log_entries import entry_of, message_of, p
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, read_experience
-from langchain_agentmem.importers.parcels import (
-    ENTRIES,
-    EXPERIENCES,
-    PAGE,
-    Destination,
-    LeftOut,
-    Make,
-    Names,
-    Parcel,
-    ParcelCount,
-    SourceReading,
-    Thing,
-    WrittenParcel,
-    conversation,
-    in_pages,
-    json_of_file,
-    memories,
-    of_files,
-    owned,
-    path_given,
-    text_of_file,
-    time_of,
-    time_of_file,
-    where,
-)
+from langchain_agentmem.importers import parcels
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.messages.role_rounds import Attachment, Conversation
+from langchain_agentmem.storage.transfer import PAGE, pages
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
 _TIME = re.compile(r"-(\d{8}-\d{6})-")
+_Rehearsed: TypeAlias = defaultdict[Path, set[str]]
+"""The ids of experiences that a dry run would write, by folder."""
 
 
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
 
 
-def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_taskweaver(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """Sessions and experiences of TaskWeaver.
 
     Args:
@@ -79,32 +59,33 @@ def read_taskweaver(source: Any, to: Destination, stack: ExitStack) -> SourceRea
         InvalidInput: There is no such file, or it is no session.
     """
     del stack
-    return of_files(path_given(source), (".yaml", ".yml", ".json"), partial(_session, {}), to)
+    read = partial(_session, defaultdict(set))
+    return parcels.of_files(parcels.path_given(source), (".yaml", ".yml", ".json"), read, to)
 
 
-def _session(shelves: dict[Path, _Shelf], path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    given = json_of_file(path, to.limits) if path.suffix.lower() == ".json" else _yaml_of_file(path, to)
+def _session(rehearsed: _Rehearsed, path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+    given = parcels.json_of_file(path, to.limits) if path.suffix.lower() == ".json" else _yaml_of_file(path, to)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
-        yield from _experience(shelves, path, name, to)
+        yield from _experience(rehearsed, path, name, to)
         return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
-    dropped = _with_ids(given, Names())
+    dropped = _with_ids(given, parcels.Names())
     session = Conversation.from_dict(given)
-    own, entries = given.get("id"), _entries(session, time_of_file(path))
+    own, entries = given.get("id"), _entries(session, parcels.time_of_file(path))
     key = own if isinstance(own, str) and own else name
-    found = [*owned(to, key, f"the session {safe_repr(key)}", len(entries), partial(_as_session, key, entries))]
+    found = [*parcels.owned(to, key, f"the session {safe_repr(key)}", len(entries), partial(_as_session, key, entries))]
     yield from found
     if dropped and found:
         why_dropped = f"TaskWeaver has no such types any more: {', '.join(sorted(set(dropped)))}."
-        yield LeftOut(f"attachments in {safe_repr(path.name)}", why_dropped, len(dropped))
+        yield parcels.LeftOut(f"attachments in {safe_repr(path.name)}", why_dropped, len(dropped))
 
 
-def _as_session(name: str, entries: Sequence[LogEntry], to: Destination) -> Parcel:
-    return conversation(to, name, entries)
+def _as_session(name: str, entries: Sequence[LogEntry], to: parcels.Destination) -> parcels.Parcel:
+    return parcels.conversation(to, name, entries)
 
 
-def _experience(shelves: dict[Path, _Shelf], path: Path, name: str, to: Destination) -> Iterator[Thing]:
+def _experience(rehearsed: _Rehearsed, path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
     read = read_experience(path.read_bytes())
     if isinstance(read, str):
         raise InvalidInput(read)
@@ -112,70 +93,44 @@ def _experience(shelves: dict[Path, _Shelf], path: Path, name: str, to: Destinat
         return
     what = f"the experience {safe_repr(read.exp_id)}"
     if to.experiences is None:
-        yield LeftOut(what, "name the folder that experiences go to: experiences=…, --experiences.", holds=EXPERIENCES)
+        yield parcels.LeftOut(
+            what, "name the folder that experiences go to: experiences=…, --experiences.", holds="experiences"
+        )
         return
     folders = name.split("/")[:-1]
     below = folders[folders.index("experience") + 1 :] if "experience" in folders else folders
     directory = to.experiences.joinpath(*below)
-    shelf = shelves.setdefault(directory, _Shelf(directory))
-    yield ExperienceParcel(holds=EXPERIENCES, what=what, count=1, experience=read, shelf=shelf)
+    store = partial(_store_experience, read, directory, rehearsed[directory])
+    yield parcels.Parcel(holds="experiences", what=what, count=1, store=store)
 
 
-class _Shelf:
-    """A folder to which experiences are written."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._rehearsed: set[str] = set()
-
-    def take(self, memory: AgentMemory, experience: Experience, *, dry_run: bool) -> ParcelCount:
-        """Write an experience, unless the folder has one of its id."""
-        if not dry_run:
-            try:
-                self._directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InvalidInput(
-                    f"Experiences cannot be written to {safe_repr(str(self._directory))}: {error}."
-                ) from error
-        library = memory.experiences(self._directory) if self._directory.is_dir() else None
-        there = self._rehearsed | {each.exp_id for each in (library.load() if library else ())}
-        if experience.exp_id in there:
-            return ParcelCount(0, 1)
-        if dry_run:
-            self._rehearsed.add(experience.exp_id)
-        elif library:
-            library.add(experience)
-        return ParcelCount(1, 0)
+def _store_experience(
+    experience: Experience, directory: Path, rehearsed: set[str], memory: AgentMemory, *, dry_run: bool
+) -> parcels.ParcelCount:
+    """Write an experience to a folder, unless that has one of its id."""
+    if not dry_run:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"Experiences cannot be written to {safe_repr(str(directory))}: {error}.") from error
+    library = memory.experiences(directory) if directory.is_dir() else None
+    if experience.exp_id in rehearsed | {each.exp_id for each in (library.load() if library else ())}:
+        return parcels.ParcelCount(0, 1)
+    if dry_run:
+        rehearsed.add(experience.exp_id)
+    elif library:
+        library.add(experience)
+    return parcels.ParcelCount(1, 0)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExperienceParcel(Parcel):
-    """An experience, which becomes a file.
-
-    Attributes:
-        experience: The experience.
-        shelf: The folder it goes to.
-    """
-
-    experience: Experience
-    shelf: _Shelf
-
-    def place(self) -> None:
-        """See `Parcel.place`."""
-
-    def stored(self, memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
-        """See `Parcel.stored`."""
-        return self.shelf.take(memory, self.experience, dry_run=dry_run)
-
-
-def _yaml_of_file(path: Path, to: Destination) -> Any:
+def _yaml_of_file(path: Path, to: parcels.Destination) -> Any:
     try:
-        return read_yaml(text_of_file(path, to.limits))
+        return read_yaml(parcels.text_of_file(path, to.limits))
     except InvalidInput as error:
         raise InvalidInput(f"{safe_repr(str(path))}: {error}") from error
 
 
-def _with_ids(given: Mapping[str, Any], names: Names) -> list[str]:
+def _with_ids(given: Mapping[str, Any], names: parcels.Names) -> list[str]:
     """Give those an id that have none; gives the types of the attachments that are no more."""
     dropped = []
     for each in given["rounds"]:
@@ -211,7 +166,7 @@ def _time_in(name: str, otherwise: int) -> int:
 # -- MARSYS --------------------------------------------------------------------------------------------------------
 
 
-def read_marsys(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_marsys(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """What MARSYS' `save_to_file` wrote; the name of the file is taken for the id of the conversation.
 
     Args:
@@ -223,45 +178,47 @@ def read_marsys(source: Any, to: Destination, stack: ExitStack) -> SourceReading
         InvalidInput: It is no such file.
     """
     del stack
-    return of_files(path_given(source), (".json",), _saved, to)
+    return parcels.of_files(parcels.path_given(source), (".json",), _saved, to)
 
 
-def _saved(path: Path, name: str, to: Destination) -> Iterator[Thing]:
-    given = json_of_file(path, to.limits)
+def _saved(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+    given = parcels.json_of_file(path, to.limits)
     if not isinstance(given, Mapping) or not isinstance(given.get("messages"), list):
         raise InvalidInput(f"{safe_repr(str(path))} was not written by MARSYS' save_to_file: it has no messages.")
-    saved_at = time_of(given.get("timestamp"), time_of_file(path))
+    saved_at = parcels.time_of(given.get("timestamp"), parcels.time_of_file(path))
     messages = given["messages"]
     build = _facts if given.get("memory_type") == "kg" else _conversation
     made = partial(build, name, messages, saved_at)
-    found = [*owned(to, name, f"the file {safe_repr(path.name)}", len(messages), made)]
+    found = [*parcels.owned(to, name, f"the file {safe_repr(path.name)}", len(messages), made)]
     yield from found
     if found and given.get("additional_state"):
-        yield LeftOut(f"the additional state in {safe_repr(path.name)}", "it is the state of an agent, and no memory.")
+        yield parcels.LeftOut(
+            f"the additional state in {safe_repr(path.name)}", "it is the state of an agent, and no memory."
+        )
 
 
-def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -> Parcel:
-    names, entries = Names(), []
+def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destination) -> parcels.Parcel:
+    names, entries = parcels.Names(), []
     for each in messages:
         key = names.given(each.get("message_id"), each)
         made, _ = message_of({**each, "message_id": key}, new_id=new_uuid)
         entries.append(entry_of(made, saved_at))
-    return conversation(to, name, entries)
+    return parcels.conversation(to, name, entries)
 
 
-def _facts(name: str, messages: Sequence[Any], saved_at: int, to: Destination) -> Parcel:
+def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destination) -> parcels.Parcel:
     """Facts as records: in such a sentence nobody can tell the subject from the object."""
-    names, drafts = Names(), []
+    names, drafts = parcels.Names(), []
     for each in messages:
         text = redact(text_given(each["content"], "A fact"))
         drafts.append(record(names.given(None, each), text, ["fact", f"role:{each['role']}"], saved_at))
-    return memories(to, f"the facts of {safe_repr(name)}", drafts)
+    return parcels.memories(to, f"the facts of {safe_repr(name)}", drafts)
 
 
 # -- OPUS ----------------------------------------------------------------------------------------------------------
 
 
-def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
+def read_opus(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
     """Prompts and replies of an agent_memory.json, however damaged, as entries of the audit trail.
 
     Args:
@@ -273,7 +230,7 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
         InvalidInput: There is no such file.
     """
     del stack
-    path = path_given(source)
+    path = parcels.path_given(source)
     to.limits.check_file(path)
     loaded = read_document(path)
     path_ = to.path()
@@ -281,22 +238,22 @@ def read_opus(source: Any, to: Destination, stack: ExitStack) -> SourceReading:
     said = [each for each in here if each.prompt or each.reply]
     drafts = drafts_of(said, namespace_of(path_), moment(to.now), _judged)
 
-    def things() -> Iterator[Thing]:
-        for number, page in enumerate(in_pages(drafts)):
-            what = f"entries from {number * PAGE + 1:,} on, in {where(to)}"
-            yield WrittenParcel(holds=ENTRIES, what=what, count=len(page), path=path_, make=_added(path_, page))
+    def things() -> Iterator[parcels.Thing]:
+        for number, page in enumerate(pages(drafts)):
+            what = f"entries from {number * PAGE + 1:,} on, in {parcels.where(to)}"
+            yield parcels.written("entries", what, len(page), path_, _added(path_, page))
         if empty := len(here) - len(said):
-            yield LeftOut("entries", "they have neither prompt nor reply.", empty, ENTRIES)
+            yield parcels.LeftOut("entries", "they have neither prompt nor reply.", empty, "entries")
         for each in loaded.lost:
-            yield LeftOut("an entry", each, holds=ENTRIES)
+            yield parcels.LeftOut("an entry", each, holds="entries")
 
-    return SourceReading(things(), len(loaded.entries) + len(loaded.lost))
+    return parcels.SourceReading(things(), len(loaded.entries) + len(loaded.lost))
 
 
 def _judged(entry: AuditEntry) -> AuditEntry:
     return replace(entry, junk=reasons(entry.kind, entry.prompt, entry.reply))
 
 
-def _added(path: str, page: Sequence[Any]) -> Make:
+def _added(path: str, page: Sequence[Any]) -> parcels.Make:
     """How entries are written."""
     return lambda tx, now, tail: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - as every `Make`
