@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,7 +94,8 @@ class _Branch:
         made: When it was made.
         rows: What was remembered on it, oldest first.
         forks: The branches that were forked from it, oldest first.
-        copied: The keys of core memory that it has as its parent had them.
+        copied: The keys of core memory that it has as its parent had them, so that the rest is gone; None if it has
+            everything of its parent.
     """
 
     key: str
@@ -102,7 +103,7 @@ class _Branch:
     made: int
     rows: list[_Dated] = field(default_factory=list)
     forks: list[_Branch] = field(default_factory=list)
-    copied: set[str] = field(default_factory=set)
+    copied: set[str] | None = None
 
     def core(self) -> list[_Dated]:
         """Its core memory."""
@@ -115,6 +116,7 @@ class _Branch:
             core: Its core memory.
             theirs: Its parent's.
         """
+        self.copied = set()
         for key, each in core.items():
             was = theirs.get(key)
             if was is not None and was.at <= self.made and _says(was.draft) == _says(each.draft):
@@ -170,7 +172,7 @@ def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Itera
     for root in roots:
         at = BranchAt(to.path(), root.name, to.scopes)
         what = f"the branch {safe_repr(root.name)} and its forks"
-        make = partial(_replayed, at=at, branch=root, kind=to.kind, copies=form.copies)
+        make = partial(_replayed, at=at, branch=root, kind=to.kind)
         yield parcels.written("memories", what, root.count(), at.path, make)
     for name in ("inherited_exclusions", "inherited_summaries"):
         if name in tables.columns and (count := tables.count(name)):
@@ -268,46 +270,30 @@ def _tags(written: Any) -> Sequence[str]:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def _replayed(
-    tx: Transaction, now: int, tail: int, *, at: BranchAt, branch: _Branch, kind: str, copies: bool
-) -> list[Any]:
+def _replayed(tx: Transaction, now: int, tail: int, *, at: BranchAt, branch: _Branch, kind: str) -> list[Any]:
     """Write a branch and its forks in the order of their times, so that each fork sees what was there."""
     new: list[Any] = []
-    waiting = list(branch.rows)
+    waiting = branch.rows
     for fork in [*branch.forks, None]:
         before = len(waiting) if fork is None else sum(each.at <= fork.made for each in waiting)
-        now_due, waiting = waiting[:before], waiting[before:]
-        fresh = partial(parcels.add_unknown, drafts=[each.draft for each in now_due])
-        new += changed(tx, at, fresh, now, tail, Writer("import", kind))
+        add = partial(parcels.add_unknown, drafts=[each.draft for each in waiting[:before]])
+        waiting = waiting[before:]
+        new += changed(tx, at, add, now, tail, Writer("import", kind))
         if fork is not None:
-            new += _forked(tx, at, fork, kind, copies, now, tail)
+            own = at._replace(name=fork.name)
+            if not query.find_branch(tx, path=at.path, kind=KIND, name=fork.name):
+                own = branches.fork(tx, at, fork.name, now)
+                new += changed(tx, own, partial(_begun, fork=fork), now, tail, Writer("import", kind))
+            new += _replayed(tx, now, tail, at=own, branch=fork, kind=kind)
     return new
 
 
-def _forked(tx: Transaction, at: BranchAt, fork: _Branch, kind: str, copies: bool, now: int, tail: int) -> list[Any]:  # noqa: FBT001
-    there = query.find_branch(tx, path=at.path, kind=KIND, name=fork.name)
-    own = at._replace(name=fork.name)
-    new: list[Any] = []
-    if not there:
-        own = branches.fork(tx, at, fork.name, now)
-        core = {each.draft.key: each.draft for each in fork.core()}
-        begun = partial(_begun, core=core, copied=fork.copied if copies else None)
-        new += changed(tx, own, begun, now, tail, Writer("import", kind))
-    return new + _replayed(tx, now, tail, at=own, branch=fork, kind=kind, copies=copies)
-
-
-def _begun(tx: Transaction, change: Change, core: Mapping[str, RowDraft], copied: Collection[str] | None) -> list[Any]:
-    """Write the core memory of a new fork, whatever its parent has.
-
-    Args:
-        tx: The transaction.
-        core: What it has by itself.
-        copied: What it has as its parent had it, so that the rest is gone; None if it has everything of its parent.
-        change: What is about to be written.
-    """
+def _begun(tx: Transaction, change: Change, fork: _Branch) -> list[str]:
+    """Write the core memory of a new fork, whatever its parent has."""
+    core = {each.draft.key: each.draft for each in fork.core()}
     change.drafts += core.values()
-    if copied is not None:
+    if fork.copied is not None:
         for each in memory_rows.current(tx, change.view, CORE):
-            if each.key not in copied and each.key not in core:
+            if each.key not in fork.copied and each.key not in core:
                 change.remove(CORE, each.key)
     return list(core)
