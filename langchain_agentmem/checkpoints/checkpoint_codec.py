@@ -58,7 +58,7 @@ from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, ThreadAt, has
 from langchain_agentmem.threads.value_codec import VALUE, Prototypes, Stamps, ValueDraft, ValueReading, sharing
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
-from langchain_agentmem.threads.value_store import MESSAGE, PartRow, Shelved, StorePlace
+from langchain_agentmem.threads.value_store import MESSAGE, ShelfWriter, StoredPart, StorePlace
 
 logger = logging.getLogger(__name__)
 
@@ -244,7 +244,7 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
             raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
 
 
-def said_in(part: PartRow, serde: SerializerProtocol) -> Said | None:
+def said_in(part: StoredPart, serde: SerializerProtocol) -> Said | None:
     """The message that a part is, if it is one.
 
     Args:
@@ -321,7 +321,7 @@ class Coding:
 
     def plan(
         self, serde: SerializerProtocol, at: ThreadAt, rows: Rows, values: Sequence[tuple[str, Any]], *, listing: bool
-    ) -> checkpoint_log.Plan:
+    ) -> checkpoint_log.WritePlan:
         """Take values apart now, outside the transaction, for the shelf as it was when the thread was last seen.
 
         What is changed afterwards is then not stored, unless the shelf has lost what this relies on.
@@ -336,20 +336,20 @@ class Coding:
         Raises:
             InvalidInput: The serializer refuses a value.
         """
+        seen = self.seen(at)
 
-        def take_apart(place: StorePlace | None) -> checkpoint_log.Planned:
+        def take_apart(place: StorePlace | None) -> checkpoint_log.WritePlan:
             draft = ValueDraft(serde, self._stamps, place, listing=listing)
             recipes = []
             for channel, value in values:
                 with storable(at, "channel", channel):
                     recipes.append(draft.recipe(value))
-            return checkpoint_log.Planned(draft, rows, recipes)
+            return checkpoint_log.WritePlan(draft, rows, recipes, take_apart, seen)
 
         if sharing(serde):
             for _, value in values:
                 warn_of_changes(value)
-        seen = self.seen(at)
-        return checkpoint_log.Plan(take_apart(None if seen is None else seen.place), take_apart, seen)
+        return take_apart(None if seen is None else seen.place)
 
     def seen(self, at: ThreadAt) -> Thread | None:
         """A thread as it was last seen, with its own line if that was seen."""
@@ -370,9 +370,12 @@ class Coding:
             if taken:
                 turn.release()
 
-    def stored(self, at: ThreadAt, ns: str, thread: Thread, used: checkpoint_log.Planned, shelved: Shelved) -> None:
+    def stored(
+        self, at: ThreadAt, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: ShelfWriter | None
+    ) -> None:
         """Remember where messages lie, after the commit of what was planned."""
-        used.draft.stamp(thread.place, shelved.numbers, shelved.moves, self.prototypes)
+        if writer is not None:
+            plan.draft.stamp(thread.place, writer.numbers, writer.moves, self.prototypes)
         self._remember(at, ns, thread)
 
     def reading(self, serde: SerializerProtocol, place: StorePlace, parts: Mapping[int, Any]) -> ValueReading:

@@ -113,7 +113,6 @@ from langchain_agentmem.threads.checkpoint_head import next_version, short
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
 from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
-from langchain_agentmem.threads.value_store import Shelved
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -666,7 +665,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         retains = self.retention is not None and not self.retention.off
         recorded = () if ns else tuple(name for name in self.record if name in new_versions)
 
-        def operation(tx: Transaction) -> tuple[Thread, checkpoint_log.Planned, Shelved]:
+        def operation(tx: Transaction) -> checkpoint_log.Stored:
             now = self.database.now()  # in the transaction: its view goes as far as what others wrote before
             follow = self._rewinding.follow(config, at, checkpoint, told, self.serde, recorded, now, remember)
             check = partial(self._rewinding.check, config, at)
@@ -716,7 +715,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         def finish(tx: Transaction, thread: Thread) -> None:
             self._rewinding.finish(tx, config, at, thread, writes, task_id)
 
-        def operation(tx: Transaction) -> tuple[Thread, checkpoint_log.Planned, Shelved]:
+        def operation(tx: Transaction) -> checkpoint_log.Stored:
             return checkpoint_log.put_writes(
                 tx,
                 at,
@@ -739,11 +738,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         with readable(at, name):
             return self.database.engine.read(make)
 
-    def _write(self, make: Operation[tuple[Thread, checkpoint_log.Planned, Shelved]], at: ThreadAt, ns: str) -> Thread:
+    def _write(self, make: Operation[checkpoint_log.Stored], at: ThreadAt, ns: str) -> Thread:
         """Store what was planned, and return the thread."""
         scopes = self.database.scopes
 
-        def operation(tx: Transaction) -> tuple[Thread, checkpoint_log.Planned, Shelved]:
+        def operation(tx: Transaction) -> checkpoint_log.Stored:
             doubtful = scopes.keys if not at.path else "{" in at.path
             if doubtful and thread_lines.find(tx, at) is None:
                 scopes.check_new(*at)
@@ -751,11 +750,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         with readable(at, None), self._coding.turn(at):
             engine = self.database.engine
-            thread, used, shelved = engine.write(operation)
-        self._coding.stored(at, ns, thread, used, shelved)
+            stored = engine.write(operation)
+        self._coding.stored(at, ns, *stored)
         if self.retention is not None and not self.retention.off:
             engine.release()
-        return thread
+        return stored[0]
 
     def _change(self, make: Operation[T]) -> T:
         value = self.database.engine.write(make)

@@ -34,10 +34,9 @@ from langchain_agentmem.threads.value_recipe import (
 )
 from langchain_agentmem.threads.value_store import (
     Drafted,
-    HeldParts,
-    PartRow,
     Recall,
-    Shelved,
+    ShelfWriter,
+    StoredPart,
     StorePlace,
     nothing_known,
 )
@@ -104,26 +103,27 @@ class Checkpoint:
     delta: bool
 
 
-class Planned(NamedTuple):
-    """Rows to be stored, whose values were taken apart, and the recipes of these in the same order."""
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """The values to be stored, taken apart for a shelf as it was last seen.
+
+    Attributes:
+        draft: The values taken apart.
+        rows: The row of each value.
+        recipes: The recipe of each value.
+        again: Takes the values apart once more, as they are now, for a shelf that has lost what the draft relied on.
+        seen: The thread as it was last seen, with its own line.
+    """
 
     draft: Drafted
     rows: list[dict[str, object]]
     recipes: list[Recipe]
-
-
-class Plan(NamedTuple):
-    """What is to be stored.
-
-    Attributes:
-        first: Planned when it was given, for the shelf as it was last seen.
-        again: Takes the values apart once more, as they are now, for a shelf that has lost what the first relied on.
-        seen: The thread as it was last seen, with its own line.
-    """
-
-    first: Planned
-    again: Callable[[StorePlace], Planned]
+    again: Callable[[StorePlace], WritePlan]
     seen: Thread | None
+
+
+Stored: TypeAlias = tuple[Thread, WritePlan, ShelfWriter | None]
+"""The thread that was written, the plan that was carried out, and what holds its shelf."""
 
 
 class Key(NamedTuple):
@@ -158,14 +158,14 @@ def put(
     at: ThreadAt,
     ns: str,
     checkpoint: Checkpoint,
-    plan: Plan,
+    plan: WritePlan,
     *,
     retention: Retention | None,
     now: int,
     exact: bool = False,
     then: Then | None = None,
     check: Callable[[Thread | None], None] | None = None,
-) -> tuple[Thread, Planned, Shelved]:
+) -> Stored:
     """Store a checkpoint with the values that are new in it.
 
     Args:
@@ -181,22 +181,22 @@ def put(
         check: Given the thread as it was found, raises where nothing is to be stored.
 
     Returns:
-        The thread, what was planned for its shelf, and where the parts are.
+        The thread, the plan that its shelf was written by, and what holds the shelf.
     """
-    held = _held(tx, plan)
-    seen = plan.seen if ns == OWN_LINE and (held is not None or retention is None) else None  # the shelf comes first
+    writer = _held(tx, plan)
+    seen = plan.seen if ns == OWN_LINE and (writer is not None or retention is None) else None  # the shelf comes first
     follow = None if then is None or seen is None or seen.line is None else then(tx, seen)
     found = find(tx, at, ns, exact=exact)
     if check is not None:
         check(found)
     thread, line = _line(tx, found, at, ns, now)
-    planned, shelved = _shelved(tx, thread.place, plan, held)
+    plan, recipes, writer = _shelved(tx, thread.place, plan, writer)
     if retention is not None and (retention.off or thread.delta or checkpoint.delta):
         retention = None
-    if retention is not None and not shelved.held:
+    if retention is not None and writer is None:
         shelves.hold(tx, thread.place)  # before anything that others may wait for: see `whole`
     rows: list[dict[str, Any]] = [
-        {"line": line, **row, "recipe": each} for row, each in zip(planned.rows, shelved.recipes, strict=True)
+        {"line": line, **row, "recipe": each} for row, each in zip(plan.rows, recipes, strict=True)
     ]
     if rows:
         query.insert_value.many(tx, rows)
@@ -221,7 +221,7 @@ def put(
         follow(tx, thread, {str(row["channel"]): row["recipe"] for row in rows})
     if retention is not None:
         retain(tx, thread, line, ns, checkpoint.name, retention, now)
-    return thread, planned, shelved
+    return thread, plan, writer
 
 
 def held_in(tx: Transaction, thread: Thread, channels: Sequence[str], checkpoint: str | None) -> Rows:
@@ -247,7 +247,7 @@ def brought(
     parent: str | None,
     deltas: Sequence[str] = (),
     everything: bool = False,
-) -> list[PartRow]:
+) -> list[StoredPart]:
     """The parts of channels that they had not in the checkpoint before, in the order of the channels.
 
     What they had, and have once more, comes last: messages without ids that say the same may be one part.
@@ -283,14 +283,14 @@ def put_writes(
     at: ThreadAt,
     ns: str,
     checkpoint: str,
-    plan: Plan,
+    plan: WritePlan,
     *,
     now: int,
     run_id: str | None = None,
     exact: bool = False,
     before: Callable[[Transaction, Thread], None] | None = None,
     check: Callable[[Thread | None], None] | None = None,
-) -> tuple[Thread, Planned, Shelved]:
+) -> Stored:
     """Store what a task wrote towards the next checkpoint.
 
     Args:
@@ -308,22 +308,22 @@ def put_writes(
     Returns:
         As `put`.
     """
-    held = _held(tx, plan)
+    writer = _held(tx, plan)
     found = find(tx, at, ns, exact=exact)
     if check is not None:
         check(found)
     thread, line = _line(tx, found, at, ns, now)
-    planned, shelved = _shelved(tx, thread.place, plan, held)
+    plan, recipes, writer = _shelved(tx, thread.place, plan, writer)
     rows = [
         {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
-        for row, each in zip(planned.rows, shelved.recipes, strict=True)
+        for row, each in zip(plan.rows, recipes, strict=True)
     ]
     thread = thread._replace(line=line)
     if before is not None:
         before(tx, thread)
     if rows:
         query.insert_write.many(tx, rows)
-    return thread, planned, shelved
+    return thread, plan, writer
 
 
 def get(
@@ -549,19 +549,19 @@ def _line(tx: Transaction, found: Thread | None, at: ThreadAt, ns: str, now: int
     return thread, thread.line if thread.line is not None else make_line(tx, thread, ns)
 
 
-def _held(tx: Transaction, plan: Plan) -> HeldParts | None:
+def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
     """Hold the shelf that a plan was made for. It is nearly always the thread's, so this need not wait to know."""
-    draft = plan.first.draft
-    if draft.shelf is None or not shelves.needs_hold(plan.first.recipes):
+    if plan.draft.shelf is None or not shelves.needs_hold(plan.recipes):
         return None
-    return shelves.hold_for(tx, draft.shelf.shelf, draft.parts)
+    return ShelfWriter(tx, plan.draft.shelf.shelf, plan.draft.parts)
 
 
-def _shelved(tx: Transaction, place: StorePlace, plan: Plan, held: HeldParts | None) -> tuple[Planned, Shelved]:
-    if shelves.fits(tx, place, plan.first.draft):
-        return plan.first, shelves.shelve(tx, place, plan.first.draft, plan.first.recipes, held)
-    planned = plan.again(place)
-    return planned, shelves.shelve(tx, place, planned.draft, planned.recipes)
+def _shelved(
+    tx: Transaction, place: StorePlace, plan: WritePlan, writer: ShelfWriter | None
+) -> tuple[WritePlan, list[bytes], ShelfWriter | None]:
+    if not shelves.fits(tx, place, plan.draft):
+        plan, writer = plan.again(place), None
+    return plan, *shelves.shelve(tx, place, plan.draft, plan.recipes, writer)
 
 
 def _key(row: Row, path: str, thread: str, ns: str) -> Key:

@@ -56,7 +56,7 @@ from langchain_agentmem.threads.value_recipe import (
     runs,
     written_ranges,
 )
-from langchain_agentmem.threads.value_store import MESSAGE, PartRow, StoredPart, StorePlace, Tidy
+from langchain_agentmem.threads.value_store import MESSAGE, StoredPart, StorePlace, Tidy
 
 MOST_BYTES = 32_000_000
 _OVERHEAD = 1_000
@@ -515,7 +515,7 @@ class ValueReading:
         serde: SerializerProtocol,
         stamps: Stamps,
         shelf: StorePlace,
-        parts: Mapping[int, PartRow | Prototype],
+        parts: Mapping[int, StoredPart | Prototype],
         prototypes: Prototypes,
     ) -> None:
         self._serde = serde
@@ -571,7 +571,7 @@ class ValueReading:
             raise Damaged(f"its part {number} is missing")
         if type(part) is Prototype:
             return (self._copy(part, number),)
-        form, name, checksum, body = part  # type: ignore[misc]  # a row, since it is no prototype
+        form, name, body, checksum, _ = part  # type: ignore[misc]  # a row, since it is no prototype
         if zlib.crc32(body) != checksum:
             raise Damaged(f"the checksum of its part {number} does not fit")
         if form == MESSAGE:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -57,19 +56,21 @@ class StorePlace(NamedTuple):
 
 
 class StoredPart(NamedTuple):
-    """Something to be put on a shelf.
+    """A part of a value, as it is put on a shelf and read from it.
 
     Attributes:
         form: How its body is to be read.
         name: A message's id, if it is a message that has one.
         body: The bytes.
-        loose: Whether it belongs in the second row.
+        checksum: The CRC-32 that was stored with the body; 0 for a part that is not stored yet.
+        loose: Whether a new part belongs in the second row.
     """
 
     form: str
     name: str | None
     body: bytes
-    loose: bool
+    checksum: int = 0
+    loose: bool = False
 
 
 Tidy: TypeAlias = Callable[[list[Range], bool], list[Range]]
@@ -88,48 +89,6 @@ class Drafted(Protocol):
 
     def stamp(self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Any) -> None:
         """Remember where the messages lie, after the commit."""
-
-
-@dataclass(slots=True)
-class Shelved:
-    """Where parts were put.
-
-    Attributes:
-        recipes: The recipes, written, in the order in which they were given.
-        numbers: The numbers of the parts of the draft.
-        moves: The new numbers of parts that were put on the shelf once more.
-        held: Whether the shelf is held until the transaction ends.
-    """
-
-    recipes: list[bytes] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    moves: dict[int, int] = field(default_factory=dict)
-    held: bool = False
-
-
-class PartRow(NamedTuple):
-    """A part as it is read: how its body is to be read, a message's id, the body's checksum, and the body."""
-
-    form: str
-    name: str | None
-    checksum: int
-    body: bytes
-
-
-class HeldParts(NamedTuple):
-    """A shelf that is held, for parts to be put there.
-
-    Attributes:
-        shelf: Its id.
-        keys: What makes each part equal to others.
-        row: The shelf as it is, if it is there.
-        known: The parts that are there already.
-    """
-
-    shelf: int
-    keys: list[_Key]
-    row: Rows
-    known: Rows
 
 
 Recall: TypeAlias = Callable[[int, list[Range]], tuple[dict[int, Any], list[Range]]]
@@ -166,29 +125,9 @@ def needs_hold(recipes: Iterable[Recipe]) -> bool:
     return any(map(has_parts, recipes))
 
 
-def hold_for(tx: Transaction, shelf: int, parts: Sequence[StoredPart]) -> HeldParts:
-    """Keep others from a shelf until the transaction ends, to put parts there.
-
-    The shelf comes before the bodies of its parts, as it does wherever both are needed: nobody waits in a circle.
-
-    Args:
-        tx: The transaction.
-        shelf: Its id; it need not be there.
-        parts: The parts.
-    """
-    digests = [queries.digest(part.body) for part in parts]
-    keys = [(key, part.form, part.name) for key, part in zip(digests, parts, strict=True)]
-    row = query.lock_shelf.ahead(tx, shelf=shelf)
-    known: Rows = ()
-    if keys:
-        asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(keys)]
-        known = query.known_parts.ahead(tx, shelf=shelf, keys=json.dumps(asked))
-    return HeldParts(shelf, keys, row, known)
-
-
 def shelve(
-    tx: Transaction, place: StorePlace, draft: Drafted, recipes: Sequence[Recipe], held: HeldParts | None = None
-) -> Shelved:
+    tx: Transaction, place: StorePlace, draft: Drafted, recipes: Sequence[Recipe], writer: ShelfWriter | None = None
+) -> tuple[list[bytes], ShelfWriter | None]:
     """Put the parts of a draft on a shelf, those that are not there already.
 
     Args:
@@ -196,21 +135,22 @@ def shelve(
         place: The shelf, which the draft fits.
         draft: The values taken apart.
         recipes: Their recipes.
-        held: The shelf, if it is held for the parts of this draft already.
+        writer: Holds a shelf for the parts of this draft already. Default: the shelf is held now, if need be.
+
+    Returns:
+        The packed recipes in the same order, and the writer that holds the shelf; None where no part was needed.
 
     Raises:
         BranchMoved: The shelf was swept meanwhile; the operation begins again.
     """
-    found = Shelved()
     if not needs_hold(recipes):
-        found.recipes = [pack(recipe) for recipe in recipes]
-        return found
-    found.held = True
-    found.numbers, following = _put(tx, place, draft.parts, held)
-    copies = _Copies(following, found.moves)
-    found.recipes = [pack(draft.settle(recipe, found.numbers, copies.tidy)) for recipe in recipes]
-    copies.write(tx, place)
-    return found
+        return [pack(recipe) for recipe in recipes], None
+    if writer is None or writer.shelf != place.shelf:
+        writer = ShelfWriter(tx, place.shelf, draft.parts)
+    writer.put(place)
+    packed = [pack(draft.settle(recipe, writer.numbers, writer.tidy)) for recipe in recipes]
+    writer.copy_parts(place)
+    return packed, writer
 
 
 def shelve_messages(tx: Transaction, place: StorePlace, bodies: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
@@ -224,13 +164,11 @@ def shelve_messages(tx: Transaction, place: StorePlace, bodies: Sequence[bytes])
     Returns:
         The recipe of the list of them, and the digests of their bodies.
     """
-    parts = [StoredPart(form=MESSAGE, name=None, body=body, loose=False) for body in bodies]
-    held = hold_for(tx, place.shelf, parts)
-    numbers, following = _put(tx, place, parts, held)
-    copies = _Copies(following, {})
-    ranges = copies.tidy(runs(numbers), False)  # noqa: FBT003 - see Tidy
-    copies.write(tx, place)
-    return pack([LIST, *written_ranges(ranges)]), [digest for digest, _, _ in held.keys]
+    writer = ShelfWriter(tx, place.shelf, [StoredPart(MESSAGE, None, body) for body in bodies])
+    writer.put(place)
+    ranges = writer.tidy(runs(writer.numbers), False)  # noqa: FBT003 - see Tidy
+    writer.copy_parts(place)
+    return pack([LIST, *written_ranges(ranges)]), [digest for digest, _, _ in writer.keys]
 
 
 def hold(tx: Transaction, place: StorePlace, *, listed: int = 0, loose: int = 0) -> tuple[int, int]:
@@ -254,39 +192,101 @@ def hold(tx: Transaction, place: StorePlace, *, listed: int = 0, loose: int = 0)
     return int(rows[0]["listed"]), int(rows[0]["loose"])
 
 
-class _Copies:
-    """Parts that are put in the first row once more, so that a list is a few ranges of it."""
+class ShelfWriter:
+    """Puts parts on a shelf, and holds the shelf until the transaction ends.
 
-    def __init__(self, following: int, moves: dict[int, int]) -> None:
-        self._first = self.following = following
-        self.made: list[tuple[int, int, int]] = []
-        self._moves = moves
+    The shelf is locked before the bodies of its parts, as wherever both are needed, which prevents deadlocks. Making
+    the writer sends the queries; `put` waits for them.
+
+    Args:
+        tx: The transaction.
+        shelf: The shelf's id; it need not exist.
+        parts: The parts.
+
+    Attributes:
+        shelf: The shelf's id.
+        keys: The digest, form and name of each part.
+        numbers: The number of each part, after `put`.
+        moves: The new numbers of parts that were copied.
+    """
+
+    def __init__(self, tx: Transaction, shelf: int, parts: Sequence[StoredPart]) -> None:
+        self.shelf = shelf
+        self.keys: list[_Key] = [(queries.digest(part.body), part.form, part.name) for part in parts]
+        self.numbers: list[int] = []
+        self.moves: dict[int, int] = {}
+        self._tx = tx
+        self._parts = parts
+        self._row = query.lock_shelf.ahead(tx, shelf=shelf)
+        self._known: Rows = ()
+        if parts:
+            asked = [(key.hex(), form, name) for key, form, name in dict.fromkeys(self.keys)]
+            self._known = query.known_parts.ahead(tx, shelf=shelf, keys=json.dumps(asked))
+        self._copies: list[tuple[int, int, int]] = []
+        self._first = self._following = 0
+
+    def put(self, place: StorePlace) -> None:
+        """Store the parts that are not on the shelf. What is written waits for nothing, so that others wait shortly.
+
+        Args:
+            place: The shelf as it was seen.
+
+        Raises:
+            BranchMoved: The shelf was swept meanwhile, or does not exist; the operation begins again.
+        """
+        if not self._row or self._row[0]["swept"] != place.swept:
+            raise BranchMoved
+        listed, first = int(self._row[0]["listed"]), int(self._row[0]["loose"])
+        known: dict[_Key, set[int]] = {}
+        for row in self._known:
+            known.setdefault((bytes(row["hash"]), row["form"], row["name"]), set()).add(row["number"])
+        found = _known_numbers(self.keys, self._parts, known)
+        added = [(key, part) for key, part, number in zip(self.keys, self._parts, found, strict=True) if number is None]
+        there = {key for key, _, _ in known}
+        queries.store(self._tx, {key[0]: part.body for key, part in added if key[0] not in there})
+        loose = dict.fromkeys(key for key, part in added if part.loose)
+        count = sum(not part.loose for _, part in added)
+        if count or loose:
+            query.use_numbers(self._tx, shelf=self.shelf, listed=listed + count, loose=first + len(loose))
+        assigned = {key: first + index for index, key in enumerate(loose)}
+        new: dict[int, dict[str, object]] = {}
+        for key, part, number in zip(self.keys, self._parts, found, strict=True):
+            if number is None:
+                number = assigned[key] if part.loose else listed  # noqa: PLW2901 - it has its number now
+                listed += not part.loose
+                new[number] = {"shelf": self.shelf, "number": number, "form": part.form, "name": part.name}
+                new[number] |= {"hash": key[0], "checksum": zlib.crc32(part.body)}
+            self.numbers.append(number)
+        if new:
+            rows = list(new.values())
+            query.insert_part(self._tx, **rows[0]) if len(rows) == 1 else query.insert_part.many(self._tx, rows)
+        self._first = self._following = listed
 
     def tidy(self, ranges: list[Range], listed: bool) -> list[Range]:  # noqa: FBT001 - see Tidy
-        """Not too many ranges, and those of a list that is a channel's value all in the first row."""
+        """Join ranges where there are too many, and put those of a channel's list all in the first row."""
         if listed and any(high > LOOSE for _, high in ranges):
-            ranges = merged([self._again([each]) if each[1] > LOOSE else each for each in ranges])
+            ranges = merged([self._copied([each]) if each[1] > LOOSE else each for each in ranges])
         while len(ranges) > MOST_RANGES:
             width = MOST_RANGES // 2
             at = _lightest(ranges, width)
-            ranges = [*ranges[:at], self._again(ranges[at : at + width]), *ranges[at + width :]]
+            ranges = [*ranges[:at], self._copied(ranges[at : at + width]), *ranges[at + width :]]
         return ranges
 
-    def write(self, tx: Transaction, place: StorePlace) -> None:
-        """Store the copies."""
-        if self.made:
-            hold(tx, place, listed=self.following - self._first)
-        for low, high, shift in self.made:
-            query.copy_parts(tx, shelf=place.shelf, target=place.shelf, low=low, high=high, shift=shift)
+    def copy_parts(self, place: StorePlace) -> None:
+        """Store the copies that `tidy` needs: parts that are put in the first row once more."""
+        if self._copies:
+            hold(self._tx, place, listed=self._following - self._first)
+        for low, high, shift in self._copies:
+            query.copy_parts(self._tx, shelf=self.shelf, target=self.shelf, low=low, high=high, shift=shift)
 
-    def _again(self, ranges: Iterable[Range]) -> Range:
-        start = self.following
+    def _copied(self, ranges: Iterable[Range]) -> Range:
+        start = self._following
         for low, high in ranges:
-            shift = self.following - low
-            self.made.append((low, high, shift))
-            self._moves.update((number, number + shift) for number in range(low, high))
-            self.following += high - low
-        return start, self.following
+            shift = self._following - low
+            self._copies.append((low, high, shift))
+            self.moves.update((number, number + shift) for number in range(low, high))
+            self._following += high - low
+        return start, self._following
 
 
 def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall) -> dict[int, Any]:
@@ -299,7 +299,7 @@ def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall
         recall: What is known of parts without reading them.
 
     Returns:
-        A `PartRow` for each number, or what `recall` gave for it.
+        A `StoredPart` for each number, or what `recall` gave for it.
     """
     found, missing = recall(shelf, covered(each for recipe in recipes for each in ranges_of(recipe)))
     if missing:
@@ -307,7 +307,7 @@ def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall
         if rows and isinstance(rows[0], Mapping):
             rows = [tuple(row.values()) for row in rows]
         for number, form, name, checksum, body in rows:
-            found[number] = PartRow(form, name, checksum, bytes(body if body is not None else b""))
+            found[number] = StoredPart(form, name, bytes(body if body is not None else b""), checksum)
     return found
 
 
@@ -355,8 +355,9 @@ def adopt(tx: Transaction, place: StorePlace, parts: Mapping[int, StoredPart]) -
     Returns:
         The number here of each.
     """
-    numbers, _ = _put(tx, place, list(parts.values()))
-    return dict(zip(parts, numbers, strict=True))
+    writer = ShelfWriter(tx, place.shelf, list(parts.values()))
+    writer.put(place)
+    return dict(zip(parts, writer.numbers, strict=True))
 
 
 def sweep(tx: Transaction, shelf: int) -> None:
@@ -392,47 +393,6 @@ def drop_idle(tx: Transaction, shelf: int) -> None:
     """Take away a shelf that no thread has any more; else what its remaining threads do not need."""
     sweep(tx, shelf)
     query.delete_idle_shelf(tx, shelf=shelf)
-
-
-def _put(
-    tx: Transaction, place: StorePlace, parts: Sequence[StoredPart], held: HeldParts | None = None
-) -> tuple[list[int], int]:
-    """Put parts on a shelf, and hold it. What is written here waits for nothing, so that others wait shortly.
-
-    Returns:
-        The number of each part, and the next number of the first row.
-    """
-    if held is None or held.shelf != place.shelf:
-        held = hold_for(tx, place.shelf, parts)
-    if not held.row or held.row[0]["swept"] != place.swept:
-        raise BranchMoved
-    listed, first = int(held.row[0]["listed"]), int(held.row[0]["loose"])
-    keys = held.keys
-    known: dict[_Key, set[int]] = {}
-    for row in held.known:
-        known.setdefault((bytes(row["hash"]), row["form"], row["name"]), set()).add(row["number"])
-    found = _known_numbers(keys, parts, known)
-    added = [(key, part) for key, part, number in zip(keys, parts, found, strict=True) if number is None]
-    there = {key for key, _, _ in known}
-    queries.store(tx, {key[0]: part.body for key, part in added if key[0] not in there})
-    loose = dict.fromkeys(key for key, part in added if part.loose)
-    count = sum(not part.loose for _, part in added)
-    if count or loose:
-        query.use_numbers(tx, shelf=place.shelf, listed=listed + count, loose=first + len(loose))
-    assigned = {key: first + index for index, key in enumerate(loose)}
-    new: dict[int, dict[str, object]] = {}
-    numbers: list[int] = []
-    for key, part, number in zip(keys, parts, found, strict=True):
-        if number is None:
-            number = assigned[key] if part.loose else listed  # noqa: PLW2901 - it has its number now
-            listed += not part.loose
-            new[number] = {"shelf": place.shelf, "number": number, "form": part.form, "name": part.name}
-            new[number] |= {"hash": key[0], "checksum": zlib.crc32(part.body)}
-        numbers.append(number)
-    if new:
-        rows = list(new.values())
-        query.insert_part(tx, **rows[0]) if len(rows) == 1 else query.insert_part.many(tx, rows)
-    return numbers, listed
 
 
 def _known_numbers(

@@ -55,12 +55,12 @@ class OwnShelf:
             thread = find(tx, AT)
             draft = ValueDraft(self.serde, self.stamps, thread.place, listing=listing)
             recipe = draft.recipe(value)
-            shelved = shelve(tx, thread.place, draft, [recipe])
-            return thread.place, draft, shelved
+            return thread.place, draft, *shelve(tx, thread.place, draft, [recipe])
 
-        place, draft, shelved = self.engine.write(steps)
-        draft.stamp(place, shelved.numbers, shelved.moves, self.prototypes)
-        return shelved.recipes[0]
+        place, draft, recipes, writer = self.engine.write(steps)
+        if writer is not None:
+            draft.stamp(place, writer.numbers, writer.moves, self.prototypes)
+        return recipes[0]
 
     def get(self, blob, *, known=True):
         """Make the value of a recipe; what is remembered may help."""
