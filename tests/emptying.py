@@ -291,7 +291,7 @@ class PostgresDatabases:
         """Nobody else is connected, and we are: a test may have ended our connection too."""
         if not keeping and url in self._sessions:
             self._sessions.pop(url).close()
-        pid = self._sessions[url]._connection.info.backend_pid if url in self._sessions else 0
+        pid = self._sessions[url].connection.info.backend_pid if url in self._sessions else 0
         kept = pid, keeping and "AGENTMEM_TEST_POOLER" in os.environ  # where any process may serve the session
         try:
             self._run(url, ALONE, *kept)

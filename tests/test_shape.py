@@ -158,9 +158,7 @@ def test_files_that_pages_and_docstrings_name_are_there():
 
 
 ITERATES = {
-    "storage/postgres.py PostgresEngine._watched": "psycopg's protocol for waiting on a connection",
-    "storage/postgres_session.py Session._reading": "the same",
-    "storage/postgres_session.py Session._flushing": "the same",
+    "storage/postgres_session.py Session._while": "psycopg's protocol for waiting on a connection",
     "stores/agent_store.py SweepingEnd.__await__": "Python's protocol of awaitables",
     "base/lifetime.py AwaitableNumber.__await__": "the same",
     "base/lifetime.py Ready.__await__": "the same",

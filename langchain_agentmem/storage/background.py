@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
-import itertools
 import logging
+import sched
 import secrets
 import threading
 import time
@@ -30,8 +29,8 @@ from weakref import WeakSet
 from langchain_agentmem.base.concurrency import PerProcess, Workers, abandonable, check_cancelled
 from langchain_agentmem.errors import AgentMemoryError, MemoryClosed
 from langchain_agentmem.storage.engine import Engine
-from langchain_agentmem.storage.queries import query
-from langchain_agentmem.storage.transaction import Operation, Transaction
+from langchain_agentmem.storage.queries import Query, query
+from langchain_agentmem.storage.transaction import Operation, Rows, Transaction
 
 T = TypeVar("T")
 
@@ -43,7 +42,7 @@ POLL = 5.0
 """Seconds between two looks at what other processes may have written."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts at what goes on failing."""
-_SOON, _LATER, _BUSY = 0.02, 0.25, 1.0  # seconds between two looks whether another has done its work
+_SOON, _LATER = 0.02, 0.25  # seconds between two looks whether another has done its work
 
 logger = logging.getLogger(__name__)
 
@@ -73,34 +72,27 @@ def backoff(failures: int, longest: float = LONGEST_PAUSE) -> float:
 class _Timer:
     """Calls functions later, in a thread of its own."""
 
-    _changed = PerProcess(threading.Condition)  # guards what follows
-    _calls: PerProcess[list[tuple[float, int, Callable[[], object]]]] = PerProcess(list)
+    _starting = PerProcess(threading.Lock)
     _started = PerProcess(bool)
-    _order = itertools.count()
+    _changed = PerProcess(threading.Event)
+    _calls = PerProcess(partial(sched.scheduler, time.monotonic))
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
         """Call a function that does not wait after some seconds."""
-        with self._changed:
-            heapq.heappush(self._calls, (time.monotonic() + seconds, next(self._order), function))
+        with self._starting:
+            self._calls.enter(min(seconds, threading.TIMEOUT_MAX), 0, function)
             if not self._started:
                 threading.Thread(target=self._run, name="agentmem-timer", daemon=True).start()
                 self._started = True
-            self._changed.notify()
+        self._changed.set()
 
     def _run(self) -> None:
         while True:
-            function = self._next()
+            self._changed.clear()
             try:
-                function()
+                self._changed.wait(self._calls.run(blocking=False))
             except Exception:
                 logger.exception("A timer of the background failed.")
-
-    def _next(self) -> Callable[[], object]:
-        """Wait until a function is to be called, and return it."""
-        with self._changed:
-            while not self._calls or (pause := self._calls[0][0] - time.monotonic()) > 0:
-                self._changed.wait(min(pause, threading.TIMEOUT_MAX) if self._calls else None)
-            return heapq.heappop(self._calls)[-1]
 
 
 class _Loop:
@@ -134,6 +126,11 @@ def _in_thread(function: Callable[[], object], workers: Workers = _working) -> N
         workers.submit(partial(context.run, function))
 
 
+def _end() -> int:
+    """The end of a lease that is taken or renewed now, in microseconds since 1970."""
+    return time.time_ns() // 1000 + int(LEASE * 1_000_000)
+
+
 class Lease:
     """The right to do the work of a task. A `with` block holds it, once it is taken.
 
@@ -150,21 +147,19 @@ class Lease:
     def take(self) -> bool:
         """Take the lease if nobody else has it."""
         now = time.time_ns() // 1000
-        times = {"now": now, "until": now + int(LEASE * 1_000_000)}
-        rows = self._background.engine.write(
-            lambda tx: query.take_lease(tx, **self._key._asdict(), owner=self._owner, **times)
-        )
-        return bool(rows)
+        return bool(self._background.engine.write(lambda tx: self._run(tx, query.take_lease, now=now, until=_end())))
 
     def holds(self, tx: Transaction) -> bool:
         """Renew the lease, and return whether it still is held. It is, then, to the end of the transaction."""
-        until = time.time_ns() // 1000 + int(LEASE * 1_000_000)
-        return bool(query.renew_lease(tx, **self._key._asdict(), owner=self._owner, until=until))
+        return bool(self._run(tx, query.renew_lease, until=_end()))
 
     def release(self) -> None:
         """Give the lease back, as far as the database still answers."""
         with contextlib.suppress(AgentMemoryError):
-            self._background.engine.write(lambda tx: query.release_lease(tx, **self._key._asdict(), owner=self._owner))
+            self._background.engine.write(lambda tx: self._run(tx, query.release_lease))
+
+    def _run(self, tx: Transaction, query: Query, **times: int) -> Rows:
+        return query(tx, **self._key._asdict(), owner=self._owner, **times)
 
     def __enter__(self) -> Self:
         self._background.renew(self)
@@ -181,7 +176,7 @@ class _Running:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.wanted = self.running = self.scheduled = self.overdue = self.busy = False
-        self.begun = self.ended = self.failures = self.timer = self.hurrying = 0
+        self.begun = self.ended = self.failures = self.timer = 0
         self.not_before = 0.0
         self.at_work: set[int] = set()
 
@@ -243,11 +238,9 @@ class Task:
             if self._stopped or state.overdue or threading.get_ident() in state.at_work:
                 return
             mine = state.begun + 1
-            state.hurrying += 1
         self._wake_anew(state.timer)
         with state.changed:
             state.overdue = not state.changed.wait_for(lambda: self._stopped or state.ended >= mine, patience)
-            state.hurrying -= 1
 
     def settle(self) -> None:
         """Do all that is due in this thread, after waiting for others who are at it.
@@ -283,10 +276,8 @@ class Task:
 
     def _run(self) -> None:
         state, pause = self._state, None
-        while True:
+        while not self._stopped and (state.wanted or pause == 0):
             with state.changed:
-                if self._stopped or not (state.wanted or pause == 0):
-                    break
                 state.wanted = False
                 state.begun += 1
             pause = self._round(state)
@@ -298,9 +289,8 @@ class Task:
             self.wake_in(pause)
         with state.changed:
             state.running = False
-            again = state.wanted
             state.changed.notify_all()
-        if again:
+        if state.wanted:
             self.wake()
 
     def _round(self, state: _Running) -> float | None:
@@ -327,7 +317,7 @@ class Task:
         due, held = self._background.engine.read(self._look)
         state.busy = due == 0 and held > 0
         if state.busy:
-            return min(held, _SOON if state.hurrying else _BUSY)
+            return min(held, _LATER)
         if due is None or due > 0:
             return due
         lease = Lease(self._background, self.key)
@@ -369,7 +359,6 @@ class Background:
     _lock = PerProcess(threading.Condition)  # guards what follows
     _leases: PerProcess[set[Lease]] = PerProcess(set)
     _begun: PerProcess[set[TaskKey]] = PerProcess(set)
-    _renews = PerProcess(bool)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -439,9 +428,7 @@ class Background:
         with self._lock:
             if not self._closed:
                 self._leases.add(lease)
-                if not self._renews:
-                    self._renews = True
-                    _timer.call_later(RENEW, self._renew_soon)
+                _timer.call_later(RENEW, partial(self._renew_soon, lease))
                 return
         lease.release()
         raise MemoryClosed
@@ -464,21 +451,18 @@ class Background:
         for lease in leases:
             lease.release()
 
-    def _renew_soon(self) -> None:
-        _in_thread(self._renew, _renewing)
+    def _renew_soon(self, lease: Lease) -> None:
+        if lease in self._leases:
+            _in_thread(partial(self._renew, lease), _renewing)
 
-    def _renew(self) -> None:
-        for lease in [*self._leases]:
-            try:
-                self.engine.write(lease.holds)
-            except Exception:
-                if not self.engine.usable:
-                    return  # nobody renews anything here any more
-                logger.warning("The lease of background work was not renewed.", exc_info=True)
-        with self._lock:
-            self._renews = bool(self._leases)
-            if self._renews:
-                _timer.call_later(RENEW, self._renew_soon)
+    def _renew(self, lease: Lease) -> None:
+        try:
+            self.engine.write(lease.holds)
+        except Exception:
+            if not self.engine.usable:
+                return  # nobody renews anything here any more
+            logger.warning("The lease of background work was not renewed.", exc_info=True)
+        _timer.call_later(RENEW, partial(self._renew_soon, lease))
 
     def _call_once(self, key: TaskKey, function: Callable[[], object]) -> None:
         lease = Lease(self, key)

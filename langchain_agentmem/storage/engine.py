@@ -172,7 +172,7 @@ class Calls:
         self.held = False
 
 
-class _RolledBack(Exception):
+class RolledBack(Exception):
     """Ends a rehearsal.
 
     Args:
@@ -312,11 +312,11 @@ class Engine(ABC):
         """
 
         def rehearsal(tx: Transaction) -> NoReturn:
-            raise _RolledBack(do(tx))
+            raise RolledBack(do(tx))
 
         try:
             self.write(rehearsal)
-        except _RolledBack as done:
+        except RolledBack as done:
             return done.value  # type: ignore[no-any-return]  # an exception is not generic
 
     def write_at_once(self, do: Operation[T], patience: float = 0.0) -> T:

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from langchain_agentmem.base.concurrency import reading, writing
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
@@ -38,15 +38,14 @@ from langchain_agentmem.errors import (
     StorageError,
 )
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.engine import Engine, Opening, Sizes
+from langchain_agentmem.storage.engine import Engine, Opening, RolledBack, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
-from langchain_agentmem.storage.transaction import TRANSACTION_ENDED, Operation, Rows, Select, Transaction, Values
+from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
 try:
     import psycopg
     from psycopg import errors as pg
-    from psycopg.abc import PQGen
-    from psycopg.rows import DictRow, dict_row, tuple_row
+    from psycopg.rows import dict_row, tuple_row
 
     from langchain_agentmem.storage.postgres_session import (
         Connection,
@@ -56,6 +55,7 @@ try:
         Pool,
         Prepared,
         Session,
+        milliseconds,
     )
 except ImportError as error:
     raise MissingExtra("A PostgreSQL database", "postgres") from error
@@ -64,23 +64,18 @@ logger = logging.getLogger(__name__)
 
 FETCHED = 500
 T = TypeVar("T")
-C = TypeVar("C", bound="psycopg.Connection[Any]")
 
 RETRIES = 100
 RETRIES_OF_CONSTRAINTS = 25  # a namespace may be taken away by others again and again
 _ADVISORY_LOCK = 0x41474D45
 _AT_ONCE = 1.0
 """Seconds that the server may take for what is not to wait for anybody."""
-_LOOK = 2
-"""Seconds to look whether a server that is long at something answers others."""
 _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
 """What is set otherwise on a connection that is lent for a while."""
 _KEPT = 24 * 3600 * 1_000_000
 """Microseconds that a session may leave its receipt alone."""
 _PAUSES = 0.05, 1.0
 """Seconds between two attempts to reach the server: the first, and most."""
-
-_WAITS_FOR_A_LOCK = "select from pg_stat_activity where pid = %s and wait_event_type = 'Lock'"
 
 _OLDER_LASTS = """
     select pg_snapshot_xmin(pg_current_snapshot()) <= %(id)s::xid8
@@ -93,6 +88,14 @@ _OLDER_LASTS = """
 """
 """Whether VACUUM FULL heeds a transaction older than this one: one that writes, in any database of the server, as its
 own snapshot does; one that reads here, or in a process of the server that belongs to no database; or a replica's."""
+
+
+_OWNED = """
+    select coalesce(bool_and(pg_has_role(c.relowner, 'usage')), true) as owned
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = %(schema)s and c.relkind = 'r'
+"""
+"""Whether this role owns the tables of a schema."""
 
 
 class _UnreachableError(psycopg.OperationalError):
@@ -143,7 +146,7 @@ _GIVE_RECEIPT = prepared(
     "insert into receipt (session, transactions, at) values (:session, :transactions, :at) "
     "on conflict (session) do update set transactions = excluded.transactions, at = excluded.at"
 )
-_RECEIPT_OF = prepared(  # as soon as what the session is at is carried out or given up
+_RECEIPT_OF = (  # as soon as what the session is at is carried out or given up
     "insert into receipt (session, transactions, at) values (:session, 0, 0) "
     "on conflict (session) do update set at = receipt.at returning transactions"
 )
@@ -156,78 +159,47 @@ _IDENTITIES = (
 )
 
 
-class _Patience:
-    """How long a server that cannot be reached is waited for, from the first time on.
-
-    Args:
-        seconds: So long.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._until: float | None = None
-        self._pause, self._most = _PAUSES
-
-    def wait(self) -> bool:
-        """Wait a little, each time longer; False where it has been long enough."""
-        now = time.monotonic()
-        self._until = now + self._seconds if self._until is None else self._until
-        if now >= self._until:
-            return False
-        time.sleep(min(random.uniform(self._pause / 2, self._pause), self._until - now))  # noqa: S311 - spreads them
-        self._pause = min(2 * self._pause, self._most)
-        return True
-
-
 class _PostgresTransaction(Transaction):
     """A transaction that a session has begun, until the block of its `with` ends.
 
     Queries are pipelined: only rows that are needed now are waited for.
     """
 
-    __slots__ = ("_check", "_session", "_sql")
+    __slots__ = ("_check", "_copy_in", "_execute", "_session", "_sql")
 
     def __init__(self, engine: PostgresEngine, session: Session) -> None:
         self._check, self._sql = engine._check_sizes, engine._sql
-        self._session: Session | None = session
+        self._session = session
+        self._execute: Callable[..., Any] = session.execute
+        self._copy_in: Callable[..., object] = session.copy_in
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._session = None  # it may serve another transaction soon
+        self._execute = self._copy_in = refuse  # the session may serve another transaction soon
 
     def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:
         self._check(query, parameters)
-        if (session := self._session) is None:
-            raise StorageError(TRANSACTION_ENDED)
-        prepared = self._sql[query]
-        answer = session.execute(prepared, parameters)
-        if not prepared.returns:
-            return ()
-        return Later(session, answer) if ahead else session.rows(answer)
+        return self._send(self._sql[query], parameters, ahead=ahead)
 
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         self._check(query, rows)
-        if (session := self._session) is None:
-            raise StorageError(TRANSACTION_ENDED)
         prepared = self._sql[query]
         for each in rows:
-            session.execute(prepared, each)
+            self._execute(prepared, each)
 
     def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:
-        if (session := self._session) is None:
-            raise StorageError(TRANSACTION_ENDED)
-        query = prepared(sql)
-        answer = session.execute(query, dict(parameters))
+        return self._send(prepared(sql), parameters, ahead=ahead)
+
+    def _send(self, query: Prepared, parameters: Mapping[str, Any], *, ahead: bool) -> Rows:
+        answer = self._execute(query, parameters)
         if not query.returns:
             return ()
-        return Later(session, answer) if ahead else session.rows(answer)
+        return Later(self._session, answer) if ahead else self._session.rows(answer)
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
-        if (session := self._session) is None:
-            raise StorageError(TRANSACTION_ENDED)
-        session.copy_in(f"copy {table} ({', '.join(columns)}) from stdin", rows)
+        self._copy_in(f"copy {table} ({', '.join(columns)}) from stdin", rows)
 
     def take_ids(self, table: str, count: int) -> list[int]:
         numbers = f"select nextval(pg_get_serial_sequence('{table}', 'id')) as id from generate_series(1, :count)"  # noqa: S608 - our own name
@@ -276,6 +248,7 @@ class PostgresEngine(Engine):
         self._sql = {name: prepared(sql) for name, sql in load(self.dialect).items()}
         self._busy_timeout = opening.busy_timeout
         self._timeout = opening.timeout
+        self._opened = False
         self._hosts = 1 + str(psycopg.conninfo.conninfo_to_dict(self._url).get("host", "")).count(",")
         if self._given is None:
             self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
@@ -291,8 +264,8 @@ class PostgresEngine(Engine):
     # -- transactions ------------------------------------------------------------------------------------------
 
     def _run(self, do: Operation[T], *, write: bool) -> T:
+        races, gives_up, (pause, longest) = 0, None, _PAUSES
         with self._translated():
-            lost, races = _Patience(self._timeout), 0
             while True:
                 try:
                     return self._transaction(self._pool.take(), do, write=write)
@@ -302,30 +275,35 @@ class PostgresEngine(Engine):
                         raise
                     time.sleep(random.uniform(0, 0.001 * min(races, 20)))  # noqa: S311 - spreads the losers
                 except _UnreachableError as error:
-                    if isinstance(error.__cause__, pg.ConnectionTimeout) or not lost.wait():  # either is long enough
+                    now = time.monotonic()
+                    gives_up = gives_up or now + self._timeout
+                    answered = isinstance(error, _LostError) or isinstance(error.__cause__, _PASSING)
+                    misspelt = not (self._opened or answered)  # perhaps: there may be no such server
+                    if misspelt or isinstance(error.__cause__, pg.ConnectionTimeout) or now >= gives_up:
                         raise
+                    time.sleep(min(random.uniform(pause / 2, pause), gives_up - now))  # noqa: S311
+                    pause = min(2 * pause, longest)
 
     def _run_at_once(self, do: Operation[T], patience: float) -> T:
         session = self._pool.spare()
         if session is None:
             raise DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
         with self._translated():
-            try:
-                session.begin(self.schema, write=True, lock=patience, patience=_AT_ONCE)
-                with _PostgresTransaction(self, session) as tx:
-                    value = do(tx)
-                session.settle()
-                session.commit(wait=True)
-            except BaseException as error:
-                self._undone(session, error)
-                raise
-            self._pool.give_back(session)
-            return value
+            return self._transaction(session, do, write=True, lock=patience, patience=_AT_ONCE)
 
-    def _transaction(self, session: Session, do: Operation[T], *, write: bool) -> T:
+    def _transaction(
+        self,
+        session: Session,
+        do: Operation[T],
+        *,
+        write: bool,
+        lock: float | None = None,
+        patience: float | None = None,
+    ) -> T:
+        lock, patience = self._busy_timeout if lock is None else lock, self._timeout if patience is None else patience
         decided = wrote = False
         try:
-            session.begin(self.schema, write=write, lock=self._busy_timeout, patience=self._timeout)
+            session.begin(self.schema, write=write, lock=lock, patience=patience)
             with _PostgresTransaction(self, session) as tx:
                 value = do(tx)
             if not (write and session.heard):
@@ -355,27 +333,23 @@ class PostgresEngine(Engine):
         Raises:
             StorageError: It cannot be found out.
         """
-        patience = _Patience(self._timeout)
-        while True:
-            session = None
-            try:
-                session = self._pool.take()
-                session.begin(self.schema, write=True, lock=self._timeout, patience=self._timeout)
-                # Where the server is still at it, this waits until it is done.
-                [row] = session.rows(session.execute(_RECEIPT_OF, {"session": lost.receipt["session"]}))
-                session.roll_back()
-            except Exception as error:
-                if session is not None:
-                    self._undone(session, error)
-                if isinstance(error, _UnreachableError | psycopg.OperationalError) and patience.wait():
-                    continue
-                raise StorageError(
-                    f"The connection to {safe_repr(self.path)} broke in the commit, and the server could not be asked "
-                    "since: it is not known whether this was written. Read, and write again what is missing: under the "
-                    "same id, a message is never stored twice."
-                ) from error
-            self._pool.give_back(session)
-            return bool(row["transactions"] == lost.receipt["transactions"])
+
+        def count(tx: Transaction) -> NoReturn:
+            tx.run_sql("select set_config('lock_timeout', :wait, true)", {"wait": milliseconds(self._timeout)})
+            # Where the server is still at it, this waits until it is done.
+            [row] = tx.run_sql(_RECEIPT_OF, {"session": lost.receipt["session"]})
+            raise RolledBack(row["transactions"])
+
+        try:
+            self._run(count, write=True)
+        except RolledBack as done:
+            return bool(done.value == lost.receipt["transactions"])
+        except Exception as error:
+            raise StorageError(
+                f"The connection to {safe_repr(self.path)} broke in the commit, and the server could not be asked "
+                "since: it is not known whether this was written. Read, and write again what is missing: under the "
+                "same id, a message is never stored twice."
+            ) from error
 
     def _undone(self, session: Session, error: BaseException) -> bool:
         """Take back what a transaction did that failed; whether the connection is still there."""
@@ -393,55 +367,28 @@ class PostgresEngine(Engine):
     # -- opening and closing -----------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection[DictRow]]:
+    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection that commits every statement."""
         if isinstance(self._pool, Pool):
-            with self._connected(psycopg.Connection[DictRow], row_factory=dict_row) as connection:
-                self._watch(connection)
+            with self._connected(row_factory=dict_row) as connection:
                 yield connection
             return
         with self._pool.lent() as lent:
             before = {name: getattr(lent, name) for name in _CHANGED}
             try:
                 lent.autocommit, lent.row_factory, lent.prepare_threshold = True, dict_row, None
-                self._watch(lent)
                 yield lent
             finally:
-                vars(lent).pop("wait", None)
                 for name, value in before.items():
                     if not lent.closed:
                         setattr(lent, name, value)
 
-    def _watch(self, connection: psycopg.Connection[Any]) -> None:
-        """Have a connection wait as long as its statements take, but for no lock, and for no server that is silent."""
-
-        def wait(answer: PQGen[Any], *given: Any, **options: Any) -> Any:
-            return type(connection).wait(connection, self._watched(connection, answer), *given, **options)
-
-        vars(connection)["wait"] = wait
-
-    def _watched(self, connection: psycopg.Connection[Any], answer: PQGen[Any]) -> PQGen[Any]:
-        looked = time.monotonic()
-        try:
-            wanted = next(answer)
-            while True:
-                ready = yield wanted
-                if not ready and time.monotonic() - looked > self._timeout:
-                    self._look_at(connection)
-                    looked = time.monotonic()
-                wanted = answer.send(ready)
-        except StopIteration as done:
-            return done.value
-
-    def _look_at(self, connection: psycopg.Connection[Any]) -> None:
-        try:
-            with self._connected(psycopg.Connection[Any], connect_timeout=_LOOK) as other:
-                waits = other.execute(_WAITS_FOR_A_LOCK, [connection.info.backend_pid]).fetchall()
-        except pg.ConnectionTimeout as error:
-            raise NoAnswerError("the server does not answer") from error
-        if waits:
-            connection.cancel_safe(timeout=_LOOK)
-            raise pg.LockNotAvailable("others hold a lock")
+    @contextlib.contextmanager
+    def _waiting_for_locks(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """A transaction that waits for a lock as long as the database was opened with."""
+        with connection.transaction():
+            connection.execute("select set_config('lock_timeout', %s, true)", (milliseconds(self._busy_timeout),))
+            yield
 
     def _session(self) -> Session:
         """A new session.
@@ -451,12 +398,14 @@ class PostgresEngine(Engine):
         """
         connection = None
         try:
-            connection = self._connected(Connection)
+            connection = self._connected()
             return self._session_on(connection)
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if _passes(error):
+            if isinstance(error, psycopg.OperationalError) and (
+                error.sqlstate is None or isinstance(error, _PASSING)
+            ):  # later perhaps a connection can be made
                 raise (_UnreachableError if connection is None else _LostError)(str(error)) from error
             raise
 
@@ -466,58 +415,37 @@ class PostgresEngine(Engine):
             session.get_acquainted(self._timeout)
         return session
 
-    def _connected(self, kind: type[C], **options: Any) -> C:
+    def _connected(self, **options: Any) -> Connection:
         given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(self._url)
         if self._hosts > 1 and not self.opening.read_only:  # after a failover, another one is written
             given.setdefault("target_session_attrs", "read-write")
         given.setdefault("connect_timeout", max(2, round(self._timeout / self._hosts)))
         # A statement that the driver prepares would stay with the server, which a pooler gives to others.
         fixed = {"autocommit": True, "client_encoding": "utf8", "prepare_threshold": None}
-        return kind.connect(**(given | fixed | options))
+        return Connection.connect(**(given | fixed | options))
 
     def _open(self) -> None:
         """Check that the schema is ours, and bring it up to date; wait for a server that is about to begin."""
-        patience = _Patience(self._timeout)
-        while True:
-            try:
-                pending = self._found()
-            except _UnreachableError as error:  # a server that is not there at all may be misspelt
-                passing = isinstance(error, _LostError) or isinstance(error.__cause__, _PASSING)
-                if not (passing and patience.wait()):
-                    raise
-            else:
-                break
-        if pending:
-            with self._connection() as connection, connection.transaction():
+        if self._run(self._missing, write=False):
+            with self._connection() as connection, self._waiting_for_locks(connection):
                 self._migrate(connection)
+        self._opened = True
 
-    def _found(self) -> list[engine.Migration]:
+    def _missing(self, tx: Transaction) -> list[engine.Migration]:
         """What the schema lacks."""
-        session = self._pool.take()
-        try:
-            session.begin(self.schema, write=False, lock=self._busy_timeout, patience=self._timeout)
-            pending = self._pending(self._applied(lambda sql: session.rows(session.execute(prepared(sql), {}))))
-            encoding = session.connection.info.parameter_status("server_encoding")
-            if encoding != "UTF8":
-                raise StorageError(  # noqa: TRY301 - as what the schema is refused for
-                    f"The database {safe_repr(self.path)} stores texts as {encoding}, which lacks characters. Give "
-                    "langchain-agentmem one that was made with encoding 'UTF8'."
-                )
-            session.commit(wait=True)
-        except BaseException as error:
-            if not self._undone(session, error) and isinstance(error, psycopg.OperationalError):
-                raise _LostError(str(error)) from error
-            raise
-        self._pool.give_back(session)
+        pending = self._pending(self._applied(lambda sql: tx.run_sql(sql, {})))
+        [row] = tx.run_sql("select current_setting('server_encoding') as encoding", {})
+        if row["encoding"] != "UTF8":
+            raise StorageError(
+                f"The database {safe_repr(self.path)} stores texts as {row['encoding']}, which lacks characters. Give "
+                "langchain-agentmem one that was made with encoding 'UTF8'."
+            )
         return pending
 
-    def _migrate(self, connection: psycopg.Connection[DictRow]) -> None:
-        lock = f"{max(1, round(self._busy_timeout * 1000))}ms"
-        connection.execute("select set_config('lock_timeout', %s, true)", (lock,))
+    def _migrate(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
         # Another process may have been quicker: look again, now that nobody else migrates.
-        applied = self._applied(lambda sql: connection.execute(sql).fetchall())
-        pending = self._pending(applied)
+        pending = self._pending(self._applied(lambda sql: connection.execute(sql).fetchall()))
         [found] = connection.execute(
             "select to_regnamespace(name) is not null as there, quote_ident(name) <> name as reserved "
             "from cast(%s as text) name",
@@ -556,7 +484,7 @@ class PostgresEngine(Engine):
     def problems(self) -> list[str]:
         """PostgreSQL enforces keys and checks pages itself; what it reports while every table is read is returned."""
         try:
-            with self._in_use(), self._translated(), self._connection() as connection:
+            with self.connection() as connection, self._waiting_for_locks(connection):
                 for table in self._tables(connection):
                     name = psycopg.sql.Identifier(self.schema, table)
                     connection.execute(psycopg.sql.SQL("select count(*) from {}").format(name))
@@ -568,13 +496,8 @@ class PostgresEngine(Engine):
 
     def sizes(self) -> Sizes:
         """Bytes of the whole schema and of each table, indexes included, in milliseconds however much there is."""
-        with self._in_use(), self._translated(), self._connection() as connection:
-            rows = connection.execute(
-                "select c.relname as name, pg_total_relation_size(c.oid)::bigint as bytes from pg_class c "
-                "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r'",
-                (self.schema,),
-            ).fetchall()
-        tables = {row["name"]: row["bytes"] or 0 for row in rows}  # null of one that was dropped just now
+        with self.connection() as connection, self._waiting_for_locks(connection):
+            tables = self._tables(connection)
         return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
     def is_same(self, other: Engine) -> bool:
@@ -597,8 +520,9 @@ class PostgresEngine(Engine):
 
         Who does not own the tables may not do so, and is told in a warning of the log.
         """
-        with self._in_use(), self._translated(), self._connection() as connection:
-            if not self._owned(connection):
+        with self.connection() as connection:
+            [row] = connection.execute(_OWNED, {"schema": self.schema}).fetchall()
+            if not row["owned"]:
                 logger.warning(
                     "What was erased is gone from %s, but this role does not own the tables, so their files may still "
                     "hold it. Let the owner run VACUUM FULL.",
@@ -608,6 +532,8 @@ class PostgresEngine(Engine):
             self._outwait_older_transactions(connection)
             for table in self._tables(connection):
                 name = psycopg.sql.Identifier(self.schema, table)
+                with self._waiting_for_locks(connection):  # VACUUM itself would wait for a lock without end
+                    connection.execute(psycopg.sql.SQL("lock table {} in access exclusive mode").format(name))
                 connection.execute(psycopg.sql.SQL("vacuum (full) {}").format(name))
 
     def alter(self, statements: Sequence[str]) -> None:
@@ -620,7 +546,7 @@ class PostgresEngine(Engine):
     def release(self) -> None:
         """PostgreSQL's own autovacuum makes the space of what was deleted free for what comes next."""
 
-    def _outwait_older_transactions(self, connection: psycopg.Connection[DictRow]) -> None:
+    def _outwait_older_transactions(self, connection: psycopg.Connection[Any]) -> None:
         """VACUUM keeps what a transaction older than the erasure may still see, so such transactions must end first."""
         deadline = time.monotonic() + self._busy_timeout
         [now] = connection.execute("select pg_current_xact_id()::text as id").fetchall()
@@ -636,21 +562,14 @@ class PostgresEngine(Engine):
                 )
             time.sleep(0.01)
 
-    def _owned(self, connection: psycopg.Connection[DictRow]) -> bool:
-        """Whether this role owns the tables."""
-        [row] = connection.execute(
-            "select coalesce(bool_and(pg_has_role(c.relowner, 'usage')), true) as owned from pg_class c "
-            "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r'",
-            (self.schema,),
-        ).fetchall()
-        return bool(row["owned"])
-
-    def _tables(self, connection: psycopg.Connection[Any]) -> list[str]:
+    def _tables(self, connection: psycopg.Connection[Any]) -> dict[str, int]:
+        """The bytes of each table, with its indexes."""
         rows = connection.execute(
-            "select table_name from information_schema.tables where table_schema = %s order by table_name",
+            "select c.relname as name, pg_total_relation_size(c.oid)::bigint as bytes from pg_class c "
+            "join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relkind = 'r' order by 1",
             (self.schema,),
         ).fetchall()
-        return [row["table_name"] for row in rows]
+        return {row["name"]: row["bytes"] or 0 for row in rows}  # null of one that was dropped just now
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Select]:
@@ -673,7 +592,7 @@ class PostgresEngine(Engine):
                 yield select
 
     @contextlib.contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[DictRow]]:
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection of its own, which commits every statement; driver errors leave as our own."""
         with self._in_use(), self._translated(), self._connection() as connection:
             yield connection
@@ -707,19 +626,11 @@ def translated(path: str) -> Iterator[None]:
                 f"The pooler at {safe_repr(path)} gives each statement a connection of its own, so that nothing can be "
                 "written as one. Set its pool_mode to transaction or session."
             ) from error
+        reason = without_passwords(str(error))
         for kind, ours in _ERRORS:
             if isinstance(error, kind) or isinstance(error.__cause__, kind):
-                raise type(ours)(f"{ours} ({safe_repr(path)}: {_said(error)})") from error
-        raise StorageError(f"The database {safe_repr(path)} failed: {_said(error)}.") from error
-
-
-def _passes(error: BaseException) -> bool:
-    """Whether no connection could be made, and later perhaps one can."""
-    return isinstance(error, psycopg.OperationalError) and (error.sqlstate is None or isinstance(error, _PASSING))
-
-
-def _said(error: psycopg.Error) -> str:
-    return without_passwords(str(error))
+                raise type(ours)(f"{ours} ({safe_repr(path)}: {reason})") from error
+        raise StorageError(f"The database {safe_repr(path)} failed: {reason}.") from error
 
 
 def address_of(url: str) -> str:

@@ -25,7 +25,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import psycopg
@@ -80,27 +80,22 @@ class NoAnswerError(psycopg.OperationalError):
     """The server does not answer."""
 
 
-class _Answer:
-    """The answer to something that was sent, when it is there."""
-
-    __slots__ = ("result",)
-
-    def __init__(self) -> None:
-        self.result: pq.abc.PGresult | None = None
-
-
 _Key: TypeAlias = tuple[str, bytes, tuple[int, ...]]
 """What tells a prepared statement from others: the schema that it was prepared for, its text, and its types."""
 
 
-class _Preparation(_Answer):
-    """The answer to a preparation, and what was prepared."""
+class _Answer:
+    """The answer to something that was sent, when it is there.
 
-    __slots__ = ("key",)
+    Args:
+        prepares: The statement that was to be prepared, if any was.
+    """
 
-    def __init__(self, key: _Key) -> None:
-        super().__init__()
-        self.key = key
+    __slots__ = ("prepares", "result")
+
+    def __init__(self, prepares: _Key | None = None) -> None:
+        self.prepares = prepares
+        self.result: pq.abc.PGresult | None = None
 
 
 class _Bound(NamedTuple):
@@ -154,6 +149,7 @@ class Session:
         connection: An open connection. It belongs to the session from now on.
 
     Attributes:
+        connection: The connection, which is the session's own between `enter` and `leave`.
         direct: Whether the connection is surely the server's own, so that prepared statements stay.
         wrote: Whether the transaction sent anything that may write.
         receipt: What to write down in a transaction so that it can be found out whether it was committed: the number of
@@ -164,7 +160,7 @@ class Session:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.wrote = False
         self.receipt = {"session": secrets.randbits(63), "transactions": 0, "at": 0}
-        self._connection = connection
+        self.connection = connection
         self._libpq = connection.pgconn
         self._schema = ""
         self.direct = False
@@ -177,14 +173,9 @@ class Session:
         self._autocommit = connection.autocommit
         self.enter()
 
-    @property
-    def connection(self) -> psycopg.Connection[Any]:
-        """The connection, which is the session's own between `enter` and `leave`."""
-        return self._connection
-
     def enter(self) -> None:
         """Have the connection to itself."""
-        self._connection.autocommit = True
+        self.connection.autocommit = True
         self._libpq.enter_pipeline_mode()
 
     def leave(self) -> None:
@@ -195,7 +186,7 @@ class Session:
         """
         self._end()
         self._libpq.exit_pipeline_mode()
-        self._connection.autocommit = self._autocommit
+        self.connection.autocommit = self._autocommit
 
     @property
     def broken(self) -> bool:
@@ -241,10 +232,9 @@ class Session:
         if not self.direct:
             self._end()  # of the last transaction: a pooler may give this one another server
         self._begun = self._put(BEGIN if write else BEGIN_READING)
-        waits = [_bound(f"{max(1, round(seconds * 1000))}ms") for seconds in (lock, patience)]
-        self._put(SETTINGS, [_bound(schema), *waits])
+        self._put(SETTINGS, [_bound(each) for each in (schema, milliseconds(lock), milliseconds(patience))])
 
-    def execute(self, query: Prepared, parameters: dict[str, Any]) -> _Answer:
+    def execute(self, query: Prepared, parameters: Mapping[str, Any]) -> _Answer:
         """Put a statement into the pipe."""
         self.wrote = self.wrote or query.writes
         return self._put(query.text, [_bound(parameters[name]) for name in query.names])
@@ -256,7 +246,7 @@ class Session:
         self._end()
         self._libpq.exit_pipeline_mode()
         try:
-            with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
                 for row in rows:
                     copy.write_row(row)
         finally:
@@ -274,7 +264,7 @@ class Session:
         if not result.ntuples:
             return ()
         names = [(result.fname(column) or b"").decode() for column in range(result.nfields)]
-        transformer = Transformer(self._connection)
+        transformer = Transformer(self.connection)
         transformer.set_pgresult(result)
         return transformer.load_rows(0, result.ntuples, lambda values: dict(zip(names, values, strict=True)))
 
@@ -324,8 +314,8 @@ class Session:
         """
         if stop and not self.broken:
             with contextlib.suppress(psycopg.Error):
-                self._connection.cancel_safe(timeout=_GRACE)
-        self._connection.close()
+                self.connection.cancel_safe(timeout=_GRACE)
+        self.connection.close()
 
     # -- the pipe ----------------------------------------------------------------------------------------------
 
@@ -349,7 +339,7 @@ class Session:
         self._count += 1
         _, text, types = key
         self._libpq.send_prepare(name, text, types)
-        self._sent.append(_Preparation(key))
+        self._sent.append(_Answer(key))
         self._names[key] = name
         return name
 
@@ -358,7 +348,6 @@ class Session:
         self._sent.append(_SYNC)
 
     def _wait(self, answer: _Answer) -> pq.abc.PGresult:
-        self._be_patient()
         self._flush()
         while (result := answer.result) is None:
             self._receive()
@@ -366,7 +355,6 @@ class Session:
 
     def _end(self, *, failing: bool = True) -> None:
         """Take in all answers."""
-        self._be_patient()
         self._flush()
         while self._sent:
             self._receive(failing=failing)
@@ -376,45 +364,38 @@ class Session:
         result = None
         while result is None:
             if self._libpq.is_busy():
-                waiting.wait(self._reading(), self._libpq.socket, _WAKE)
+                waiting.wait(self._while(self._libpq.is_busy, waiting.WAIT_R), self._libpq.socket, _WAKE)
             elif self.broken or not self._sent:
                 raise psycopg.OperationalError("the connection is closed")
             result = self._libpq.get_result()  # None stands between the answers of two statements
-        if result.status == pq.ExecStatus.PIPELINE_SYNC:
-            self._sent.popleft()
-            return
         answer = self._sent.popleft()
+        if result.status == pq.ExecStatus.PIPELINE_SYNC:
+            return
         if result.status in _FAILED:
-            if isinstance(answer, _Preparation):
-                self._names.pop(answer.key, None)
+            if answer.prepares is not None:
+                self._names.pop(answer.prepares, None)
             if failing:
                 raise pg.error_from_result(result)
         answer.result = result
 
-    def _reading(self) -> PQGen[None]:
-        while self._libpq.is_busy():
-            if (yield waiting.WAIT_R):
-                self._libpq.consume_input()
-            else:
-                self._check_patience()
-
-    def _be_patient(self) -> None:
-        self._deadline = time.monotonic() + self._patience
-
-    def _check_patience(self) -> None:
-        if time.monotonic() > self._deadline:
-            raise NoAnswerError("the server does not answer")
-
     def _flush(self) -> None:
-        if self._libpq.flush():
-            waiting.wait(self._flushing(), self._libpq.socket, _WAKE)
+        """Send all, and be patient from now on."""
+        self._deadline = time.monotonic() + self._patience
+        if self._libpq.flush():  # the server may wait until its answers are taken
+            waiting.wait(self._while(self._libpq.flush, waiting.WAIT_RW), self._libpq.socket, _WAKE)
 
-    def _flushing(self) -> PQGen[None]:
-        while self._libpq.flush():
-            if (yield waiting.WAIT_RW):
-                self._libpq.consume_input()  # the server may wait until its answers are taken
-            else:
-                self._check_patience()
+    def _while(self, pending: Callable[[], object], wanted: waiting.Wait) -> PQGen[None]:
+        """Take in what comes as long as something is pending."""
+        while pending():
+            if (yield wanted):
+                self._libpq.consume_input()
+            elif time.monotonic() > self._deadline:
+                raise NoAnswerError("the server does not answer")
+
+
+def milliseconds(seconds: float) -> str:
+    """A time as settings of the server take it, which switches them off at 0."""
+    return f"{max(1, round(seconds * 1000))}ms"
 
 
 def _bound(value: Any) -> _Bound:
@@ -485,8 +466,8 @@ class Pool:
             psycopg.Error: The server cannot be reached.
         """
         with self._free:
-            if not (self._idle or self._count < self._size) and not self._wait():
-                raise DatabaseBusy(f"All {self._size} connections to the database were in use for too long.")
+            if not self._has_place():
+                self._wait()
             if self._idle:
                 return self._idle.pop()[0]
             self._count += 1
@@ -503,19 +484,8 @@ class Pool:
 
     def give_back(self, session: Session) -> None:
         """Return a session that can be used again."""
-        now = time.monotonic()
-        stale: list[Session] = []
-        with self._free:
-            if self._closed:
-                stale.append(session)
-            else:
-                self._idle.append((session, now))
-                while self._idle[0][1] < now - _IDLE:
-                    stale.append(self._idle.popleft()[0])
-            self._count -= len(stale)
-            self._free.notify()
-        for each in stale:
-            each.close()
+        self._idle.append((session, time.monotonic()))
+        self._close_idle()
 
     def drop(self, session: Session, *, stop: bool = False) -> None:
         """Close a session that is of no use any more; see `Session.close`."""
@@ -526,20 +496,29 @@ class Pool:
 
     def close(self) -> None:
         """Close all sessions; those that are in use, when they are given back."""
+        self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        """Close the sessions that nobody used for long, or all of a closed pool."""
+        stale: list[Session] = []
         with self._free:
-            self._closed = True
-            idle = [session for session, _ in self._idle]
-            self._idle.clear()
-            self._count -= len(idle)
-        for session in idle:
+            while self._idle and (self._closed or self._idle[0][1] < time.monotonic() - _IDLE):
+                stale.append(self._idle.popleft()[0])
+            self._count -= len(stale)
+            self._free.notify()
+        for session in stale:
             session.close()
 
-    def _wait(self) -> bool:
-        """Wait until there is one; False where that takes too long."""
+    def _has_place(self) -> bool:
+        return bool(self._idle) or self._count < self._size
+
+    def _wait(self) -> None:
         began = time.monotonic()
         self._waiting += 1
         try:
-            return self._free.wait_for(lambda: bool(self._idle) or self._count < self._size, self._timeout)
+            if not self._free.wait_for(self._has_place, self._timeout):
+                raise DatabaseBusy(f"All {self._size} connections to the database were in use for too long.")
         finally:
             self._waiting -= 1
             self._waits += 1
@@ -580,19 +559,31 @@ class GivenPool:
             waited_ms=float(counted.get("requests_wait_ms", 0)),
         )
 
-    def take(self) -> Session:
+    def take(self, timeout: float | None = None) -> Session:
         """Borrow a session.
+
+        Args:
+            timeout: Seconds to wait for it. Default: those of the pool.
 
         Raises:
             DatabaseBusy: All connections were in use for too long.
             psycopg.Error: The server cannot be reached.
         """
-        return self._session(self._timeout)
+        connection = self._lend(self._timeout if timeout is None else timeout)
+        try:
+            if (session := self._sessions.get(connection)) is None:
+                session = self._sessions[connection] = self._begin(connection)
+            else:
+                session.enter()
+        except BaseException:
+            self._pool.putconn(connection)
+            raise
+        return session
 
     def spare(self) -> Session | None:
         """Borrow a session that nobody uses, if there is one."""
         with contextlib.suppress(DatabaseBusy):
-            return self._session(0.001)
+            return self.take(0.001)
         return None
 
     @contextlib.contextmanager
@@ -603,7 +594,7 @@ class GivenPool:
             DatabaseBusy: All connections were in use for too long.
             psycopg.Error: The server cannot be reached.
         """
-        connection = self._connection(self._timeout)
+        connection = self._lend(self._timeout)
         try:
             yield connection
         finally:
@@ -627,7 +618,7 @@ class GivenPool:
     def close(self) -> None:
         """The pool is not ours to close."""
 
-    def _connection(self, timeout: float) -> psycopg.Connection[Any]:
+    def _lend(self, timeout: float) -> psycopg.Connection[Any]:
         if os.getpid() != self._process:
             raise StorageError("A psycopg pool cannot be used in a fork: open one there, and a memory on it.")
         try:
@@ -644,16 +635,3 @@ class GivenPool:
                 "kwargs={'client_encoding': 'utf8'}."
             )
         return connection
-
-    def _session(self, timeout: float) -> Session:
-        connection = self._connection(timeout)
-        try:
-            session = self._sessions.get(connection)
-            if session is None:
-                session = self._sessions[connection] = self._begin(connection)
-            else:
-                session.enter()
-        except BaseException:
-            self._pool.putconn(connection)
-            raise
-        return session

@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import quote
 
 from langchain_agentmem.base.concurrency import PerProcess
@@ -41,7 +41,7 @@ from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, 
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
 from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
 from langchain_agentmem.storage.queries import for_sqlite, load
-from langchain_agentmem.storage.transaction import TRANSACTION_ENDED, Operation, Rows, Select, Transaction, Values
+from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class _SqliteTransaction(Transaction):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._execute = self._executemany = _refuse
+        self._execute = self._executemany = refuse
         connection = self._connection
         try:
             if error is None:
@@ -140,10 +140,6 @@ class _SqliteTransaction(Transaction):
         newest = self.run_sql(f"select max(id) as id from {table}", {})  # noqa: S608 - our own name
         first = 1 + max((row["id"] or 0) for row in (*spent, *newest))
         return list(range(first, first + count))
-
-
-def _refuse(*_: Any) -> NoReturn:
-    raise StorageError(TRANSACTION_ENDED)
 
 
 class SqliteEngine(Engine):

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+from langchain_agentmem.errors import StorageError
 
 T = TypeVar("T")
 
@@ -78,7 +80,10 @@ class Transaction(ABC):
         """Have the next rows of all tables get higher ids than those that were inserted."""
 
 
-TRANSACTION_ENDED = "The transaction has ended. Run its queries before the operation returns."
+def refuse(*_: Any) -> NoReturn:
+    """Take the place of what runs queries in a transaction that has ended."""
+    raise StorageError("The transaction has ended. Run its queries before the operation returns.")
+
 
 Operation: TypeAlias = Callable[[Transaction], T]
 """A function of a transaction. An engine calls it once per attempt."""

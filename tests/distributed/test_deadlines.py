@@ -11,7 +11,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseBusy, DatabaseTimeout, StorageError
-from langchain_agentmem.storage import postgres, postgres_copy
+from langchain_agentmem.storage import postgres
 
 from .servers import postgres as server_of_its_own
 from .servers import until
@@ -83,28 +83,11 @@ class TestAServerThatStandsStill:
         with server.frozen(), pytest.raises(DatabaseTimeout):
             opened(server.url(database))
 
-    def test_a_copy_to_it_ends(self, server, database, tmp_path, monkeypatch):
-        monkeypatch.setattr(postgres_copy, "CONNECT_TIMEOUT", 2)
+    def test_a_copy_to_it_ends(self, server, database, tmp_path):
         with opened(tmp_path / "memory.db") as memory:
             say(memory)
             with server.frozen(), pytest.raises(DatabaseTimeout):
                 memory.admin.copy(server.url(database))
-
-    def test_opening_ends_while_tables_are_made(self, server, database, monkeypatch):
-        begin = postgres.look_in
-        with server.frozen_on_demand() as freeze:
-
-            def look_in(*given):
-                begin(*given)
-                freeze()
-
-            monkeypatch.setattr(postgres, "look_in", look_in)
-            with pytest.raises(DatabaseTimeout):
-                opened(server.url(database))
-        monkeypatch.undo()
-        until(lambda: server.run_sql("select 1") == [(1,)], "it goes on")
-        with opened(server.url(database), busy_timeout=60.0) as memory:
-            say(memory)
 
     @pytest.mark.parametrize("embedded", [False, True])
     def test_closing_ends(self, server, database, embedded):

@@ -257,7 +257,7 @@ def forget(engine, session):
     """Let a server have none of the statements that it was told to prepare, as another one behind a pooler."""
     assert session.direct
     session._libpq.exit_pipeline_mode()
-    session._connection.execute("deallocate all")
+    session.connection.execute("deallocate all")
     session._libpq.enter_pipeline_mode()
     engine._pool.give_back(session)
 
