@@ -24,12 +24,12 @@ import codecs
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-import yaml
 from pydantic import (
     AfterValidator,
     AliasChoices,
@@ -40,11 +40,12 @@ from pydantic import (
     NonNegativeInt,
     StringConstraints,
     ValidationError,
+    model_validator,
 )
 
-from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.data_tables import data_table, read_yaml
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.options import describe_fault
+from langchain_agentmem.base.options import check_value, describe_fault
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.layers.compression import truncated
@@ -61,6 +62,7 @@ _TABLES = data_table("layers/resource_tables.yaml")
 _SOURCES: Mapping[str, SourceKind] = {**{each: each for each in CLASSES}, "local_data": "local"}
 _LONGEST_ID = 480
 """The longest id of an item, which has to fit into a tag."""
+_OURS = ("id", "place")
 
 
 def _check_printable(text: str) -> str:
@@ -84,9 +86,14 @@ ItemKind: TypeAlias = Annotated[
 
 
 class _Entry(BaseModel):
-    """An entry of a resource file, without its nulls and empty texts. Unknown keys are ignored."""
+    """An entry of a resource file, without its nulls, empty texts and keys that are ours. Unknown keys are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, entry: dict[Any, Any]) -> dict[Any, Any]:
+        return {name: value for name, value in entry.items() if value not in (None, "") and name not in _OURS}
 
 
 class ResourceSource(_Entry):
@@ -115,25 +122,17 @@ class ResourceSource(_Entry):
     read_only: bool = True
 
 
-class _ItemSource(_Entry):
-    """The keys of an item that name its class and its source."""
-
-    kind: ItemKind = Field(default="", alias="class")
-    source: SourceName | None = None
-    resource: Line = ""
-    repo: Line = ""
-    repo_id: Line = ""
-    ref: Line = Field(default="", validation_alias=AliasChoices("ref", "revision"))
-
-
 class Item(_Entry):
     """A file or folder of a source.
 
     Attributes:
-        id: `class:name:source:resource:path`.
+        id: `class:name:source:resource:path`; empty until the source is known.
         name: Its name.
         kind: Its class; empty where the file names only the source.
-        source: Its source.
+        source: The kind of its source, where the file names it.
+        resource: The name of its source, or its repository.
+        repo: The repository, of an item that names no source.
+        ref: The commit, tag, branch or revision of that.
         path: Its path there; "." for all of the source.
         notes: The notes in the file.
         include_files: The files that are shown; empty for a choice.
@@ -142,12 +141,17 @@ class Item(_Entry):
         max_files: The most files that are shown.
         max_chars: The most characters of each; 0 for all that fit into the item.
         max_total_chars: The most characters of all together; 0 for `ITEM_CHARS`.
+        place: Its source; the workspace until that is known.
     """
 
     id: str = ""
     name: Line = ""
-    kind: str
-    source: ResourceSource
+    kind: ItemKind = Field(default="", validation_alias="class")
+    source: SourceName | None = None
+    resource: Line = ""
+    repo: Line = Field(default="", exclude=True)
+    repo_id: Line = Field(default="", exclude=True)
+    ref: Line = Field(default="", validation_alias=AliasChoices("ref", "revision"), exclude=True)
     path: Line = ""
     notes: Notes = Field(default="", validation_alias=AliasChoices("notes", "description"))
     include_files: list[str] = []
@@ -156,6 +160,7 @@ class Item(_Entry):
     max_files: NonNegativeInt = 4
     max_chars: NonNegativeInt = 3_000
     max_total_chars: NonNegativeInt = 8_000
+    place: ResourceSource = Field(default=ResourceSource(source="local"), exclude=True)
 
 
 EntryT = TypeVar("EntryT", bound=_Entry)
@@ -204,7 +209,7 @@ def read_resource_file(path: Any) -> ResourceFile:
     named = _unique("name", (((each.source, each.name), each) for each in sources))
     key = "items" if "items" in content else "resources"
     items = [_item(entry, named, where) for where, entry in _entries(content, key)]
-    used = {(item.source.source, item.source.name) for item in items}
+    used = {(item.place.source, item.place.name) for item in items}
     for (kind, name), source in named.items():
         if (kind, name) not in used:
             whole = {"source": kind, "resource": name, "class": _TABLES["kinds_of_use"].get(source.use, "")}
@@ -225,23 +230,15 @@ def _parsed(data: bytes, shown: str) -> Any:
         text = data.decode("utf-8-sig")
         with suppress(ValueError):
             return json.loads(text)
-        return yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        return read_yaml(text)
+    except (ValueError, RecursionError, InvalidInput) as error:
         raise InvalidInput(f"The resource file {shown} is neither JSON nor YAML: {error!s:.300}") from error
 
 
-def _entries(content: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Iterate over the entries of a list, each with its place, without nulls and empty texts."""
-    entries = content.get(key)
-    if entries is not None and not isinstance(entries, list):
-        raise InvalidInput(f"{key} of a resource file must be a list, not {safe_repr(entries)}.")
-    for number, entry in enumerate(entries or ()):
-        if not isinstance(entry, Mapping):
-            raise InvalidInput(f"{key}[{number}] of a resource file must be an object, not {safe_repr(entry)}.")
-        yield (
-            f"{key}[{number}]",
-            {name: each for name, each in entry.items() if each not in (None, "") and name != "id"},
-        )
+def _entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[Any, Any]]]:
+    """Return the entries of a list, each with its place."""
+    entries = check_value(list[dict[Any, Any]], content.get(key) or [], key)
+    return [(f"{key}[{number}]", entry) for number, entry in enumerate(entries)]
 
 
 def _unique(what: str, given: Iterable[tuple[Any, T]]) -> dict[Any, T]:
@@ -269,21 +266,27 @@ def _source(entry: Mapping[str, Any], kind: SourceKind, where: str) -> ResourceS
 
 
 def _item(entry: Mapping[str, Any], named: Mapping[tuple[str, str], ResourceSource], where: str) -> Item:
-    said = _checked(_ItemSource, entry, where)
-    source = _source_of(said, named, where)
-    kind = "" if said.kind in _SOURCES else said.kind
-    limits = dict(_TABLES["limits"].get(kind, {}))
-    limits["include_content"] = limits.get("include_content", False) or bool(entry.get("include_files"))
-    item = _checked(Item, {**limits, **entry, "kind": kind, "source": source}, where)
-    origin, path = source.name or source.repo, item.path or "."
+    item = _checked(Item, entry, where)
+    place = _place_of(item, named, where)
+    origin, path = place.name or place.repo, item.path or "."
     if not item.path and not origin:
         raise InvalidInput(f"{where} of the resource file has no path.")
     name = item.name or (origin if path == "." else path).rstrip("/").rpartition("/")[2]
-    number = f"{said.kind or CLASSES[source.source]}:{name}:{source.source}:{origin}:{path}"
-    return item.model_copy(update={"id": number, "name": name, "path": path})
+    kind = "" if item.kind in _SOURCES else item.kind
+    limits = {"include_content": bool(item.include_files), **_TABLES["limits"].get(kind, {})}
+    found = {
+        "id": f"{item.kind or CLASSES[place.source]}:{name}:{place.source}:{origin}:{path}",
+        "name": name,
+        "kind": kind,
+        "source": place.source,
+        "resource": origin,
+        "path": path,
+        "place": place,
+    }
+    return item.model_copy(update={**limits, **item.model_dump(include=item.model_fields_set & {*limits}), **found})
 
 
-def _source_of(item: _ItemSource, named: Mapping[tuple[str, str], ResourceSource], where: str) -> ResourceSource:
+def _place_of(item: Item, named: Mapping[tuple[str, str], ResourceSource], where: str) -> ResourceSource:
     kind = _SOURCES.get(item.source or item.kind)
     if item.resource:
         found = [source for (of, name), source in named.items() if name == item.resource and kind in (None, of)]
@@ -294,13 +297,11 @@ def _source_of(item: _ItemSource, named: Mapping[tuple[str, str], ResourceSource
                 "with that name in the file. Give its name, or leave out resource and give repo or repo_id."
             )
         return found[0]
-    kind = kind or ("huggingface" if item.repo_id else "github" if item.repo else "local")
-    if kind == "local":
-        return ResourceSource(source=kind)
     repo = item.repo_id or item.repo
-    if not repo:
+    kind = kind or ("huggingface" if item.repo_id else "github" if repo else "local")
+    if kind != "local" and not repo:
         raise InvalidInput(f"{where} names neither a resource nor a repository.")
-    return ResourceSource(source=kind, repo=repo, ref=item.ref)
+    return ResourceSource(source=kind, repo="" if kind == "local" else repo, ref="" if kind == "local" else item.ref)
 
 
 ITEM_CHARS = 6_000
@@ -309,6 +310,7 @@ ITEM_CHARS = 6_000
 _IGNORED = frozenset(_TABLES["ignored"].split())
 _SECRET_FILES, _SECRET_ENDS = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
 _TEXT_NAMES, _TEXT_ENDS = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 _SIGNS = {"folder": "/", "link": "@", "file": "", "other": "?"}
 
 _MOST_ENTRIES = 2_000
@@ -438,22 +440,21 @@ def _walked(root: Path) -> tuple[list[FolderEntry], bool]:
             more = True
             continue
         try:
-            with os.scandir(root.joinpath(*folder)) as entries:
-                there = [_entry(folder, each) for each in entries if each.name not in _IGNORED]
+            there = sorted(_entry(folder, each) for each in root.joinpath(*folder).iterdir())
         except OSError as error:
             if not folder:
                 raise Unreachable(f"It cannot be read: {error.strerror or error}.") from error
             continue
-        found += sorted(there)
-        folders += [each.parts for each in sorted(there) if each.kind == "folder"]
+        there = [each for each in there if each.parts[-1] not in _IGNORED]
+        found += there
+        folders += [each.parts for each in there if each.kind == "folder"]
     return sorted(found[:_MOST_ENTRIES]), more or len(found) > _MOST_ENTRIES
 
 
-def _entry(folder: tuple[str, ...], found: os.DirEntry[str]) -> FolderEntry:
-    is_file = found.is_file(follow_symlinks=False)
-    folder_or_other = "folder" if found.is_dir(follow_symlinks=False) else "other"
-    kind = "link" if found.is_symlink() else "file" if is_file else folder_or_other
-    return FolderEntry((*folder, found.name), kind, found.stat(follow_symlinks=False).st_size if is_file else 0)
+def _entry(folder: tuple[str, ...], path: Path) -> FolderEntry:
+    status = path.lstat()
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "other")
+    return FolderEntry((*folder, path.name), kind, status.st_size if kind == "file" else 0)
 
 
 def _chosen(item: Item, found: Sequence[FolderEntry], root: Path, folder: Path) -> list[tuple[str, Path]]:
@@ -513,17 +514,15 @@ def _text_of(data: bytes) -> str | None:
     return text.rstrip("\ufffd")  # the last character may be cut
 
 
-def under(path: str, mount: str) -> str | None:
-    """Return the rest of a path below a mount, or None if it is not below it.
+def below(path: str, mount: str) -> PurePosixPath:
+    """Return the rest of a path below a mount, or the path if it is not below it.
 
     Args:
         path: `/workspace/data/a.txt`.
-        mount: `/workspace`; `/workspace2` is not below it.
+        mount: `/workspace`; `/workspace2` is not below it. "" for none.
     """
-    try:
-        return str(PurePosixPath(path).relative_to(PurePosixPath(mount)))
-    except ValueError:
-        return None
+    whole = PurePosixPath(path)
+    return whole.relative_to(mount) if mount and whole.is_relative_to(mount) else whole
 
 
 def _printable(parts: Iterable[str]) -> str:

@@ -89,10 +89,7 @@ def build_resource_snapshot(
     normalized: dict[str, Any] = {
         kind: [each.model_dump() for each in file.sources if each.source == kind] for kind in resource_files.CLASSES
     }
-    normalized["items"] = [
-        each.model_dump() | {"source": each.source.source, "resource": each.source.name or each.source.repo}
-        for each in file.items
-    ]
+    normalized["items"] = [each.model_dump() for each in file.items]
     stable = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
     return {
         "digest": _digest({"config": stable, "items": {item["id"]: item["digest"] for item in items}}),
@@ -106,12 +103,11 @@ def _snapshot(
     item: resource_files.Item, folder: Path, workspace: Path | None, clean: Callable[[str], str]
 ) -> dict[str, Any]:
     """Take the snapshot of one item."""
-    source, path = item.source, item.path
-    rest = resource_files.under(path, source.mount_path) if source.mount_path else None
+    source, path = item.place, item.path
     mounted = source.mount_path and str(PurePosixPath(source.mount_path, path))
     seen = resource_files.ItemExcerpt("pending")
     if workspace is not None and source.source == "local":
-        local = folder / source.host_path / (path if rest is None else rest)
+        local = folder / source.host_path / resource_files.below(path, source.mount_path)
         try:
             seen, path = resource_files.read_item(item, workspace, local, clean), os.path.normpath(local)
         except resource_files.Unreachable as error:

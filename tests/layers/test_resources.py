@@ -13,7 +13,7 @@ import yaml
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.resource_files import under
+from langchain_agentmem.layers.resource_files import below
 from langchain_agentmem.layers.resource_memory import build_resource_snapshot
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -192,8 +192,11 @@ class TestTheWorkspace:
         assert "outside" not in seen["content_excerpt"]
 
     def test_a19_its_name_is_not_a_prefix_and_a_path_within_it_may_be_absolute(self, place):
-        assert [under(path, "/workspace") for path in ("/workspace/a/b", "/workspace2/a")] == ["a/b", None]
-        assert under("/workspace", "/workspace/") == "."
+        assert [str(below(path, "/workspace")) for path in ("/workspace/a/b", "/workspace2/a")] == [
+            "a/b",
+            "/workspace2/a",
+        ]
+        assert str(below("/workspace", "/workspace/")) == "."
         manifest = place / "data" / "manifest.json"
         for path in (str(manifest), "data/manifest.json"):
             seen = item_of(place, path=path)
