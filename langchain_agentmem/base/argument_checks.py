@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -138,36 +136,6 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(f"{name} must be True or False, not {safe_repr(value)}.")
     return value
-
-
-def whole_field(config: Any, name: str, *, least: int, optional: bool = False) -> None:
-    """Check that a field of a configuration is a whole number of at least so much, or None where that is allowed."""
-    value = getattr(config, name)
-    if value is not None or not optional:
-        check_whole(name, value, least)
-
-
-def number_field(config: Any, name: str, *, below: float = math.inf, optional: bool = False) -> None:
-    """Check that a field of a configuration is a number above 0 and up to a limit, or None where that is allowed."""
-    value = getattr(config, name)
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
-        limit = "" if below == math.inf else f" and less than {below:g}"
-        raise InvalidInput(f"{name} must be a number of 0 or more{limit}, not {safe_repr(value)}.")
-
-
-def text_field(config: Any, name: str) -> None:
-    """Check that a field of a configuration is text."""
-    if not isinstance(getattr(config, name), str):
-        raise InvalidInput(f"{name} must be text, not {type(getattr(config, name)).__name__}.")
-
-
-def flag_fields(config: Any) -> None:
-    """Check that the fields of a configuration that are True or False are nothing else."""
-    for each in fields(config):
-        if each.type == "bool":
-            check_flag(each.name, getattr(config, each.name))
 
 
 def listed_field(name: str, values: Any) -> list[Any]:

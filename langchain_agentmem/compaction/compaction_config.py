@@ -136,7 +136,7 @@ class ActiveContextPolicyConfig(Options):
     min_reduction_ratio: float = Field(default=0.4, gt=0, lt=1)
     tool_truncation: ToolTruncationConfig = Field(default_factory=ToolTruncationConfig)
     tool_offload: ToolOffloadConfig = Field(default_factory=ToolOffloadConfig)
-    summarization: InstanceOf[SummarizationConfig] = Field(default_factory=SummarizationConfig)
+    summarization: SummarizationConfig = Field(default_factory=SummarizationConfig)
     backward_packing: BackwardPackingConfig = Field(default_factory=BackwardPackingConfig)
     sliding_window: SlidingWindowConfig = Field(default_factory=SlidingWindowConfig)
 

@@ -50,8 +50,8 @@ def thorough(situation: Situation, provider: str) -> Situation:
     """
     config = situation.config
     most = config.summarization.max_retained_images
-    summarization = dataclasses.replace(
-        config.summarization, enabled=True, max_retained_images=_MOST_IMAGES if most is None else most
+    summarization = config.summarization.replace(
+        enabled=True, max_retained_images=_MOST_IMAGES if most is None else most
     )
     return dataclasses.replace(
         situation,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -189,7 +188,7 @@ class ContextCompactor:
                 messages,
                 earlier=seen.summary,
                 model=self._model,
-                config=replace(self._summarization, prompt=self._prompt()),
+                config=self._summarization.replace(prompt=self._prompt()),
                 counter=self._counter,
                 output_tokens=self._summarization.output_max_tokens,
                 input_tokens=self._summarization.input_max_tokens or int((window or _INPUT) * _SHARE_OF_WINDOW),
@@ -214,7 +213,7 @@ class ContextCompactor:
             return self._summarization.prompt
         try:
             text = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"]
-            return replace(self._summarization, prompt=text).prompt or self._summarization.prompt
+            return self._summarization.replace(prompt=text).prompt or self._summarization.prompt
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, InvalidInput):
             logger.warning("The template %r cannot be used; our own instructions are.", path, exc_info=True)
             return self._summarization.prompt

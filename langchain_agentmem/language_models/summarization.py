@@ -24,18 +24,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import Field, field_validator
 
-from langchain_agentmem.base.argument_checks import check_timeout, flag_fields, text_field, whole_field
 from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, kind_of
 from langchain_agentmem.base.fencing import fenced
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node
+from langchain_agentmem.errors import AgentMemoryError, leaves_the_node
 from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
 from langchain_agentmem.language_models.model_calls import ask
 from langchain_agentmem.language_models.overflow import is_too_large
@@ -82,13 +84,9 @@ def turn_of(message: BaseMessage) -> Turn:
     Args:
         message: Any message; it is not changed.
     """
-    lines: list[str] = []
     images: list[dict[str, Any]] = []
     calls = calls_of(message)
-    known = {call.get("id") for call in calls} - {None}
-    for block in [message.content] if isinstance(message.content, str) else message.content:
-        lines += _lines(block, images, known)
-    lines += map(_call, calls)
+    lines = [*_lines(message.content, images, {call.get("id") for call in calls} - {None}), *map(_call, calls)]
     if not calls and isinstance(message, AIMessage):
         lines += _older_calls(message.additional_kwargs)
     if isinstance(message, ToolMessage):
@@ -191,23 +189,23 @@ def _cut(text: str, at: int) -> int:
 
 def _lines(block: Any, images: list[dict[str, Any]], known: set[Any]) -> Iterator[str]:
     """The text of a block; its images are added to those found so far."""
-    if not isinstance(block, dict):
-        yield block if isinstance(block, str) else _json(block)
-        return
     kind = kind_of(block)
-    if kind in IMAGES:
+    if isinstance(block, list):
+        for each in block:
+            yield from _lines(each, images, known)
+    elif not isinstance(block, dict):
+        yield block if isinstance(block, str) else _json(block)
+    elif kind in IMAGES:
         images.append(block)
         yield image_label(image_id(block), block)
-    elif kind in THOUGHTS:
-        return
     elif kind in _CALLS:
         if not known & {block.get("id"), block.get("call_id")}:
             yield _call(block)
     elif kind == "tool_result":
         yield f"[Result of call {block.get('tool_use_id')}{': error' if block.get('is_error') else ''}]"
-        inner = block.get("content")
-        for each in inner if isinstance(inner, list) else [inner or ""]:
-            yield from _lines(each, images, known)
+        yield from _lines(block.get("content") or "", images, known)
+    elif kind in THOUGHTS:
+        return
     elif isinstance(text := block.get("text", block.get("refusal")), str):
         yield text
     else:
@@ -241,8 +239,7 @@ def _readable(value: Any, *, is_media: bool) -> Any:
 
 def _beside(text: str, name: str) -> str:
     """What stands around an image in its message."""
-    words = " ".join(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text).split())
-    return words if len(words) <= _BESIDE_IMAGE else f"{words[: _cut(words, _BESIDE_IMAGE)].rstrip()} …"
+    return _short(re.sub(rf"\[Image (?:ID: )?{name}[^\]]*\]", " ", text), _BESIDE_IMAGE)
 
 
 def _json(value: Any) -> str:
@@ -281,8 +278,7 @@ _CAUTION = 0.9
 _PLACES = re.compile(r"\{content\}|\{PREVIOUS_SUMMARY\}")
 _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
-_LETTERS = 3
-"""A text with fewer letters tells nothing."""
+_LETTERS = 3  # a text with fewer tells nothing
 _NOTHING = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
 _DECLINED = (
     r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
@@ -326,9 +322,8 @@ def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage
     found = Summary.from_dict(said)
     if not isinstance(said.get("keep_images", said.get("kept_images")), list | dict | str):
         return replace(found, kept_images=_newest(kept, most), stands_for=0, provisional=False)
-    contexts = {
-        match.group(): image.context for image in found.kept_images if (match := _IMAGE.search(image.image_id.lower()))
-    }
+    named = ((_IMAGE.search(image.image_id.lower()), image.context) for image in found.kept_images)
+    contexts = {match.group(): context for match, context in named if match}
     chosen = [
         replace(image, context=contexts[name] or image.context) for name, image in images.items() if name in contexts
     ]
@@ -389,7 +384,6 @@ _LEAST_EXTRACT = 8
 _MARGIN = 2
 _GAPS = 24
 """Tokens for telling how many messages are not listed."""
-_FIELDS = ("user_request", "summary", "salient_facts", "open_threads")
 _SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}
 
 
@@ -419,14 +413,13 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
     }
     rooms = shared(costs, {"earlier": 2, "requests": 1, "lines": 1}, room)
     before = _cut_to(earlier, rooms["earlier"], counter)
-    newest_first = range(len(requests) - 1, 0, -1)
-    first = [0, *newest_first] if requests else []
-    said = _fitting(requests, first, 2, rooms["requests"], "messages of the user", counter)
+    newest = range(len(requests) - 1, 0, -1)
+    said = _fitting(requests, [0, *newest][: len(requests)], 2, rooms["requests"], "messages of the user", counter)
     done = _fitting(lines, range(len(lines) - 1, -1, -1), 1, rooms["lines"], "messages", counter)
     found = replace(
         before,
-        user_request="\n".join(filter(None, [before.user_request, said])),
-        summary="\n".join(filter(None, [before.summary, done])),
+        user_request=f"{before.user_request}\n{said}",
+        summary=f"{before.summary}\n{done}",
         provisional=True,
     )
     return clip(found, budget, counter)
@@ -461,39 +454,32 @@ def shared(costs: dict[str, int], weights: dict[str, int], room: int) -> dict[st
         weights: How much of the room is due to each.
         room: What there is.
     """
-    given = dict.fromkeys(costs, 0)
-    wanting = [name for name, cost in costs.items() if cost > 0]
-    while wanting:
+    given: dict[str, int] = {}
+    while wanting := costs.keys() - given.keys():
         total = sum(weights[name] for name in wanting)
-        modest = [name for name in wanting if costs[name] * total <= room * weights[name]]
+        modest = {name: costs[name] for name in wanting if costs[name] * total <= room * weights[name]}
         if not modest:
             return given | {name: room * weights[name] // total for name in wanting}
-        for name in modest:
-            given[name] = costs[name]
-            room -= costs[name]
-        wanting = [name for name in wanting if name not in modest]
+        given |= modest
+        room -= sum(modest.values())
     return given
 
 
 def _costs(summary: Summary, counter: TokenCounter) -> dict[str, int]:
-    return {
-        name: counter.count_text(value)
-        if isinstance(value, str)
-        else sum(counter.count_text(f"- {x}\n") for x in value)
-        for name in _FIELDS
-        for value in [getattr(summary, name)]
-    }
+    return {name: sum(map(counter.count_text, _texts(getattr(summary, name)))) for name in _SHARES}
+
+
+def _texts(value: str | Sequence[str]) -> Sequence[str]:
+    return [value] if isinstance(value, str) else [f"- {each}\n" for each in value]
 
 
 def _cut_to(summary: Summary, room: int, counter: TokenCounter) -> Summary:
     rooms = shared(_costs(summary, counter), _SHARES, max(room, 0))
-    return replace(
-        summary,
-        user_request=_within(summary.user_request, rooms["user_request"], counter),
-        summary=_within(summary.summary, rooms["summary"], counter),
-        salient_facts=_first(summary.salient_facts, rooms["salient_facts"], counter),
-        open_threads=_first(summary.open_threads, rooms["open_threads"], counter),
-    )
+    found: dict[str, Any] = {}
+    for name, its in rooms.items():
+        value = getattr(summary, name)
+        found[name] = (_within if isinstance(value, str) else _first)(value, its, counter)
+    return replace(summary, **found)
 
 
 def _within(text: str, room: int, counter: TokenCounter) -> str:
@@ -556,12 +542,9 @@ def _line(turn: Turn) -> str:
     return f"{who}: {_short(' '.join([first, *(_short(each) for each in calls)]).strip())}"
 
 
-def _short(text: str) -> str:
+def _short(text: str, most: int = _LINE) -> str:
     words = " ".join(text.split())
-    if len(words) <= _LINE:
-        return words
-    blank = words.rfind(" ", _LINE - 40, _LINE)
-    return words[: blank if blank > 0 else _LINE] + CUT
+    return words if len(words) <= most else words[: _cut(words, most)].rstrip() + CUT
 
 
 NAME = "compaction.summarize"
@@ -790,8 +773,7 @@ def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tupl
     return said, earlier
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SummarizationConfig:
+class SummarizationConfig(Options):
     """Old messages become a summary, which goes on from the summary before.
 
     Attributes:
@@ -812,23 +794,18 @@ class SummarizationConfig:
     """
 
     enabled: bool = True
-    grace_recent_messages: int = 1
-    output_max_tokens: int = 6_000
+    grace_recent_messages: int = Field(default=1, ge=0)
+    output_max_tokens: int = Field(default=6_000, ge=1)
     include_original_instruction: bool = True
     include_image_payload_bytes: bool = False
-    max_retained_images: int | None = None
-    input_max_tokens: int | None = None
-    timeout: float | None = 120.0
+    max_retained_images: int | None = Field(default=None, ge=0)
+    input_max_tokens: int | None = Field(default=None, ge=100)
+    timeout: float | None = Field(default=120.0, gt=0, le=threading.TIMEOUT_MAX)
     prompt: str | None = None
 
-    def __post_init__(self) -> None:
-        whole_field(self, "grace_recent_messages", least=0)
-        whole_field(self, "output_max_tokens", least=1)
-        whole_field(self, "max_retained_images", least=0, optional=True)
-        whole_field(self, "input_max_tokens", least=100, optional=True)
-        check_timeout(self.timeout, zero=False)
-        flag_fields(self)
-        if self.prompt is not None:
-            text_field(self, "prompt")
-            if "{content}" not in self.prompt:
-                raise InvalidInput("A prompt for summaries needs {content}, where what is to be summarized is put.")
+    @field_validator("prompt")
+    @classmethod
+    def _check_prompt(cls, prompt: str | None) -> str | None:
+        if prompt is not None and "{content}" not in prompt:
+            raise ValueError("A prompt for summaries needs {content}, where what is to be summarized is put.")
+        return prompt

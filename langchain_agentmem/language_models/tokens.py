@@ -13,6 +13,7 @@ the counts, per model and within bounds.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import inspect
 import json
@@ -22,14 +23,17 @@ import re
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+
+from annotated_types import Ge
+from pydantic import Field
 
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, called, is_image, kind_of, thoughts
+from langchain_agentmem.base.options import Options, check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node
 from langchain_agentmem.language_models.token_estimate import (
@@ -60,6 +64,8 @@ ToolLike: TypeAlias = "BaseTool | Mapping[str, Any] | Callable[..., Any]"
 BudgetLike: TypeAlias = "int | Mapping[str, Any] | Budget"
 """A number of characters, a mapping of the names of a budget's fields to their values, or a `Budget`."""
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 
@@ -83,26 +89,19 @@ _TEXTS = TEXTS | {"refusal", "text-plain"}
 _CALLS = CALLS | {"server_tool_call", "server_tool_use"}
 _DATA_KEYS = ("data", "base64", "file_data", "video", "audio")
 
-_CALL_OVERHEAD = 6
-_TOOL_OVERHEAD = 8
-_LEAST_MEDIA_TOKENS = 200
-_MOST_MEDIA_TOKENS = 10_000
+_CALL_OVERHEAD, _TOOL_OVERHEAD = 6, 8
+_LEAST_MEDIA_TOKENS, _MOST_MEDIA_TOKENS, _UNKNOWN_MEDIA_TOKENS = 200, 10_000, 1_000
 _BASE64_PER_TOKEN = 64
-_UNKNOWN_MEDIA_TOKENS = 1_000
-_OPAQUE = 1_024
-"""A string without blanks longer than this, in a block of a kind we do not know, is data and not text."""
+_OPAQUE = re.compile(r"[!#-\[\]-~]{1024,}")
+"""Text without blanks in a block of a kind we do not know: that is data."""
 
 
 IMAGE = object()
 """Stands for an image among the parts of a message."""
 
 
-def _parts(message: Any) -> list[Any]:
-    """What of a message costs tokens: its texts, `IMAGE` for each image, and tokens known without reading."""
-    get = _fields(message)
-    parts: list[Any] = []
-    _name(parts, get("name"))
-    _name(parts, get("tool_call_id"))
+def _parts(get: Callable[[str], Any]) -> Iterator[Any]:
+    """Yield what of a message costs tokens: its texts, `IMAGE` for each image, and tokens known without reading."""
     extra = get("additional_kwargs")
     extra = extra if isinstance(extra, Mapping) else {}
     # LangChain keeps calls a second time, in the provider's form, beside or among the content.
@@ -110,87 +109,70 @@ def _parts(message: Any) -> list[Any]:
     calls = calls or [*(extra.get("tool_calls") or ())]
     if single := get("function_call") or extra.get("function_call"):
         calls.append(single)
-    ids = {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""}
-    _content(parts, get("content"), ids)
+    yield from _content([get("name"), get("tool_call_id")])
+    yield from _content(get("content"), {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""})
     for call in calls:
-        _call(parts, call)
-    return parts
+        yield from _call(call)
 
 
-def _name(parts: list[Any], name: Any) -> None:
-    if name and isinstance(name, str):
-        parts.append(name)
-
-
-def _content(parts: list[Any], content: Any, call_ids: Iterable[Any] = ()) -> None:
+def _content(content: Any, call_ids: Iterable[Any] = ()) -> Iterator[Any]:
     if isinstance(content, str):
-        _name(parts, content)
+        if content:
+            yield content
     elif isinstance(content, Mapping):
-        _block(parts, content, call_ids)
+        yield from _block(content, call_ids)
     elif isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
         for block in content:
-            _content(parts, block, call_ids)
+            yield from _content(block, call_ids)
     elif content is not None:
-        parts.append(str(content))
+        yield str(content)
 
 
-def _block(parts: list[Any], block: Mapping[str, Any], call_ids: Iterable[Any]) -> None:
+def _block(block: Mapping[str, Any], call_ids: Iterable[Any]) -> Iterator[Any]:
     kind = kind_of(block)
     if is_image(block):
-        parts.append(IMAGE)
+        yield IMAGE
     elif kind in _TEXTS or (kind is None and isinstance(block.get("text"), str)):
-        _content(parts, block.get("text") or block.get("refusal"))
+        yield from _content(block.get("text") or block.get("refusal"))
     elif kind in _CALLS:
         if not {block.get("id"), block.get("call_id")} & {*call_ids}:
-            _call(parts, block)
+            yield from _call(block)
     elif kind in THOUGHTS:
         # The text counts; the signature, and what is encrypted, is not text and is bounded.
-        _content(parts, thoughts(block))
+        yield from _content(thoughts(block))
         if data := block.get("data"):
-            parts.append(min(len(str(data)) // 4, _MOST_MEDIA_TOKENS))
+            yield min(len(str(data)) // 4, _MOST_MEDIA_TOKENS)
     elif kind in MEDIA:
-        _media(parts, block)
+        yield from _media(block)
     elif kind == "tool_result":
-        _name(parts, block.get("tool_use_id"))
-        _content(parts, block.get("content"))
+        yield from _content([block.get("tool_use_id"), block.get("content")])
     else:
-        parts.append(_json(_readable(parts, block)))
+        text = _json(block)
+        yield _OPAQUE.sub("", text)
+        yield from map(_media_tokens, _OPAQUE.findall(text))
 
 
-def _call(parts: list[Any], call: Any) -> None:
-    if not isinstance(call, Mapping):
-        parts.append(str(call))
-        return
-    name, arguments = called(call)
-    arguments = "" if arguments is None else arguments
-    parts.append(f"{name} {arguments if isinstance(arguments, str) else _json(arguments)}")
-    parts.append(_CALL_OVERHEAD)
+def _call(call: Any) -> Iterator[Any]:
+    if isinstance(call, Mapping):
+        name, arguments = called(call)
+        arguments = "" if arguments is None else arguments
+        yield f"{name} {arguments if isinstance(arguments, str) else _json(arguments)}"
+        yield _CALL_OVERHEAD
+    else:
+        yield str(call)
 
 
-def _media(parts: list[Any], block: Mapping[str, Any]) -> None:
+def _media(block: Mapping[str, Any]) -> Iterator[Any]:
     source = next((block[k] for k in ("source", "file", "input_audio") if isinstance(block.get(k), Mapping)), block)
     if kind_of(source) in {"text", "content"}:  # a document that is given as text
-        _content(parts, source.get("data") or source.get("content"))
-        return
-    data = next((source[key] for key in _DATA_KEYS if isinstance(source.get(key), str | bytes)), None)
-    parts.append(_UNKNOWN_MEDIA_TOKENS if data is None else _media_tokens(data))
-
-
-def _readable(parts: list[Any], value: Any) -> Any:
-    """The value without data, whose tokens are among the parts."""
-    if isinstance(value, Mapping):
-        return {str(key): _readable(parts, item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_readable(parts, item) for item in value]
-    if isinstance(value, bytes | bytearray) or (
-        isinstance(value, str) and len(value) > _OPAQUE and value.isascii() and len(value.split(None, 1)) == 1
-    ):
-        parts.append(_media_tokens(value))
-        return ""
-    return value
+        yield from _content(source.get("data") or source.get("content"))
+    else:
+        data = next((source[key] for key in _DATA_KEYS if isinstance(source.get(key), str | bytes)), None)
+        yield _UNKNOWN_MEDIA_TOKENS if data is None else _media_tokens(data)
 
 
 def _fields(message: Any) -> Callable[[str], Any]:
+    """Return what gives the fields of a message by their names."""
     if isinstance(message, str):
         return {"content": message}.get
     if isinstance(message, tuple) and len(message) == 2:  # noqa: PLR2004 - (role, content)
@@ -211,15 +193,19 @@ def _fields(message: Any) -> Callable[[str], Any]:
     )
 
 
-def _media_tokens(data: str | bytes | bytearray) -> int:
+def _media_tokens(data: str | bytes) -> int:
     return min(max(len(data) // _BASE64_PER_TOKEN, _LEAST_MEDIA_TOKENS), _MOST_MEDIA_TOKENS)
 
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
+        return json.dumps(value, ensure_ascii=False, default=_as_text)
+    except TypeError:  # a key that cannot be written
         return str(value)
+
+
+def _as_text(value: Any) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes | bytearray) else str(value)
 
 
 # --- Counters of users -------------------------------------------------------------------------------------------
@@ -257,16 +243,16 @@ def _declared_form(counter: Callable[[Any], int]) -> str | None:
 
 
 def _probed_form(counter: Callable[[Any], int], makes: Mapping[str, Callable[[str], Any]]) -> str:
-    def count(form: str, text: str, times: int = 1) -> float:
+    def count(given: Any) -> float:
         try:
-            return float(counter(makes[form](text) * times if times > 1 else makes[form](text)))
+            return float(counter(given))
         except Exception as error:  # it does not count this
             if leaves_the_node(error):
                 raise
             return 0
 
-    growth = {form: count(form, _PROBE) - count(form, "seven") for form in makes}
-    if growth["text"] and count("messages", _PROBE, 7) == 7:  # noqa: PLR2004 - as many as there are
+    growth = {form: count(make(_PROBE)) - count(make("seven")) for form, make in makes.items()}
+    if growth["text"] and count(makes["messages"](_PROBE) * 7) == 7:  # noqa: PLR2004 - as many as there are
         raise InvalidInput(
             f"{safe_repr(counter)} may count the characters of a text or the messages of a list. Give a function "
             "whose parameter is annotated: text: str, message: BaseMessage, or messages: list[BaseMessage]."
@@ -283,11 +269,10 @@ _LEARNS_FROM = 200
 _LEAST_FACTOR, _MOST_FACTOR = 0.5, 2.0
 _LEAST_WEIGHT = 0.2
 _LONG_KEY = 4_096
-_REMEMBERED = 4_096
 
 MESSAGE_OVERHEAD = 3
 """Tokens around each message: role and separators."""
-COUNTS_KEPT, TOOLS_KEPT = 8_192, 512
+COUNTS_KEPT = 8_192
 """Messages and tools whose counts are kept, the least recently used forgotten first: some 30 MB at the very most."""
 
 
@@ -315,23 +300,14 @@ class TokenCounter:
 
     _lock = PerProcess(threading.RLock)
 
-    def __init__(
-        self,
-        counter: CounterLike | None = None,
-        *,
-        image_tokens: int = 800,
-    ) -> None:
+    def __init__(self, counter: CounterLike | None = None, *, image_tokens: int = 800) -> None:
         check_whole("image_tokens", image_tokens)
         self._counter = counter
         self._image_tokens = image_tokens
-        self._counts: OrderedDict[Any, int] = OrderedDict()
-        self._tools: OrderedDict[Any, tuple[Any, str]] = OrderedDict()
+        self._counts: OrderedDict[Any, Any] = OrderedDict()
         self._factors: dict[str, tuple[float, int]] = {}
-        self._observed: OrderedDict[Any, None] = OrderedDict()
         self._failed = False
-        self._chosen: tuple[str, Callable[[str], int]] | None = None
-        if counter is not None:
-            self._chosen = self._choose(counter)
+        self._chosen = None if counter is None else self._choose(counter)
 
     @property
     def name(self) -> str:
@@ -376,11 +352,12 @@ class TokenCounter:
         Raises:
             MessageError: It is none of these.
         """
+        get = _fields(message)
         try:
-            parts = _parts(message)
-        except RecursionError as exc:
+            parts = [*_parts(get)]
+        except (RecursionError, ValueError) as exc:
             raise MessageError("The message is nested too deeply to be counted, or contains itself.") from exc
-        texts = [part for part in parts if isinstance(part, str)]
+        texts = tuple([part for part in parts if isinstance(part, str)])
         fixed = sum([self._image_tokens if part is IMAGE else part for part in parts if not isinstance(part, str)])
         return MESSAGE_OVERHEAD + fixed + self._count_texts(texts)
 
@@ -428,7 +405,7 @@ class TokenCounter:
             system: As for `count`.
             model: The model's name.
         """
-        self._learn(self._raw(messages, tools, system), reported, model)
+        self.learn(self._raw(messages, tools, system), reported, model=model)
 
     def learn(self, counted: int, reported: int, reply_id: str | None = None, *, model: str = "") -> None:
         """Learn from the tokens that a provider reported for what was counted here already.
@@ -439,8 +416,17 @@ class TokenCounter:
             reply_id: The reply that it came with, which teaches once. Default: none, and it teaches each time.
             model: The model's name.
         """
-        if self._is_new((reply_id, reported)):
-            self._learn(counted, reported, model)
+        if counted < _LEARNS_FROM or not isinstance(reported, int | float) or not 0 < reported < math.inf:
+            return
+        mark = object()
+        if reply_id is not None and self._remembered(("reply", reply_id, reported), lambda: mark) is not mark:
+            return
+        ratio = min(max(reported / counted, _LEAST_FACTOR), _MOST_FACTOR)
+        with self._lock:
+            factor, seen = self._factors.get(model, (1.0, 0))
+            # The plain mean at first, then one that forgets, so that a provider's change is followed.
+            weight = max(_LEAST_WEIGHT, 1 / (seen + 1))
+            self._factors[model] = (factor + (ratio - factor) * weight, seen + 1)
 
     def factor(self, model: str = "") -> float:
         """What counts for a model are multiplied by: between 0.5 and 2.0, and 1.0 before anything was learned.
@@ -461,7 +447,7 @@ class TokenCounter:
                 self._factors.clear()
             else:
                 self._factors.pop(model, None)
-            self._observed.clear()
+            self._counts.clear()
 
     def _counting(self) -> tuple[str, Callable[[str], int]]:
         if self._chosen is None:
@@ -507,66 +493,38 @@ class TokenCounter:
             total += self.count_message(system)
         if tools is not None and not isinstance(tools, Iterable):
             raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")
-        for tool in () if tools is None else tools:
-            total += _TOOL_OVERHEAD + self._count_texts([self._schema(tool)])
-        return total
+        return total + sum(_TOOL_OVERHEAD + self._count_tool(tool) for tool in (() if tools is None else tools))
 
-    def _count_texts(self, texts: list[str]) -> int:
+    def _count_texts(self, texts: tuple[str, ...]) -> int:
         # The key is what is said, so it cannot be stale. Long texts are kept as their digest, not as themselves.
-        if not texts:
-            return 0
         length = sum(map(len, texts))
-        key: Any = tuple(texts) if length <= _LONG_KEY else (length, _digest(texts))
-        with self._lock:
-            known = self._counts.get(key)
-            if known is not None:
-                self._counts.move_to_end(key)
-                return known
-        count = sum(map(self.count_text, texts))
-        self._keep(self._counts, key, count, COUNTS_KEPT)
-        return count
+        key = texts if length <= _LONG_KEY else (length, _digest(texts))
+        return self._remembered(key, lambda: sum(map(self.count_text, texts)))
 
-    def _keep(self, kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
-        with self._lock:
-            kept[key] = value
-            while len(kept) > most:
-                kept.popitem(last=False)
-
-    def _schema(self, tool: Any) -> str:
-        # Making a schema takes a millisecond, so it is kept with the tool it is of (which keeps the id from being
-        # reused) for as long as the tool looks the same. A dict may change inside and is cheap.
+    def _count_tool(self, tool: Any) -> int:
+        # Making a schema takes a millisecond, so its count is kept with the tool (whose id is thus not reused) for as
+        # long as the tool looks the same. A dict may change inside and is cheap.
         if isinstance(tool, Mapping):
-            return _schema_text(tool)
+            return self._count_texts((_schema_text(tool),))
         texts = [str(getattr(tool, name, "")) for name in ("name", "description")]
         key = (id(tool), *texts, id(getattr(tool, "args_schema", None)))
+        return self._remembered(key, lambda: (self.count_text(_schema_text(tool)), tool))[0]
+
+    def _remembered(self, key: Any, make: Callable[[], T]) -> T:
         with self._lock:
-            known = self._tools.get(key)
-        if known and known[0] is tool:
-            return known[1]
-        text = _schema_text(tool)
-        self._keep(self._tools, key, (tool, text), TOOLS_KEPT)
-        return text
-
-    def _is_new(self, key: tuple[Any, Any]) -> bool:
-        if key[0] is None:
-            return True
+            if key in self._counts:
+                self._counts.move_to_end(key)
+                known: T = self._counts[key]
+                return known
+        value = make()
         with self._lock:
-            new = key not in self._observed
-            self._keep(self._observed, key, None, _REMEMBERED)
-        return new
-
-    def _learn(self, counted: int, reported: Any, model: str) -> None:
-        if counted < _LEARNS_FROM or not isinstance(reported, int | float) or not 0 < reported < math.inf:
-            return
-        ratio = min(max(reported / counted, _LEAST_FACTOR), _MOST_FACTOR)
-        with self._lock:
-            factor, seen = self._factors.get(model, (1.0, 0))
-            # The plain mean at first, then one that forgets, so that a provider's change is followed.
-            weight = max(_LEAST_WEIGHT, 1 / (seen + 1))
-            self._factors[model] = (factor + (ratio - factor) * weight, seen + 1)
+            self._counts[key] = value
+            while len(self._counts) > COUNTS_KEPT:
+                self._counts.popitem(last=False)
+        return value
 
 
-def _digest(texts: list[str]) -> bytes:
+def _digest(texts: Iterable[str]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -612,15 +570,14 @@ def clipped(text: str, tokens: int, counter: TokenCounter, *, marker: str = "") 
     return at_blank if blank > 0 and counter.count_text(at_blank) <= tokens else text[:low] + marker
 
 
-CORE, RECALL, ARCHIVAL = SECTIONS = ("core", "recall", "archival")
+CORE, RECALL, ARCHIVAL = ("core", "recall", "archival")
 """The sections of a prompt, in their order."""
 CUT = "..."
 """What stands where a text was cut."""
 _CHARS_PER_TOKEN = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Budget:
+class Budget(Options):
     """How much room there is, for all and for each section, headings included.
 
     What does not fit is left out: of core memory the least important and least recently updated first, of events the
@@ -638,21 +595,12 @@ class Budget:
         InvalidInput: A value cannot be one.
     """
 
-    total: int | None = None
-    core: int | None = None
-    recall: int | None = None
-    archival: int | None = None
-    archival_snippet: int = 3000
+    total: int | None = Field(default=None, ge=0)
+    core: int | None = Field(default=None, ge=0)
+    recall: int | None = Field(default=None, ge=0)
+    archival: int | None = Field(default=None, ge=0)
+    archival_snippet: int = Field(default=3000, ge=0)
     unit: Literal["characters", "tokens"] = "characters"
-
-    def __post_init__(self) -> None:
-        for name in ("total", *SECTIONS, "archival_snippet"):
-            value = getattr(self, name)
-            if value is None and name != "archival_snippet":
-                continue
-            check_whole(f"The budget {safe_repr(name)}", value)
-        if not isinstance(self.unit, str) or self.unit not in ("characters", "tokens"):
-            raise InvalidInput(f'A budget counts "characters" or "tokens", not {safe_repr(self.unit)}.')
 
     @classmethod
     def of(cls, given: BudgetLike | None, defaults: Mapping[str, Any] | None = None) -> Budget:
@@ -669,18 +617,16 @@ class Budget:
         """
         if isinstance(given, Budget):
             return given
-        names = {each.name for each in fields(cls)}
-        if given is None:
-            given = {}
-        elif isinstance(given, int) and not isinstance(given, bool):
-            given = {"total": given}
+        if given is None or isinstance(given, int):
+            given = {} if given is None else {"total": check_value(Annotated[int, Ge(0)], given, "budget")}
         if not isinstance(given, Mapping):
             raise InvalidInput(f"A budget is a number of characters, a mapping or a Budget, not {safe_repr(given)}.")
-        if unknown := [name for name in given if name not in names]:
-            raise InvalidInput(f"A budget has no {safe_repr(unknown[0])}; it has {', '.join(sorted(names))}.")
+        if unknown := [name for name in given if name not in cls.model_fields]:
+            raise InvalidInput(f"A budget has no {safe_repr(unknown[0])}; it has {', '.join(cls.model_fields)}.")
         if given.get("unit", "characters") != "characters":
             return cls(**given)  # the defaults count something else
-        return cls(**{name: value for name, value in (defaults or {}).items() if name in names} | dict(given))
+        usual = {name: value for name, value in (defaults or {}).items() if name in cls.model_fields}
+        return cls(**usual | dict(given))
 
 
 class Measure:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -28,9 +30,6 @@ from langchain_agentmem.errors import AgentMemoryError, InvalidInput, faults, le
 from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.language_models.tool_arguments import Arguments, read
 from langchain_agentmem.storage.database import Database, database_of
-
-T = TypeVar("T")
-
 
 PASSAGE = 1_000
 """How much of one text a list shows, in characters."""
@@ -64,16 +63,11 @@ def listed(name: str, values: Sequence[Any], **more: Any) -> dict[str, Any]:
         values: The results, the most important first.
         more: What else is told of them; None is left out.
     """
-    shown: list[Any] = []
-    room = MOST
-    for value in map(plain, values):
-        room -= len(json.dumps(value, ensure_ascii=False))
-        if room < 0 and shown:
-            break
-        shown.append(value)
-    left_out = len(values) - len(shown)
-    told_too = {"left_out": left_out or None, **more}
-    return {name: shown, **{key: value for key, value in told_too.items() if value is not None}}
+    shown = [*map(plain, values)]
+    sizes = accumulate(len(json.dumps(value, ensure_ascii=False)) for value in shown)
+    fitting = max(1, sum(size <= MOST for size in sizes))
+    told_too = {"left_out": max(0, len(values) - fitting) or None, **more}
+    return {name: shown[:fitting], **{key: value for key, value in told_too.items() if value is not None}}
 
 
 def passage(text: str, note: str = "", most: int = PASSAGE) -> str:
@@ -103,11 +97,7 @@ def plain(value: Any) -> Any:
 
 
 def _escape(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code <= 0xFFFF:  # noqa: PLR2004 - what one escape can say
-        return f"\\u{code:04x}"
-    high, low = divmod(code - 0x10000, 0x400)
-    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+    return json.dumps(match.group())[1:-1] if match.group() != "\x7f" else "\\u007f"
 
 
 M = TypeVar("M")
@@ -191,7 +181,7 @@ class Whose(Generic[M]):
             if part is None:
                 raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
         make: Callable[..., M] = self._kind
-        make = partial(make, self._memory) if part is None else part
+        make = part or partial(make, self._memory)
         return make(where, namespace=self._namespace, **self._options)
 
 
@@ -224,22 +214,11 @@ def tool_of(operation: Operation, whose: Whose[Any]) -> BaseTool:
     # Functions of their own, since it is from them that LangChain learns that they want the run's config.
 
     def use(*, config: RunnableConfig, **given: Any) -> str:
-        try:
-            with written_by("model", operation.name):
-                return told(_using(operation, whose.memory(config), given))
-        except Exception as error:  # the model is told, and the run goes on
-            if leaves_the_node(error):
-                raise
-            raise _refusal(operation, error) from error
+        with _explained(operation):
+            return told(operation.do(whose.memory(config), read(operation.arguments, given)))
 
     async def ause(*, config: RunnableConfig, **given: Any) -> str:
-        try:
-            with written_by("model", operation.name):
-                return told(await in_worker(lambda: _using(operation, whose.memory(config), given), writes=True))
-        except Exception as error:  # the model is told, and the run goes on
-            if leaves_the_node(error):
-                raise
-            raise _refusal(operation, error) from error
+        return await in_worker(partial(use, config=config, **given), writes=True)
 
     return _Tool.from_function(
         func=use,
@@ -252,14 +231,20 @@ def tool_of(operation: Operation, whose: Whose[Any]) -> BaseTool:
     )
 
 
-def _using(operation: Operation, memory: Any, given: Mapping[str, Any]) -> Any:
-    return operation.do(memory, read(operation.arguments, given))
-
-
-def _refusal(operation: Operation, error: Exception) -> ToolException:
-    if not isinstance(error, InvalidInput):
-        logger.warning("The tool %s failed; the model was told.", operation.name, exc_info=error)
-    return ToolException(told(f"{operation.name} was not done: {failure(error)}"))
+@contextmanager
+def _explained(operation: Operation) -> Iterator[None]:
+    """Write in the name of the model, and tell it of an error: the run goes on."""
+    try:
+        with written_by("model", operation.name):
+            yield
+    except Exception as error:
+        if leaves_the_node(error):
+            raise
+        if not isinstance(error, InvalidInput):
+            logger.warning("The tool %s failed; the model was told.", operation.name, exc_info=error)
+        ours = isinstance(error, AgentMemoryError)
+        failure = error if ours else f"the memory failed with {type(error).__name__}"
+        raise ToolException(told(f"{operation.name} was not done: {failure}")) from error
 
 
 def _misused(error: Any) -> str:
@@ -277,13 +262,13 @@ def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None, more: str =
     by_name = {tool.name: tool for tool in tools}
     if isinstance(include, str) or not isinstance(include, Iterable):
         raise InvalidInput(f"include must be a list of names of tools, not {safe_repr(include)}.")
-    names: dict[str, None] = {}
+    names: list[str] = []
     for given in include:
         found = [name for name in by_name if isinstance(given, str) and fnmatchcase(name, given)]
         if not found:
             raise InvalidInput(f"There is no tool {safe_repr(given)}; there are {', '.join(by_name)}.{more}")
-        names.update(dict.fromkeys(found))
-    return [by_name[name] for name in names]
+        names += found
+    return [by_name[name] for name in dict.fromkeys(names)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -301,11 +286,6 @@ class Operation:
     about: str
     arguments: type[Arguments]
     do: Callable[[Any, Any], Any]
-
-
-def failure(error: Exception) -> str:
-    """What a model is told of an error: ours say what was wrong and what to do, others only what they are."""
-    return str(error) if isinstance(error, AgentMemoryError) else f"the memory failed with {type(error).__name__}"
 
 
 def within(limit: int) -> int:
