@@ -20,47 +20,15 @@ from langchain_agentmem.errors import InvalidInput
 Content: TypeAlias = bool | Callable[[str], str]
 """How content is shown: as it is, not at all, or as a function gives it."""
 
-NAMES = frozenset(
-    {
-        "branch",
-        "branches",
-        "checkpoint_ns",
-        "duration",
-        "error_type",
-        "from_branch",
-        "into",
-        "junk",
-        "kind",
-        "kinds",
-        "layer",
-        "layers",
-        "level",
-        "memory",
-        "model",
-        "namespace",
-        "namespace_prefix",
-        "namespace_suffix",
-        "namespaces",
-        "operation",
-        "prefer",
-        "processors",
-        "provider",
-        "recommendations",
-        "role",
-        "roles",
-        "scope",
-        "source",
-        "stage",
-        "status",
-        "strategy",
-        "trigger",
-        "type",
-        "verdict",
-    }
-)
+NAMES = {
+    "branch", "branches", "checkpoint_ns", "duration", "error_type", "from_branch", "into", "junk", "kind", "kinds",
+    "layer", "layers", "level", "memory", "model", "namespace", "namespace_prefix", "namespace_suffix", "namespaces",
+    "operation", "prefer", "processors", "provider", "recommendations", "role", "roles", "scope", "source", "stage",
+    "status", "strategy", "trigger", "type", "verdict",
+}  # fmt: skip
 """Keys whose texts are names. So are those that are, or end in, "id", "ids" and "at", and those of "agentmem"."""
 
-GIVEN = frozenset({"filter", "value", "values"})
+GIVEN = {"filter", "value", "values"}
 """Keys of what users gave in a form of their own. Its keys say nothing, and its numbers are content too."""
 
 _DEEPEST = 8

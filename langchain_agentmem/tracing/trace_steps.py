@@ -20,7 +20,7 @@ from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, may_be_traced, stream_writer, unseen
-from langchain_agentmem.tracing.shown_values import Content, Showing, Withheld
+from langchain_agentmem.tracing.shown_values import Content, Showing, Withheld, given_only
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -35,47 +35,27 @@ WHERE = {
 """Inputs that say where a step happens, and what the metadata calls them. LangSmith groups by those of the thread."""
 
 
-def of_run(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Where a run is: as the given config says, else as the running one does."""
-    return {**_of_config(running_config()), **_of_config(config)}
-
-
-def _of_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    configurable = None if config is None else config.get("configurable")
-    if not isinstance(configurable, Mapping):
-        return {}
-    checkpoint_ns = configurable.get("checkpoint_ns")
-    found = {
-        "thread_id": configurable.get("thread_id"),
-        "checkpoint_id": configurable.get("checkpoint_id") or _checkpoint_of_task(configurable),
-        "checkpoint_ns": checkpoint_ns or None,
-        "agentmem_namespace": _path(configurable.get("agentmem_namespace")),
-    }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def of_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the inputs of a step say that it happens."""
-    return {
-        name: _path(inputs[key]) if key == "namespace" else inputs[key]
-        for key, name in WHERE.items()
-        if inputs.get(key) is not None
-    }
-
-
-def _path(namespace: Any) -> str | None:
-    if namespace is None or isinstance(namespace, str):
-        return namespace
-    return "/".join(map(str, namespace))
-
-
-def _checkpoint_of_task(configurable: Mapping[str, Any]) -> Any:
-    """The checkpoint that a node of a graph runs on: that of the graph which it is a task of."""
-    known = configurable.get("checkpoint_map")
-    if not isinstance(known, Mapping):
-        return None
-    graph, _, _ = str(configurable.get("checkpoint_ns") or "").rpartition("|")
-    return known.get(graph)
+def _where(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a step happens: as its inputs say, else the given config, else the running one."""
+    found: dict[str, Any] = {}
+    for each in (running_config(), config):
+        configurable = None if each is None else each.get("configurable")
+        if isinstance(configurable, Mapping):
+            checkpoint_ns = configurable.get("checkpoint_ns") or None
+            checkpoints = configurable.get("checkpoint_map")  # of the graphs that this runs in
+            graph = str(checkpoint_ns or "").rpartition("|")[0]
+            running = checkpoints.get(graph) if isinstance(checkpoints, Mapping) else None
+            found |= given_only(
+                {
+                    "thread_id": configurable.get("thread_id"),
+                    "checkpoint_id": configurable.get("checkpoint_id") or running,
+                    "checkpoint_ns": checkpoint_ns,
+                    "agentmem_namespace": configurable.get("agentmem_namespace"),
+                }
+            )
+    found |= given_only({name: inputs.get(key) for key, name in WHERE.items()})
+    namespace = found.get("agentmem_namespace", "")
+    return found if isinstance(namespace, str) else found | {"agentmem_namespace": "/".join(map(str, namespace))}
 
 
 logger = logging.getLogger("langchain_agentmem.tracing")
@@ -233,8 +213,19 @@ class _HeardStep(Step):
     """A step that somebody hears."""
 
     __slots__ = (
-        "_begun", "_config", "_event", "_in_worker", "_inputs", "_inside", "_name", "_outputs", "_run", "_run_type",
-        "_traced", "_tracing", "_writer",
+        "_begun",
+        "_config",
+        "_event",
+        "_in_worker",
+        "_inputs",
+        "_inside",
+        "_name",
+        "_outputs",
+        "_run",
+        "_run_type",
+        "_traced",
+        "_tracing",
+        "_writer",
     )  # fmt: skip
 
     def __init__(
@@ -248,16 +239,10 @@ class _HeardStep(Step):
         traced: bool,
         writer: Callable[[Any], object] | None,
     ) -> None:
-        self._tracing = tracing
-        self._name = name
-        self._begun = 0.0
+        self._tracing, self._name, self._run_type, self._inputs, self._config = tracing, name, run_type, inputs, config
+        self._traced, self._writer = traced, writer
         self._in_worker = is_in_worker()
-        self._run_type = run_type
-        self._inputs = inputs
         self._outputs: Thunk | None = None
-        self._config = config
-        self._traced = traced
-        self._writer = writer
         self._run: StepRun | None = None
         self._inside: Token[str | None] | None = None
         # What the events of it tell, while somebody hears of it.
@@ -272,88 +257,60 @@ class _HeardStep(Step):
         self._outputs = outputs
 
     def __enter__(self) -> Self:
-        run = self._prepare()
-        if run is not None:
-            start = partial(run.start, self._name, self._event["inputs"], self._event["metadata"])
-            with self._tracing.unharmed(f"to open {self._name}"):
+        tracing, event = self._tracing, self._event
+        if self._traced:
+            with tracing.unharmed(f"to find who listens to {self._name}"):
+                self._run = StepRun.of(self._run_type, self._config, asynchronous=self._in_worker)
+        if self.listening:
+            inputs = event["inputs"] = tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
+            where = tracing.evaluate(lambda: _where(self._config, inputs), f"to see where {self._name} happens")
+            event["metadata"] = {**tracing.metadata, **where}
+        if (run := self._run) is not None:
+            start = partial(run.start, self._name, event["inputs"], event["metadata"])
+            with tracing.unharmed(f"to open {self._name}"):
                 run.enter(on_callers_loop(start) if self._in_worker else start())
-        self._began()
+        if self.listening:
+            event |= {"step_id": (run and run.id) or str(uuid4()), "parent_id": _open.get()}
+            self._inside = _open.set(event["step_id"])
+            if tracing.hooked:
+                tracing.hooks.emit(StepStarted(**event))
+            self._stream("started", inputs=event["inputs"])
+        self._begun = tracing.timer()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        duration, outputs, shown = self._result(error)
-        try:
-            if self._run is not None and self._run.leave():
-                end = partial(self._run.end, outputs, shown)
-                with self._tracing.unharmed(f"to close {self._name}"):
-                    on_callers_loop(end, always=True) if self._in_worker else end()
-        finally:
-            self._tell(duration, outputs, shown, error)
-
-    def _prepare(self) -> StepRun | None:
-        if self._traced:
-            with self._tracing.unharmed(f"to find who listens to {self._name}"):
-                self._run = StepRun.of(self._run_type, self._config, asynchronous=self._in_worker)
-        if self.listening:
-            inputs = self._tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
-            where = self._tracing.evaluate(
-                lambda: {**of_run(self._config), **of_inputs(inputs)},
-                f"to see where {self._name} happens",
-            )
-            self._event |= {"inputs": inputs, "metadata": {**self._tracing.metadata, **where}}
-        return self._run
-
-    def _began(self) -> None:
-        if self.listening:
-            step_id = (self._run and self._run.id) or str(uuid4())
-            self._event |= {"step_id": step_id, "parent_id": _open.get()}
-            self._inside = _open.set(step_id)
-            if self._tracing.hooked:
-                self._tracing.hooks.emit(StepStarted(**self._event))
-            self._stream("started", inputs=self._event["inputs"])
-        self._begun = self._tracing.timer()
-
-    def _result(self, error: BaseException | None) -> tuple[float, dict[str, Any] | None, BaseException | None]:
-        """The seconds it took, what came of it, if it did not fail and somebody will see it, and why it failed."""
-        duration = self._tracing.timer() - self._begun
+        tracing = self._tracing
+        duration = tracing.timer() - self._begun
         if self._inside is not None:
             # ValueError: left in another context than it was entered in, see `StepRun.leave`.
             with contextlib.suppress(ValueError):
                 _open.reset(self._inside)
-        if error is not None:
-            return duration, None, self._tracing.shown_error(error)
-        if not self.listening:
-            return duration, {}, None
-        return duration, self._tracing.evaluate(self._outputs, f"to read the outputs of {self._name}"), None
-
-    def _tell(
-        self, duration: float, outputs: dict[str, Any] | None, shown: BaseException | None, error: BaseException | None
-    ) -> None:
-        milliseconds = duration * 1000
+        outputs: dict[str, Any] | None = None
+        shown = None if error is None else tracing.shown_error(error)
         if error is None:
-            logger.debug("%s %.1f ms", self._name, milliseconds)
-            self._stream("finished", duration=duration, outputs=outputs)
-        else:
-            # Only the type: the text of an error may quote what was to be remembered.
-            logger.debug("%s %.1f ms, failed with %s", self._name, milliseconds, type(error).__name__)
-            self._stream("failed", duration=duration, error=type(error).__name__)
-        if self._tracing.hooked:
-            self._tracing.hooks.emit(StepFinished(**self._event, duration=duration, outputs=outputs, error=shown))
+            thunk = self._outputs if self.listening else None
+            outputs = tracing.evaluate(thunk, f"to read the outputs of {self._name}")
+        try:
+            if self._run is not None and self._run.leave():
+                end = partial(self._run.end, outputs, shown)
+                with tracing.unharmed(f"to close {self._name}"):
+                    on_callers_loop(end, always=True) if self._in_worker else end()
+        finally:
+            # Only the type of an error: its text may quote what was to be remembered.
+            failure = "" if error is None else f", failed with {type(error).__name__}"
+            logger.debug("%s %.1f ms%s", self._name, duration * 1000, failure)
+            if error is None:
+                self._stream("finished", duration=duration, outputs=outputs)
+            else:
+                self._stream("failed", duration=duration, error=type(error).__name__)
+            if tracing.hooked:
+                tracing.hooks.emit(StepFinished(**self._event, duration=duration, outputs=outputs, error=shown))
 
     def _stream(self, event: str, **details: Any) -> None:
         """Tell the custom stream of the surrounding graph, if somebody reads it."""
-        if self._writer is None:
-            return
-        with self._tracing.unharmed(f"to stream {self._name}"):
-            self._writer(
-                {
-                    "type": STREAMED_AS,
-                    "event": event,
-                    "name": self._name,
-                    "id": self._event["step_id"],
-                    "parent_id": self._event["parent_id"],
-                    **details,
-                }
-            )
+        if self._writer is not None:
+            place = {"name": self._name, "id": self._event["step_id"], "parent_id": self._event["parent_id"]}
+            with self._tracing.unharmed(f"to stream {self._name}"):
+                self._writer({"type": STREAMED_AS, "event": event, **place, **details})

@@ -1,7 +1,7 @@
 """Whoever may be listening is found where listeners can be; where that cannot be told, the answer is "maybe"."""
 
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from unittest.mock import Mock
 
 import pytest
@@ -35,10 +35,6 @@ class TestListeners:
     def test_a_library_that_has_moved_its_switches_is_asked_itself(self, tracing, monkeypatch):
         monkeypatch.setitem(sys.modules, "langsmith._internal._context", ModuleType("moved"))
         assert langchain_runs.may_be_traced(None)
-
-    def test_a_langsmith_with_other_modules_is_asked_itself(self, monkeypatch):
-        answer = SimpleNamespace(tracing_is_enabled=lambda: "local")
-        assert langchain_runs._langsmith_may_listen({"langsmith.utils": answer})
 
     @pytest.mark.parametrize("name", ["LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"])
     def test_the_environment_is_heard_before_langsmith_is_loaded(self, monkeypatch, name):
