@@ -133,8 +133,8 @@ async def in_worker(function: Callable[[], T], *, writes: bool = False) -> T:
     context = contextvars.copy_context()
     if is_in_worker():  # user code runs an event loop in a worker: waiting for another worker could be a deadlock
         return context.run(function)
-    call = _Call(asyncio.get_running_loop(), writing if writes else reading)
-    future: Future[T] = call.workers.submit(partial(call.run, partial(context.run, function)))
+    call = _Call(asyncio.get_running_loop(), writing if writes else reading, partial(context.run, function))
+    future: Future[T] = call.workers.submit(call.run)
     del function  # a traceback would show it, and a key may be among its arguments
     try:
         await _wait_for(future)
@@ -272,9 +272,13 @@ async def _wait_for(future: Future[Any]) -> None:
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
 
+    def finish() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
     def wake(_: Future[Any]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
-            loop.call_soon_threadsafe(lambda: waiter.done() or waiter.set_result(None))
+            loop.call_soon_threadsafe(finish)
 
     future.add_done_callback(wake)
     await waiter
@@ -286,23 +290,24 @@ class _Call:
     Attributes:
         loop: The event loop of the caller.
         workers: The pool whose thread runs it.
+        function: The function. It is no local variable of a frame: a traceback would show its arguments, such as a key.
         cancelled: Whether nobody waits for it any more.
         task: The task on the loop that the call waits for.
     """
 
-    __slots__ = ("cancelled", "loop", "task", "workers")
+    __slots__ = ("cancelled", "function", "loop", "task", "workers")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Workers) -> None:
-        self.loop, self.workers = loop, workers
+    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Workers, function: Callable[[], Any]) -> None:
+        self.loop, self.workers, self.function = loop, workers, function
         self.cancelled = False
         self.task: asyncio.Task[Any] | None = None
 
-    def run(self, function: Callable[[], T]) -> T:
+    def run(self) -> Any:
         """Call the function, in a worker."""
         _running.call = self
         try:
             self.check()
-            return function()
+            return self.function()
         finally:
             _running.call = None
 
