@@ -644,7 +644,7 @@ def _told_here(known: State, kept: Kept) -> State:
 
 
 def _unwritten(key: str, now: int) -> Kept:
-    return Kept(0, None, FACT, key, None, b"", None, None, {}, now, now)
+    return Kept(0, None, FACT, key, None, None, None, now, now, None, None, None, b"", {})
 
 
 def _next_number(extra: Mapping[str, Any]) -> int:

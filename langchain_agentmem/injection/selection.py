@@ -308,7 +308,7 @@ class Bringing:
         try:
             core = layers.core.entries()
             most = NEWEST if self._trusted is None else MORE * NEWEST
-            events = [] if self._budget.recall == 0 else layers.recall._listing(most)
+            events = [] if self._budget.recall == 0 else layers.recall.recent(most)
         except InvalidInput as error:
             if self.branch_or_config is not None:
                 raise

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.layer import Layer, Record, bounded, ids_of, record_of, redraft
+from langchain_agentmem.layers.layer import Layer, Record, bounded, record_of, redraft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
@@ -80,8 +80,7 @@ class ArchivalMemory(Layer):
                 change.drafts.append(next_version(there[key], clean, marks))
             return key in there
 
-        told = {"record_id": key, "content": clean, "tags": marks}
-        return self._change("update", make, **told)
+        return self._change("update", make, record_id=key, content=clean, tags=marks)
 
     aupdate = awaited(update, writes=True)
 
@@ -118,7 +117,7 @@ class ArchivalMemory(Layer):
 
         with self._step("search", "retriever", query=query, limit=bounded(most), tags=marks or None) as step:
             if everything:
-                records = self._listing(marks, most, shown=False)[::-1]
+                records = self._listed(None, marks, most)[::-1]
             else:
                 hits = found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
                 records = [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
@@ -134,16 +133,12 @@ class ArchivalMemory(Layer):
             tags: Only records that have all of these tags. Default: any.
             limit: Most records, the newest ones. Default: all.
         """
-        return self._listing(tags, limit)
+        return self._listed("all", [] if tags is None else self._marks(tags), limit_given(limit))
 
     aall = awaited(all)  # noqa: A003 - the method
 
-    def _listing(
-        self, tags: Sequence[str] | None = None, limit: int | None = None, *, shown: bool = True
-    ) -> list[Record]:
-        """List records as `all` does, perhaps as a detail of another step."""
-        most = limit_given(limit)
-        marks = [] if tags is None else self._marks(tags)
+    def _listed(self, verb: str | None, marks: Sequence[str], most: int = ALL) -> list[Record]:
+        """List the newest records that have all of some tags, perhaps as a detail of another step."""
         newest = None if marks else bounded(most)
 
         def look(tx: Transaction, view: View) -> list[Record]:
@@ -151,14 +146,7 @@ class ArchivalMemory(Layer):
             there = [record_of(each) for each in kept if _has(each, marks)]
             return there[max(0, len(there) - most) :]
 
-        return self._look(
-            "all" if shown else None,
-            look,
-            limit=bounded(most),
-            newest=newest,
-            tags=sorted(set(marks)) or None,
-            outputs=ids_of,
-        )
+        return self._look(verb, look, limit=bounded(most), newest=newest, tags=sorted(set(marks)) or None)
 
     def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Content and tags, checked and without secrets.

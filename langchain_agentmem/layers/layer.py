@@ -257,11 +257,10 @@ class Layer:
         """Read one thing by its id."""
 
         def look(tx: Transaction, view: View) -> T | None:
-            there = memory_rows.named(tx, view, kind, [key])
-            return value_of(there[key]) if key in there else None
+            kept = memory_rows.named(tx, view, kind, [key]).get(key)
+            return None if kept is None else value_of(kept)
 
-        more = {f"{what}_id": key}
-        return self._look("get", look, outputs=lambda each: {"found": each is not None}, **more)
+        return self._look("get", look, **{f"{what}_id": key})
 
     def _deleted(self, kind: str, key: str, /, **inputs: Any) -> bool:
         """Delete one thing. Return whether it was there."""
@@ -294,11 +293,6 @@ def redraft(kept: Kept, **changes: Any) -> RowDraft:
         findable=kept.kind != CORE,
     )
     return draft._replace(**changes)
-
-
-def ids_of(found: Sequence[Event | Record]) -> dict[str, Any]:
-    """Return what a trace shows of events or records: their number, and the ids of the first."""
-    return {"count": len(found), "ids": [each.id for each in found]}
 
 
 VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}

@@ -58,7 +58,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
-from langchain_agentmem.base.argument_checks import ALL
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -67,18 +66,18 @@ from langchain_agentmem.facts.fact import FactsConfig
 from langchain_agentmem.facts.fact_extraction import FactsGround
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
-from langchain_agentmem.layers import consolidation, prompt_context
+from langchain_agentmem.layers import prompt_context, recall_memory
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, add_record
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything
 from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
-from langchain_agentmem.layers.recall_memory import RecallMemory, events
+from langchain_agentmem.layers.recall_memory import RecallMemory
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branch_tree, memory_rows
 from langchain_agentmem.rewinding.branch_tree import BranchDiff, BranchTree
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import Change
-from langchain_agentmem.rewinding.memory_rows import RECORD, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, RowDraft, View
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
@@ -101,12 +100,14 @@ class WrittenLayers(NamedTuple):
     archival: tuple[str, ...]
 
 
-def _held(tx: Transaction, view: View, layers: Collection[str] = LAYERS, newest: int = ALL) -> prompt_context.Material:
+def _held(
+    tx: Transaction, view: View, layers: Collection[str] = LAYERS, newest: int | None = None
+) -> prompt_context.Material:
     """What some layers of a memory show."""
     core = everything(tx, view) if "core" in layers else []
-    happened = events(tx, view, newest) if "recall" in layers else []
+    events = memory_rows.newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
     records = memory_rows.current(tx, view, RECORD) if "archival" in layers else []
-    return prompt_context.Material([*map(entry_of, core)], [*map(event_of, happened)], [*map(record_of, records)])
+    return prompt_context.Material([*map(entry_of, core)], [*map(event_of, events)], [*map(record_of, records)])
 
 
 _EVENT = {"kind": "kind", "type": "kind", "event_type": "kind", "content": "content", "at": "at"}
@@ -309,11 +310,11 @@ class LayeredMemory(Layer):
             change.drafts += new
             for text, tags in marks.items():
                 keys[text] = add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
-            return consolidation.too_many(tx, self._ground, change, len(new))
+            return recall_memory.too_many(tx, self._ground, change, len(new))
 
         settings, _, is_full = self.core._place(settings, also)
         if is_full:
-            consolidation.make_room(self._ground)
+            recall_memory.make_room(self._ground)
         written = ([each.key for each in settings], [each.key for each in new], [keys[text] for text, _ in clean])
         return WrittenLayers(*map(tuple, written))
 
@@ -371,13 +372,13 @@ class LayeredMemory(Layer):
 
     # -- room ------------------------------------------------------------------------------------------------------
 
-    def pressure(self) -> consolidation.Pressure:
+    def pressure(self) -> recall_memory.Pressure:
         """How full this memory is, and what could be done about it."""
-        return consolidation.measure_pressure(self._ground)
+        return recall_memory.measure_pressure(self._ground)
 
     apressure = awaited(pressure)
 
-    def consolidate(self, level: Level | None = None) -> consolidation.ConsolidationReport:
+    def consolidate(self, level: Level | None = None) -> recall_memory.ConsolidationReport:
         """Make room, as much as a level of pressure asks for.
 
         From "medium" on old events become records of archival memory. From "high" on what is unimportant (2 or less)
@@ -390,7 +391,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: There is no such level.
         """
-        return consolidation.relieve_pressure(self._ground, self.core, level)
+        return recall_memory.relieve_pressure(self._ground, self.core, level)
 
     aconsolidate = awaited(consolidate, writes=True)
 

@@ -1,30 +1,355 @@
 """Recall memory: the timeline of what happened. Every event has an id, a kind and a time, and repeats are kept.
 
-The newest events are in the prompt. When there are many more, the old ones are consolidated: see `consolidation.py`.
+The newest events are in the prompt. When there are many more, the old ones are consolidated: they become records of
+archival memory, one for each kind. Nothing is lost. A record that is short enough says all that the events said. Else
+it is a summary, by a model or without one. In both cases it keeps the events with their ids and times, and is found by
+their words. Events that a branch inherited are hidden on that branch alone: who else sees them, sees them still.
+
+Memory pressure: how full core and recall memory are, and what could be done about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from types import EllipsisType
+from typing import Any, NamedTuple
 
-from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
-from langchain_agentmem.base.clock import time_given
+from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Writer, compaction_key
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.consolidation import ConsolidationReport, consolidate, make_room, too_many
-from langchain_agentmem.layers.layer import Event, Layer, bounded, event_of, ids_of
+from langchain_agentmem.layers.compression import truncated
+from langchain_agentmem.layers.core_memory import CoreMemory, everything, leaving, size
+from langchain_agentmem.layers.layer import Event, Ground, Layer, LayersConfig, bounded, event_of
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import BranchAt
 from langchain_agentmem.rewinding.memory_access import Change
-from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.outlook import found
-from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import documents
 
 EVICTED = "RECALL_EVICT"
 """The tag of the record of an event that was evicted."""
+CONSOLIDATED = "RECALL_CONSOLIDATED"
+"""The tag of a record that stands for events."""
+AUTOMATIC = "AUTO_CONSOLIDATE"
+"""The tag of one that was made without being asked for."""
+MOST_EVENTS = 200
+"""So many events one record stands for at most."""
+MOST_CHARS = 100_000
+"""So many characters they have in all at most, unless one alone has more."""
+CONSOLIDATES_AT = 1.5
+"""Old events are consolidated at more than so many times `recall_max_events`."""
+LANE = "layers"
+"""The lane of consolidation among what is done in the background."""
+_LINE = 200
+_LEAST_LINE = 40
+_GAP = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConsolidationReport:
+    """What a consolidation did.
+
+    Attributes:
+        level: The pressure that it answered to; None where somebody just asked for a summary of old events.
+        events: How many events became part of records.
+        records: The ids of these records.
+        evicted: The keys that left core memory.
+    """
+
+    level: str | None = None
+    events: int = 0
+    records: tuple[str, ...] = ()
+    evicted: tuple[str, ...] = ()
+
+
+class EventBundle(NamedTuple):
+    """Events of one kind that become one record.
+
+    Attributes:
+        kind: Their kind.
+        events: The events, oldest first; at least one.
+    """
+
+    kind: str
+    events: tuple[Kept, ...]
+
+    @property
+    def text(self) -> str:
+        """All that they say, a line each."""
+        return "\n".join([self.heading, *(f"- {_time(each)} {each.text}" for each in self.events)])
+
+    @property
+    def heading(self) -> str:
+        """What they are."""
+        first, last = min(map(_time, self.events)), max(map(_time, self.events))
+        if len(self.events) == 1:
+            return f"1 event of kind {self.kind}, {first}:"
+        return f"{len(self.events)} events of kind {self.kind}, {first} to {last}:"
+
+
+def consolidate(
+    ground: Ground, *, keep: int, kind: str | None = None, automatic: bool = False, name: str = "recall.consolidate"
+) -> ConsolidationReport:
+    """Consolidate old events: put records in their place, as far as the events are still there.
+
+    Args:
+        ground: The memory.
+        keep: How many of the newest stay.
+        kind: Only events of this kind. Default: all.
+        automatic: Whether nobody asked for it. Default: False.
+        name: What the step is called in a trace.
+    """
+    limit = ground.settings.section_budgets["archival_snippet"]
+    with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
+        texts: list[tuple[EventBundle, str]] = []
+        for bundle in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
+            context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
+            text = ground.compressor.compress(bundle.text, limit, context)
+            no_help = text == truncated(bundle.text, limit)  # it fits as it is, there is no model, or it failed
+            texts.append((bundle, digest(bundle, limit) if no_help else text))
+
+        def make(tx: Transaction, change: Change) -> ConsolidationReport:
+            if ground.compressor.model is not None:
+                change.writer = Writer("model")
+            keys = [each.key for bundle, _ in texts for each in bundle.events]
+            there = memory_rows.named(tx, change.view, EVENT, keys)
+            numbers = {each.number for each in there.values()}
+            whole = [each for each in texts if numbers.issuperset(event.number for event in each[0].events)]
+            return _replace(ground, change, whole, automatic=automatic)
+
+        report = ground.write(None, make) if texts else ConsolidationReport()
+        step.finish(lambda: asdict(report))
+    return report
+
+
+def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
+    """Whether there are so many events, once some more are added, that old ones are to be consolidated.
+
+    Args:
+        tx: The transaction.
+        ground: The memory.
+        change: What adds them.
+        new: How many are added.
+    """
+    most = int(ground.settings.recall_max_events * CONSOLIDATES_AT)
+    return new > 0 and count(tx, _own(ground, change.view), EVENT) + new > most
+
+
+def make_room(ground: Ground) -> None:
+    """Consolidate old events: of a branch with a model in the background, else immediately."""
+    make = partial(consolidate, ground, keep=ground.settings.recall_max_events, automatic=True)
+    if ground.compressor.model is not None and isinstance(ground.point, BranchAt):
+        key = compaction_key((ground.point.path, ground.point.name), LANE)
+        ground.database.background.begin(key, make)
+    else:
+        make()
+
+
+def _own(ground: Ground, view: View) -> View:
+    """What may be summed up: of a thread its own line, as what others remember is theirs; of a branch all it shows."""
+    return view if isinstance(ground.point, BranchAt) else view._replace(scope=None)
+
+
+def count(tx: Transaction, view: View, kind: str) -> int:
+    """How much of a kind a view shows."""
+    [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.at)
+    return int(row["found"])
+
+
+def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list[EventBundle]:
+    """The old events that a view shows, as bundles: by kind, in the order in which their kinds first came.
+
+    Args:
+        tx: The transaction.
+        view: From where.
+        keep: How many of the newest are not old.
+        kind: Only events of this kind. Default: all.
+    """
+    there = memory_rows.current(tx, view, EVENT)
+    mine = [each for each in there if kind is None or each.label == kind]
+    groups: dict[str, list[Kept]] = {}
+    for each in mine[: max(0, len(mine) - keep)]:
+        groups.setdefault(each.label or "", []).append(each)
+    return [EventBundle(name, tuple(part)) for name, events in groups.items() for part in _parts(events)]
+
+
+def digest(bundle: EventBundle, limit: int) -> str:
+    """What can be said of events without a model: all of it, or a line each, or the first and the latest.
+
+    Args:
+        bundle: The events.
+        limit: The most characters that the result has.
+    """
+    if len(text := bundle.text) <= limit:
+        return text
+    space = limit - len(bundle.heading)
+    most = min(_LINE, max(_LEAST_LINE, space // len(bundle.events) - 1))
+    lines = [truncated(f"- {_time(each)} {' '.join(each.text.split())}", most) for each in bundle.events]
+    if sum(len(each) + 1 for each in lines) > space:
+        fitting = max(1, (space - _GAP) // (most + 1))
+        latest = fitting // 2
+        gap = f"- … {len(lines) - fitting} more"
+        lines = [*lines[: fitting - latest], gap, *lines[len(lines) - latest :]]
+    return truncated("\n".join([bundle.heading, *lines]), limit)
+
+
+def _replace(
+    ground: Ground, change: Change, texts: Sequence[tuple[EventBundle, str]], *, automatic: bool
+) -> ConsolidationReport:
+    """Put records in the place of events."""
+    records: list[str] = []
+    source, actor = change.writer
+    for bundle, text in texts:
+        key = ground.database.new_id()
+        records.append(key)
+        marks = [AUTOMATIC] if automatic else []
+        tags = [CONSOLIDATED, *marks, f"kind:{bundle.kind}", f"event_count:{len(bundle.events)}"]
+        words = "\n".join([text, *(each.text for each in bundle.events), *tags])
+        events = [[each.key, each.created_at, each.text] for each in bundle.events]
+        made = record(key, text, tags, change.now, words=words, events=events)
+        made = memory_rows.moved(made, *bundle.events)
+        change.drafts.append(made if source is None else made._replace(source=source, actor=actor))
+        for each in bundle.events:
+            change.remove(EVENT, each.key)
+    return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in texts), records=tuple(records))
+
+
+def _parts(events: Sequence[Kept]) -> Iterator[list[Kept]]:
+    part: list[Kept] = []
+    chars = 0
+    for each in events:
+        if part and (len(part) >= MOST_EVENTS or chars + len(each.body) > MOST_CHARS):
+            yield part
+            part, chars = [], 0
+        part.append(each)
+        chars += len(each.body)
+    yield part
+
+
+def _time(event: Kept) -> str:
+    return moment(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+
+
+LEVELS = ("low", "medium", "high", "critical")
+THRESHOLDS = (0.70, 0.85, 0.95)
+"""The shares of the budgets at which the pressure is medium, high and critical."""
+MANY_RECORDS = 100
+"""From more records than these on it is said that some could go."""
+UNIMPORTANT = 2
+"""What leaves core memory at high pressure is at most so important."""
+_SHARE_OF_CORE = 0.6
+_SHARE_OF_RECALL = 0.4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pressure:
+    """How full a memory is.
+
+    Attributes:
+        level: "low", "medium", "high" or "critical".
+        overall: The share by which the level is judged: 60 % that of core, 40 % that of recall memory.
+        core: The share of its budget that core memory takes.
+        recall: How many times its window recall memory has.
+        core_chars: What core memory takes, in characters.
+        events: How many events there are.
+        records: How many records there are.
+        recommendations: What could be done: "consolidate_recall", "evict_core", "compress_core", "summarize_recall",
+            "prune_archival".
+    """
+
+    level: str
+    overall: float
+    core: float
+    recall: float
+    core_chars: int
+    events: int
+    records: int
+    recommendations: tuple[str, ...]
+
+
+def measure_pressure(ground: Ground, *, shown: bool = True) -> Pressure:
+    """Measure how full a memory is.
+
+    Args:
+        ground: The memory.
+        shown: Whether it is a step of a trace. If not, it is a detail of another. Default: it is.
+    """
+
+    def look(tx: Transaction, view: View) -> Pressure:
+        chars = size((each.key, each.text) for each in everything(tx, view))
+        return pressure_of(chars, count(tx, view, EVENT), count(tx, view, RECORD), ground.settings)
+
+    return ground.read("layers.pressure" if shown else None, look)
+
+
+def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> Pressure:
+    """Return how full a memory is, of which core memory takes so many characters."""
+    core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
+    overall = _SHARE_OF_CORE * core + _SHARE_OF_RECALL * min(recall, 1)
+    medium, high, _ = THRESHOLDS
+    advice = {
+        "consolidate_recall": recall > 1,
+        "evict_core": core > high,
+        "compress_core": core > medium,
+        "summarize_recall": recall > medium,
+        "prune_archival": records > MANY_RECORDS,
+    }
+    return Pressure(
+        level=LEVELS[sum(overall >= threshold for threshold in THRESHOLDS)],
+        overall=overall,
+        core=core,
+        recall=recall,
+        core_chars=chars,
+        events=events,
+        records=records,
+        recommendations=tuple(name for name, holds in advice.items() if holds),
+    )
+
+
+def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> ConsolidationReport:
+    """Do what a level of pressure asks for.
+
+    From "medium" on old events are consolidated. From "high" on what is unimportant leaves core memory, until it takes
+    no more than the first threshold of its budget; at "critical" whatever is beyond the budget leaves.
+
+    Args:
+        ground: The memory.
+        core: Its core memory.
+        level: The level. Default: that of the pressure there is.
+
+    Raises:
+        InvalidInput: There is no such level.
+    """
+    if level is not None and (not isinstance(level, str) or level not in LEVELS):
+        raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
+    settings, report = ground.settings, ConsolidationReport()
+
+    def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
+        there = everything(tx, change.view)
+        goal = int(settings.core_max_chars * THRESHOLDS[0])
+        gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
+        if level == "critical":
+            gone += leaving([each for each in there if each not in gone], settings)
+        core._evict(change, gone)
+        return tuple(each.key for each in gone)
+
+    with ground.step("layers.consolidate", level=level) as step:
+        level = level or measure_pressure(ground, shown=False).level
+        if level != "low":
+            report = consolidate(ground, keep=settings.recall_max_events)
+        evicted = ground.write("core.relieve", relieve) if level in ("high", "critical") else ()
+        report = replace(report, level=level, evicted=evicted)
+        step.finish(lambda: asdict(report))
+    return report
 
 
 class RecallMemory(Layer):
@@ -78,7 +403,8 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._listing(limit, kind)
+        most = self.settings.recall_max_events if limit is ... else limit_given(limit)
+        return self._listed("recent", most, None if kind is None else self._kind(kind))
 
     arecent = awaited(recent)
 
@@ -88,24 +414,14 @@ class RecallMemory(Layer):
 
     aget = awaited(get)
 
-    def _listing(
-        self, limit: int | EllipsisType | None = ..., kind: str | None = None, *, shown: bool = True
-    ) -> list[Event]:
-        """List events as `recent` does, perhaps as a detail of another step."""
-        most = self.settings.recall_max_events if limit is ... else limit_given(limit)
-        label = None if kind is None else self._kind(kind)
+    def _listed(self, verb: str | None, most: int, label: str | None = None) -> list[Event]:
+        """List the newest events, perhaps as a detail of another step."""
+        limit = bounded(most)
 
         def look(tx: Transaction, view: View) -> list[Event]:
-            return [event_of(each) for each in events(tx, view, most, label)]
+            return [event_of(each) for each in memory_rows.newest(tx, view, EVENT, limit=limit, label=label)]
 
-        return self._look(
-            "recent" if shown else None,
-            look,
-            limit=bounded(most),
-            newest=bounded(most),
-            event_type=label,
-            outputs=ids_of,
-        )
+        return self._look(verb, look, limit=limit, newest=limit, event_type=label)
 
     def search(self, query: str, limit: int | None = 10) -> list[Event]:
         """Find events.
@@ -125,7 +441,7 @@ class RecallMemory(Layer):
 
         with self._step("search", "retriever", query=query, limit=bounded(most)) as step:
             if everything:
-                found_events = self._listing(most, shown=False)[::-1]
+                found_events = self._listed(None, most)[::-1]
             else:
                 hits = found(self._ground, (EVENT,), query, most)
                 found_events = [event_of(hit.kept, hit.score, hit.why) for hit in hits]
@@ -155,7 +471,7 @@ class RecallMemory(Layer):
         most = limit_given(oldest)
 
         def make(tx: Transaction, change: Change) -> int:
-            there = events(tx, change.view, ALL, label)
+            there = memory_rows.newest(tx, change.view, EVENT, limit=None, label=label)
             gone = [each for each in there if wanted is None or each.key in wanted][:most]
             for each in gone:
                 change.remove(EVENT, each.key)
@@ -211,8 +527,3 @@ class RecallMemory(Layer):
             events=[[kept.key, kept.created_at, kept.text]],
         )
         return memory_rows.moved(made, kept)
-
-
-def events(tx: Transaction, view: View, limit: int, kind: str | None = None) -> list[Kept]:
-    """The newest events that a view shows, oldest first."""
-    return memory_rows.newest(tx, view, EVENT, limit=bounded(limit), label=kind)

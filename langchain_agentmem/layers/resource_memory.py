@@ -185,18 +185,18 @@ def use_of(content: str, tags: Sequence[str], at: datetime) -> dict[str, Any] | 
         at: When it was written, which is the time of a use that names none.
     """
     try:
-        said = json.loads(content) if RESOURCE_USED in tags else None
+        told = json.loads(content) if RESOURCE_USED in tags else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("resource_id"), str):
+    if not isinstance(told, dict) or not isinstance(told.get("resource_id"), str):
         return None
-    time, context = said.get("timestamp"), said.get("context")
-    is_time = isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time)
+    time: Any = told.get("timestamp")
+    context = told.get("context")
     return {
-        "resource_id": said["resource_id"],
-        "usage_type": str(said.get("usage_type") or "reference"),
+        "resource_id": told["resource_id"],
+        "usage_type": str(told.get("usage_type") or "reference"),
         "context": None if context is None else str(context),
-        "timestamp": time if is_time else at.timestamp(),
+        "timestamp": time if type(time) in (int, float) and abs(time) < math.inf else at.timestamp(),
     }
 
 
@@ -262,12 +262,8 @@ class ResourceMemory(Layer):
                     change.drafts.append(record(key, body, _tags(item), change.now, label=_LABEL, resource=item))
             self._index(tx, change, snapshot["digest"], [*items, *others])
 
-        self._change(
-            "load",
-            make,
-            file=name,
-            outputs=lambda _: {"resource_ids": [item["id"] for item in items], "digest": snapshot["digest"]},
-        )
+        outputs = {"resource_ids": [item["id"] for item in items], "digest": snapshot["digest"]}
+        self._change("load", make, file=name, outputs=lambda _: outputs)
         return snapshot
 
     aload = awaited(load, writes=True)
@@ -311,9 +307,8 @@ class ResourceMemory(Layer):
     def used(self) -> list[dict[str, Any]]:
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
         with self._step("used") as step:
-            records = self._archival._listing([RESOURCE_USED], shown=False)
-            every = (use_of(each.content, each.tags, each.created_at) for each in records)
-            uses = [use for use in every if use is not None]
+            records = self._archival._listed(None, [RESOURCE_USED])
+            uses = [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
             step.finish(lambda: {"count": len(uses)})
         return uses
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from langchain_agentmem.base.clock import moment
@@ -18,6 +19,7 @@ from langchain_agentmem.rewinding.memory_access import MemorySession
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Kept, View
 from langchain_agentmem.storage import Transaction, query
 
+_KINDS = {"core": CORE, "recall": EVENT, "archival": RECORD, "facts": FACT}
 _NO_BRANCH = (
     "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are forked "
     'by hand have a name: memory.layers("name").'
@@ -132,11 +134,8 @@ def growing(ground: MemorySession) -> BranchTree:
         found = query.branch_family(tx, branch=view.line[-1][0])
         children: dict[int, list[BranchTree]] = {}
         for row in reversed(found):  # a fork has a greater number than what it was forked from
-            tree = BranchTree(
-                name=row["name"],
-                created_at=moment(row["created_at"]),
-                children=tuple(reversed(children.pop(row["id"], []))),
-            )
+            below = tuple(reversed(children.pop(row["id"], [])))
+            tree = BranchTree(name=row["name"], created_at=moment(row["created_at"]), children=below)
             children.setdefault(row["parent_id"], []).append(tree)
         [root] = children.popitem()[1]
         return root
@@ -149,12 +148,11 @@ def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
 
     def look(tx: Transaction, view: View) -> BranchDiff:
         theirs = other.view(tx, view.at)
-        found = []
-        for kind in (CORE, EVENT, RECORD, FACT):
+        found = {}
+        for layer, kind in _KINDS.items():
             keys = memory_rows.keys_apart(tx, view, theirs, kind)
-            mine = by_key(tx, view, kind, keys)
-            found.append(difference(mine, by_key(tx, theirs, kind, keys)))
-        return BranchDiff(core=found[0], recall=found[1], archival=found[2], facts=found[3])
+            found[layer] = difference(*(by_key(tx, each, kind, keys) for each in (view, theirs)))
+        return BranchDiff(**found)
 
     return ground.read("layers.diff", look, from_branch=other.name, outputs=_diff_shown)
 
@@ -162,7 +160,7 @@ def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
 def _diff_shown(diff: BranchDiff) -> dict[str, Any]:
     return {
         name: {side: len(getattr(each, side)) for side in ("mine", "theirs", "changed")}
-        for name in ("core", "recall", "archival", "facts")
+        for name in _KINDS
         if (each := getattr(diff, name))
     } or {"differences": 0}
 
@@ -186,22 +184,12 @@ def difference(mine: Mapping[str, Kept], theirs: Mapping[str, Kept]) -> Differen
         changed={
             key: Changed(mine=each.text, theirs=theirs[key].text)
             for key, each in mine.items()
-            if key in theirs and not same(each, theirs[key])
+            if key in theirs and _content(each) != _content(theirs[key])
         },
     )
 
 
-def same(one: Kept | None, other: Kept | None) -> bool:
-    """Whether two versions say the same, or neither is there."""
-    if one is None or other is None:
-        return one is other
-    return (one.body, one.label, one.importance, one.expires_at, one.extra) == (
-        other.body,
-        other.label,
-        other.importance,
-        other.expires_at,
-        other.extra,
-    )
+_content = attrgetter("body", "label", "importance", "expires_at", "extra")
 
 
 def by_key(tx: Transaction, view: View, kind: str, keys: Sequence[str] | None = None) -> dict[str, Kept]:

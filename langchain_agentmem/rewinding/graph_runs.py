@@ -19,9 +19,9 @@ import secrets
 import sys
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -698,11 +698,9 @@ class Runs:
                     above_it = owners[place - 1]
                     by = above_it[1] if above_it and above_it[0] == "call" else None
                     run.task(caller, *levels[place - 1], by)
-            last = owners[-1]
-            caller_id = last[1] if last and last[0] == "call" else None
-            task = self._touch(
-                run, levels[-1].ns, levels[-1].checkpoint, configurable["__pregel_task_id"], caller_id, execution
-            )
+            kind, caller = owners[-1] or ("", "")
+            called_by = caller if kind == "call" else None
+            task = self._touch(run, *levels[-1], configurable["__pregel_task_id"], called_by, execution)
             run.minded = True
             assert task.execution is not None  # noqa: S101 - `_touch` has just set it
             return run, levels, owners, task.execution
@@ -720,13 +718,13 @@ class Runs:
                 run.loops.get(level.ns) if owner and owner[0] == "loop" else None
                 for level, owner in zip(levels, owners, strict=True)
             ]
-            seen = self._at(run, run.loops[""], levels[0].checkpoint)
+            seen = self._shown(run, run.loops[""], levels[0].checkpoint)
             for place in range(1, len(levels)):
                 owner = run.tasks.get(owners[place][1])
                 if owner is not None:
                     seen.add(self._alive(run, owner, but=around))
                 if (loop := around[place]) is not None:
-                    seen.add(self._at(run, loop, levels[place].checkpoint))
+                    seen.add(self._shown(run, loop, levels[place].checkpoint))
             seen.add(self._alive(run, execution.task))
             return seen
 
@@ -790,11 +788,11 @@ class Runs:
         found = Live(task.groups)
         for loop in task.loops:
             if loop not in but:
-                found.add(self._chain(run, loop))
+                found.add(self._shown(run, loop))
         for other in run.called.get(task.id, ()):
             found.add(self._alive(run, run.tasks[other], superseded=superseded, but=but))
         if not superseded:
-            for each in self._earlier(run):
+            for each in chain.from_iterable(loop.earlier or () for loop in run.loops.values()):
                 idle = each.task not in run.tasks and each.task not in run.ran
                 if each.caller == task.id and idle and run.took(task.id, each.task):
                     found.add(Live(dict.fromkeys(each.groups, FOREVER)))
@@ -816,25 +814,14 @@ class Runs:
                     found.add(Live(dict.fromkeys(each.groups, FOREVER)))
         return found
 
-    def _chain(self, run: GraphRun, loop: Loop) -> Live:
-        found = _standing(loop, loop.head)
-        for step in loop.open_steps():
-            found.add(self._step(run, loop, step))
-        return found
-
-    def _at(self, run: GraphRun, loop: Loop, checkpoint: str) -> Live:
-        """What a loop shows at a step, whether or not its checkpoint was put."""
+    def _shown(self, run: GraphRun, loop: Loop, checkpoint: str | None = None) -> Live:
+        """What a loop shows at a step, whether or not its checkpoint was put. Default: what it shows by now."""
         if checkpoint in loop.spots:
             return _standing(loop, checkpoint)
         found = _standing(loop, loop.head)
         for step in loop.open_steps(checkpoint):
             found.add(self._step(run, loop, step))
         return found
-
-    @staticmethod
-    def _earlier(run: GraphRun) -> Iterator[Finished]:
-        for loop in run.loops.values():
-            yield from loop.earlier or ()
 
     # -- tasks -------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,13 @@ position of a branch, or a group.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from annotated_types import Ge, Lt
+from pydantic import TypeAdapter, ValidationError
 
 from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.namespaces import thread_around
@@ -184,20 +187,26 @@ class Kept(NamedTuple):
     kind: str
     key: str
     label: str | None
-    body: bytes
     importance: int | None
     expires_at: int | None
-    extra: Mapping[str, Any]
     created_at: int
     written_at: int
-    thread: str | None = None
-    source: str | None = None
-    actor: str | None = None
+    thread: str | None
+    source: str | None
+    actor: str | None
+    body: bytes
+    extra: Mapping[str, Any]
 
     @property
     def text(self) -> str:
         """What it says, as text."""
         return text_of(self.body)
+
+
+_COLUMNS = (
+    "kind", "key", "label", "subject", "object", "importance", "expires_at", "created_at", "source", "actor"
+)  # fmt: skip
+"""The fields of a draft that are stored as they are."""
 
 
 def moved(draft: RowDraft, *versions: Kept) -> RowDraft:
@@ -381,25 +390,16 @@ def write(
             branch=place.branch,
             position=place.position,
             group=place.group,
-            kind=draft.kind,
-            key=draft.key,
-            label=draft.label,
-            subject=draft.subject,
-            object=draft.object,
+            **{name: getattr(draft, name) for name in _COLUMNS},
             hash=None if draft.body is None else queries.digest(draft.body),
             deleted=int(draft.body is None),
-            importance=draft.importance,
-            expires_at=draft.expires_at,
             extra=None if draft.extra is None else as_json(draft.extra),
             document=None if found is None else found[0].numbers[found[1]],
-            created_at=draft.created_at,
             now=now,
             scope=None if author is None else author.scope,
             author=None if author is None else author.id,
             stamp=stamp,
             gone=FOREVER if author is not None and draft.kind in SHARED else 0,
-            source=draft.source,
-            actor=draft.actor,
         )
         numbers.append(row["id"])
         rest(tx, row["id"], draft.extra)
@@ -569,28 +569,24 @@ def kept_of(row: Row) -> Kept:
     return version_of({"number": row["id"], **{name: row[name] for name in row.keys()}})  # noqa: SIM118 - a database row
 
 
+_read_plain = itemgetter(
+    "number", "branch_id", "kind", "key", "label", "importance", "expires_at", "created_at", "written_at", "thread",
+    "source", "actor",
+)  # fmt: skip
+"""Reads the columns of a row that are the first fields of a `Kept`."""
+
+
 def version_of(row: Row) -> Kept:
     """A version, as it was read."""
-    return Kept(
-        row["number"],
-        row["branch_id"],
-        row["kind"],
-        row["key"],
-        row["label"],
-        bytes(row["body"]),
-        row["importance"],
-        row["expires_at"],
-        extra_of(row),
-        row["created_at"],
-        row["written_at"],
-        row["thread"],
-        row["source"],
-        row["actor"],
-    )
+    return Kept._make((*_read_plain(row), bytes(row["body"]), extra_of(row)))
 
 
 PAGE = 500
-PAIR = 2
+T = TypeVar("T")
+_Whole = Annotated[int, Ge(-(2**63)), Lt(2**63)]
+_GROUPS: TypeAdapter[list[int]] = TypeAdapter(list[_Whole])
+_BOUNDS: TypeAdapter[list[tuple[int, int]]] = TypeAdapter(list[tuple[_Whole, _Whole]])
+_OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _REQUIRED = {"extra": (), "correction": ("id", "by", "undoes", "before", "after", "sources", "events")}
 """The keys that the JSON of a version must have, by its column."""
 
@@ -617,7 +613,7 @@ def problems(tx: Transaction) -> list[str]:
         found += [
             f"what belongs to memory {row['id']} cannot be read"
             for row in page
-            if not all(row[name] is None or _is_object(row[name], keys) for name, keys in _REQUIRED.items())
+            if any(row[name] is not None and not _has(row[name], keys) for name, keys in _REQUIRED.items())
         ]
         found += _wrong_sources(tx, after, page)
         after = page[-1]["id"]
@@ -659,11 +655,9 @@ def _wrong_sources(tx: Transaction, after: int, page: Sequence[Row]) -> list[str
         noted.setdefault(row["memory_id"], set()).add(row["source"])
     found = []
     for row in page:
-        extra = None if row["extra"] is None else _read(row["extra"])
+        extra = None if row["extra"] is None else _parse(_OBJECT, row["extra"])
         try:
-            told = sources_of(extra if isinstance(extra, Mapping) else {})
-            if row["origin"] is not None:  # a copy is found by what it is a copy of
-                told = set()
+            told = sources_of(extra) if row["origin"] is None else set()  # a copy is found by what it is a copy of
         except (AttributeError, KeyError, TypeError, ValueError):
             found.append(f"what memory {row['id']} rests on cannot be read")
         else:
@@ -673,31 +667,23 @@ def _wrong_sources(tx: Transaction, after: int, page: Sequence[Row]) -> list[str
 
 
 def groups_of(text: str) -> list[int] | None:
-    """The groups that a task had written when it finished; None if that cannot be read."""
-    groups = _read(text)
-    return groups if isinstance(groups, list) and are_whole(groups) else None
+    """Return the groups that a task had written when it finished; None if that cannot be read."""
+    return _parse(_GROUPS, text)
 
 
 def bounds_of(text: str) -> dict[int, int] | None:
-    """The groups that a subgraph stands on, each with the last row that counts; None if that cannot be read."""
-    pairs = _read(text)
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == PAIR for pair in pairs):
-        return None
-    return dict(pairs) if are_whole(each for pair in pairs for each in pair) else None
+    """Return the groups of a subgraph's base, each with the last row that counts; None if that cannot be read."""
+    pairs = _parse(_BOUNDS, text)
+    return None if pairs is None else dict(pairs)
 
 
-def are_whole(numbers: Iterable[Any]) -> bool:
-    """Whether these are numbers that a database can hold."""
-    return all(type(number) is int and -(2**63) <= number < 2**63 for number in numbers)
-
-
-def _is_object(text: str, keys: Iterable[str]) -> bool:
-    value = _read(text)
-    return isinstance(value, Mapping) and value.keys() >= set(keys)
-
-
-def _read(text: str) -> Any:
+def _parse(adapter: TypeAdapter[T], text: str) -> T | None:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return adapter.validate_json(text, strict=True)
+    except ValidationError:
         return None
+
+
+def _has(text: str, keys: Iterable[str]) -> bool:
+    value = _parse(_OBJECT, text)
+    return value is not None and value.keys() >= set(keys)

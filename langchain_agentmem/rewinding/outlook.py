@@ -184,12 +184,9 @@ def _seen(tx: Transaction, there: Mapping[int, Row], now: int, outlook: Outlook)
     for scope in sorted(scopes):
         view = View((), (), now, scope=scope)
         sights.append((view, memory_rows.shown(tx, view, there)))
-    lasting: set[int] = set()
-    for number, row in there.items():
-        lasts = row["until"] == memory_rows.FOREVER and not row["deleted"]
-        if row["branch_kind"] == branches.KIND and lasts and (row["expires_at"] is None or row["expires_at"] > now):
-            lasting.add(number)
-    sights.append((None, lasting))
+    ends = {number: row for number, row in there.items() if row["branch_kind"] == branches.KIND and not row["deleted"]}
+    newest = (number for number, row in ends.items() if row["until"] == memory_rows.FOREVER)
+    sights.append((None, {each for each in newest if (ends[each]["expires_at"] or now + 1) > now}))
     apart = {
         number: row
         for number, row in there.items()

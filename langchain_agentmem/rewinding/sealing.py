@@ -425,8 +425,7 @@ def move_marks(tx: Transaction, thread: int, before: Spot | None, after: Spot | 
     """
     if before == after:
         return
-    old = {} if before is None else dict(_line(tx, before))
-    new = {} if after is None else dict(_line(tx, after))
+    old, new = dict(_line(tx, before)), dict(_line(tx, after))
     author = author_of(tx, thread)
     for branch in sorted(old.keys() | new.keys()):
         one, other = old.get(branch, 0), new.get(branch, 0)
@@ -459,10 +458,10 @@ def _sealed(tx: Transaction, runs: Runs, put: Put, head: _Head) -> tuple[Spot | 
             checkpoint=name,
         )
         spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None
-        return _settle(tx, put, name, spot, head), _nothing
+        return _settle(tx, put, name, spot, head), lambda: None
     loop = None if run is None else run.loops.get(put.ns)
     if run is None or loop is None:
-        return _seal_outside(tx, put, name, source, head), _nothing
+        return _seal_outside(tx, put, name, source, head), lambda: None
     with runs.lock:
         if put.parent not in (loop.last_put, loop.base):
             loop.begin(put.parent)
@@ -546,7 +545,7 @@ def hidden(tx: Transaction, at: ThreadAt, checkpoint: str, newest: str | None = 
     here = place_of(tx, thread.line, checkpoint)
     if last is None or last == here:
         return None
-    kept = {} if here is None else dict(_line(tx, here))
+    kept = dict(_line(tx, here))
     count = 0
     for branch, high in _line(tx, last):
         if (low := kept.get(branch, 0)) < high:
@@ -693,7 +692,7 @@ def _advance(
     """
     if not groups:
         return spot
-    line = [] if spot is None else _line(tx, spot)
+    line = _line(tx, spot)
     found = query.sealable(tx, line=json.dumps(line), groups=json.dumps(sorted(groups.items())))
     if not found:
         return spot
@@ -786,22 +785,14 @@ def _write_said(
         ended = stamp if head.moves else None
         for key in again:
             query.supersede(tx, branch=branch, position=position, kind="message", key=key, stamp=ended, author=own.id)
+    same = {"branch": branch, "position": position, "now": put.now, "scope": own.scope, "author": own.id}
+    same |= {"stamp": stamp, "gone": FOREVER if head.moves else 0}
     query.insert_said.many(
         tx,
         [
-            {
-                "branch": branch,
-                "position": position,
-                "key": each.key,
-                "hash": each.hash,
-                "created_at": each.created_at,
-                "now": put.now,
-                "scope": own.scope,
-                "author": own.id,
-                "stamp": stamp,
-                "gone": FOREVER if head.moves else 0,
-                "source": SOURCES.get(each.role or ""),
-            }
+            same
+            | {"key": each.key, "hash": each.hash, "created_at": each.created_at}
+            | {"source": SOURCES.get(each.role or "")}
             for each in noted
         ],
     )
@@ -809,7 +800,7 @@ def _write_said(
 
 def _begin(tx: Transaction, path: str, thread: str, parent: Spot | None, now: int) -> int:
     """Begin a branch of a thread, behind a place or anew."""
-    at, position = (None, None) if parent is None else parent
+    at, position = parent or (None, None)
     [row] = query.begin_branch(tx, path=path, kind=KIND, thread=thread, parent=at, position=position, now=now)
     return int(row["id"])
 
@@ -817,14 +808,10 @@ def _begin(tx: Transaction, path: str, thread: str, parent: Spot | None, now: in
 def _branch(tx: Transaction, put: Put, parent: Spot | None, around: _Base | None) -> int:
     branch = _begin(tx, put.path, put.at.name, parent, put.now)
     if around is not None:
-        query.insert_base(
-            tx,
-            branch=branch,
-            base=None if around.spot is None else around.spot[0],
-            base_position=None if around.spot is None else around.spot[1],
-            checkpoint=around.checkpoint,
-            groups=json.dumps(sorted(around.groups.items())),
-        )
+        base, position = around.spot or (None, None)
+        groups = json.dumps(sorted(around.groups.items()))
+        at = {"base": base, "base_position": position, "checkpoint": around.checkpoint}
+        query.insert_base(tx, branch=branch, **at, groups=groups)
         query.insert_base_group.many(tx, [{"group": group, "branch": branch} for group in sorted(around.groups)])
     return branch
 
@@ -840,15 +827,15 @@ def _settle(tx: Transaction, put: Put, name: str, spot: Spot | None, head: _Head
 def _base_of(tx: Transaction, branch: int) -> _Base:
     found = query.base_of(tx, branch=branch)
     if not found:
-        return _Base("", None, {})
+        return _UNORDERED
     row = found[0]
     spot = None if row["base_id"] is None else (row["base_id"], row["base_position"])
     return _Base(row["checkpoint"], spot, dict(json.loads(row["groups"])))
 
 
-def _line(tx: Transaction, spot: Spot) -> list[Spot]:
-    """The branches that lead to a place, the nearest first."""
-    found = query.line_from(tx, branch=spot[0], position=spot[1], own=0, deepest=FOREVER)
+def _line(tx: Transaction, spot: Spot | None) -> list[Spot]:
+    """The branches that lead to a place, the nearest first; none to no place."""
+    found = () if spot is None else query.line_from(tx, branch=spot[0], position=spot[1], own=0, deepest=FOREVER)
     return [(row["branch_id"], row["up_to"]) for row in found]
 
 
@@ -860,7 +847,3 @@ def _all_groups(tx: Transaction, live: Live) -> Groups:
         found = query.groups_on(tx, line=json.dumps(line), groups="[]")
         groups.update((row["group_id"], FOREVER) for row in found)
     return groups
-
-
-def _nothing() -> None:
-    """Nothing is to be done."""

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
-from langchain_agentmem.layers.consolidation import AUTOMATIC, CONSOLIDATED, EventBundle, digest
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.recall_memory import AUTOMATIC, CONSOLIDATED, EventBundle, digest
 from langchain_agentmem.rewinding.memory_rows import Kept
 from tests.layers.made import contents
 from tests.support.models import ScriptedModel
@@ -138,7 +138,8 @@ class TestWithAModel:
 
 
 def kept(text):
-    return Kept(1, 1, "event", "id", "k", text.encode("utf-8", "surrogatepass"), None, None, {}, 0, 0)
+    body = text.encode("utf-8", "surrogatepass")
+    return Kept(1, 1, "event", "id", "k", None, None, 0, 0, None, None, None, body, {})
 
 
 @given(events=st.lists(st.text().map(kept), min_size=1, max_size=30), limit=st.integers(0, 400))

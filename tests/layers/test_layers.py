@@ -3,10 +3,10 @@
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.consolidation import CONSOLIDATED
 from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.recall_memory import CONSOLIDATED
 from tests.layers.made import contents
 from tests.support.graphs import Log, at, line
 from tests.support.models import ScriptedModel

@@ -3,10 +3,10 @@
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.consolidation import CONSOLIDATED, pressure_of
 from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.recall_memory import CONSOLIDATED, pressure_of
 
 pytestmark = pytest.mark.sqlite_suffices
 
