@@ -75,7 +75,8 @@ as_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
 """A value of JSON's own types in as few characters as it takes, as queries take lists."""
 _FLAT = frozenset({str, int, bool, type(None)})
 """Types that orjson writes as `json` does."""
-_read_plain = json.JSONDecoder(parse_constant=_refuse_constant).decode
+parse_json: Callable[[str], Any] = json.JSONDecoder(parse_constant=_refuse_constant).decode
+"""Read JSON that has neither NaN nor infinity."""
 
 
 def is_plain(value: Any, depth: int = MAX_DEPTH) -> bool:  # noqa: PLR0911 - one line for each type
@@ -196,7 +197,7 @@ def read_plain(data: bytes) -> Any:
         InvalidInput: The bytes are damaged.
     """
     try:
-        return _read_plain(data.decode("utf-8", "surrogatepass"))
+        return parse_json(data.decode("utf-8", "surrogatepass"))
     except RecursionError:
         raise InvalidInput(_TOO_DEEP) from None
     except (ValueError, AttributeError, TypeError) as error:

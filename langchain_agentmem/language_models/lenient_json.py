@@ -11,41 +11,34 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from json_repair import repair_json
 
-_LONGEST = 100_000
-"""Characters of a text that is repaired."""
-_DEEPEST = 64
-"""Nested deeper than this is no answer, and would break whoever walks through it."""
-_MOST_STRAY = 100
-"""Quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text."""
+_LONGEST = 100_000  # characters of a text that is repaired
+_DEEPEST = 64  # nested deeper than this is no answer, and would break whoever walks through it
+_MOST_STRAY = 100  # quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text
 _STRAY = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
-_READINGS = 4
-"""How often, on the whole, each character may be read."""
-_LEAST_READ = 50
-"""How many characters a bracket counts as that begins nothing readable."""
+_READINGS = 4  # how often, on the whole, each character may be read
+_LEAST_READ = 50  # how many characters a bracket counts as that begins nothing readable
 
 _BETWEEN = re.compile(r"(?:[\s,;]|[-*\u2022] |\d+[.)] )*(?=\{)")
 _FENCE = re.compile(r"```[ \t]*[\w+-]*\s*(?=[{\[])")
 _BRACKET = re.compile(r"[{\[]")
-_STEP = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
-"""A text in quotes, or a bracket."""
+_STEP = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)  # a text in quotes, or a bracket
 _BRACKETS = re.compile(r"[{}\[\]]")
-_BEGINS = re.compile(
+_BEGINS = re.compile(  # JSON begins so, and prose in brackets does not
     r"""\{ \s* (?: \Z | ["'\u201c}] | [\w$-]+ \s* : | // | /\* | \# )
     | \[ \s* (?: ["'\u201c{\[\]\d-] | true | false | null | True | False | None | // | /\* | \# )""",
     re.VERBOSE,
 )
-"""How JSON begins, and prose in brackets does not."""
-_CUT = re.compile(
+_CUT = re.compile(  # an escape, a name without a value, or a word, with which a text breaks off
     r"""(?: \\ (?: u[0-9a-fA-F]{0,3} )?
     | (?: "[^"\\]{0,200}" \s* : | (?<=[\[,]) ) \s* (?! (?: true | false | null | True | False | None ) \Z) [A-Za-z]*
     )\Z""",
     re.VERBOSE,
 )
-"""An escape, a name without a value, or a word, with which a text breaks off."""
 _DECODER = json.JSONDecoder(strict=False)
 
 _NAMES = r"(?:\w+:)?(?:ant)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
@@ -131,24 +124,21 @@ def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any 
         return None
     text = text.strip().lstrip("\ufeff")
     if text.startswith('"'):
-        try:
+        with suppress(ValueError, RecursionError):
             inner = json.loads(text, strict=False)
-        except (ValueError, RecursionError):
-            inner = None
-        if isinstance(inner, str) and inner[:1] in ("{", "["):  # JSON within JSON
-            return read_json(inner, wanted=wanted, complete=complete)
-    cut_off = empty = None
+            if isinstance(inner, str) and inner[:1] in ("{", "["):  # JSON within JSON
+                return read_json(inner, wanted=wanted, complete=complete)
+    others = []
     # What stands in a fence is what was meant; the rest is looked at after that.
     for pattern in (_FENCE, _BRACKET):
         for found in _stretches(text.removesuffix("```").rstrip(), pattern):
-            if not found.complete and complete:
-                continue
-            value = _shaped(found.value, wanted)
-            if value and found.complete:
-                return value
-            cut_off = cut_off or value
-            empty = value if empty is None else empty
-    return cut_off or empty
+            if found.complete or not complete:
+                value = _shaped(found.value, wanted)
+                if value and found.complete:
+                    return value
+                others.append(value)
+    empty = (value for value in others if value is not None)
+    return next(filter(None, others), next(empty, None))
 
 
 def read_row(text: str, *, complete: bool = False) -> list[dict[str, Any]]:
@@ -169,8 +159,7 @@ def read_row(text: str, *, complete: bool = False) -> list[dict[str, Any]]:
         found = _stretch(text, between.end())
         if found is None or not isinstance(found.value, dict):
             break
-        if found.complete or not complete:
-            row.append(found.value)
+        row += [found.value] if found.complete or not complete else []
         at = found.end
     return row
 
@@ -201,20 +190,16 @@ def _stretches(text: str, beginning: re.Pattern[str]) -> Iterator[_Stretch]:
 
 def _stretch(text: str, at: int) -> _Stretch | None:
     """Read the JSON that begins at a bracket of a text; None where that is prose, or nested too deeply."""
-    try:
+    with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        piece = text[at : at + _LONGEST]
-        if (length := _closing(piece)) is None:
-            return None
-        piece, complete = piece[: abs(length)], length > 0
-        if len(_STRAY.findall(piece)) > _MOST_STRAY:
-            return None
-        meant = piece if complete else _CUT.sub("", piece)
-        repaired = repair_json(meant, return_objects=True, skip_json_loads=True)
-        value = json.loads(json.dumps(repaired))  # a character beyond 16 bits is written as two
-        return _Stretch(value, at + len(piece), complete)
-    return None if _closing(text[at:end]) is None else _Stretch(value, end, complete=True)
+        return None if _closing(text[at:end]) is None else _Stretch(value, end, complete=True)
+    piece = text[at : at + _LONGEST]
+    length = _closing(piece)
+    if length is None or len(_STRAY.findall(piece := piece[: abs(length)])) > _MOST_STRAY:
+        return None
+    repaired = repair_json(piece if length > 0 else _CUT.sub("", piece), return_objects=True, skip_json_loads=True)
+    value = json.loads(json.dumps(repaired))  # a character beyond 16 bits is written as two
+    return _Stretch(value, at + len(piece), complete=length > 0)
 
 
 def _closing(text: str) -> int | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
 
-from langchain_agentmem.base.concurrency import check_cancelled, is_in_worker, on_callers_loop
+from langchain_agentmem.base.concurrency import callers_loop, check_cancelled, is_in_worker, on_callers_loop
 from langchain_agentmem.base.encoding import THOUGHTS, kind_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
@@ -158,7 +158,7 @@ def ask(
         with tracing.private():
             if is_in_worker():
                 reply = on_callers_loop(partial(_awaited_reply, model, question, config, timeout))
-            elif timeout is None and not _is_in_a_loop():
+            elif timeout is None and callers_loop() is None:  # beside one there can be no other
                 reply = _reply(model, question, config)
             else:
                 reply = _reply_in_time(partial(_reply, model, question, config), timeout)
@@ -182,22 +182,13 @@ def _reply(model: Any, question: list[BaseMessage], config: Any) -> Any:
         return model.invoke(question, config=config)
     reply = model(question)
     if inspect.isawaitable(reply):
+
+        async def waited() -> Any:
+            return await reply
+
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            reply = runner.run(_awaited(reply))
+            return runner.run(waited())
     return reply
-
-
-async def _awaited(reply: Any) -> Any:
-    return await reply
-
-
-def _is_in_a_loop() -> bool:
-    """Whether this thread has a loop that runs, beside which there can be no other to await a model in."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _reply_in_time(call: Callable[[], Any], timeout: float | None) -> Any:

@@ -49,10 +49,8 @@ from langchain_agentmem.storage.database import Database
 
 _CALLS = frozenset({"tool_use", "tool_call", "invalid_tool_call", "function_call"})
 _BESIDE_IMAGE = 150
-_OPAQUE = 1_024
-"""A string without blanks longer than this, in a block of an unknown kind, is data and not text."""
-_NEAR = 80
-"""How many characters before the place of a cut a blank or line end is looked for."""
+_OPAQUE = 1_024  # a string without blanks longer than this, in a block of media, is data and not text
+_NEAR = 80  # how many characters before the place of a cut a blank or line end is looked for
 
 
 class Turn(NamedTuple):
@@ -280,10 +278,10 @@ _FENCE = re.compile(r"```[\w+-]*\n(.*?)\n?(?:```|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"img_[0-9a-f]{8}")
 _LETTERS = 3  # a text with fewer tells nothing
 _NOTHING = frozenset({"null", "none", "nil", "undefined", "true", "false", "n/a", "string", "str", "text"})
+# What a model says that it does not do; what anybody else could not do is told in summaries.
 _DECLINED = (
     r"(?:help|assist|comply|do (?:that|this|so)|summari[sz]e|(?:\w+ ){1,4}(?:conversation|text|request|summary)\b)"
 )
-"""What a model says that it does not do; what anybody else could not do is told in summaries."""
 _REFUSAL = re.compile(
     r"i(?:['\u2019]m| am) (?:very |so )?(?:sorry|afraid)\b|(?:we(?:['\u2019]re| are) )?sorry\W+(?:but|i|as|there)\b"
     rf"|(?:(?:i|we) can(?:no|['\u2019])t|(?:(?:i['\u2019]m|i am|we are) )?(?:unable|not able) to) {_DECLINED}"
@@ -293,13 +291,11 @@ _REFUSAL = re.compile(
     r"|(?:\u5f88)?\u62b1\u6b49|\u5bf9\u4e0d\u8d77|\u7533\u3057\u8a33|\uc8c4\uc1a1",
     re.IGNORECASE,
 )
+# What a question says that is put to whoever reads it, so that the reply is no summary; others are of what is told.
 _TO_THE_USER = re.compile(r"\b(?:you|your|i|me|we|us|else)\b", re.IGNORECASE)
-"""What a question says that is put to whoever reads it, so that the reply is no summary; others are of what is told."""
 _LONG_FOR_REFUSAL = 400
-_ECHO = 0.8
-"""A summary of which a greater share stands word for word in what the model was given may be an echo."""
-_QUOTED = 10
-"""A summary that has more runs of words than this from its instructions repeats these."""
+_ECHO = 0.8  # a summary of which a greater share stands word for word in what the model was given may be an echo
+_QUOTED = 10  # a summary that has more runs of words than this from its instructions repeats these
 
 
 def answer(reply: str, images: Mapping[str, KeptImage], kept: Sequence[KeptImage], most: int | None) -> Summary | None:
@@ -377,13 +373,11 @@ def _tells(text: str) -> Any:
 
 
 CUT = " …"
-_LINE = 240
-"""Most characters of a line that tells of a message."""
+_LINE = 240  # characters of a line that tells of a message
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s")
 _LEAST_EXTRACT = 8
 _MARGIN = 2
-_GAPS = 24
-"""Tokens for telling how many messages are not listed."""
+_GAPS = 24  # tokens for telling how many messages are not listed
 _SHARES = {"user_request": 3, "summary": 4, "salient_facts": 2, "open_threads": 1}
 
 
@@ -400,9 +394,8 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
         A provisional summary, which counts no messages and names no images of `turns`.
     """
     earlier = earlier or Summary()
-    frame = counter.count_text(
-        sections(Summary(user_request="x", summary="x", salient_facts=("x",), open_threads=("x",)))
-    )
+    headings = Summary(user_request="x", summary="x", salient_facts=("x",), open_threads=("x",))
+    frame = counter.count_text(sections(headings))
     room = max(_LEAST_EXTRACT, budget - frame - _GAPS)
     requests = [turn.text for turn in turns if turn.role == "user" and turn.text.strip()]
     lines = [_line(turn) for turn in turns if turn.role != "user"]
@@ -555,8 +548,7 @@ _SHARE_OF_ANSWER = 3
 _SHARE_OF_EARLIER = 2
 _LEAST_SHARE = 4
 _LEAST = 64
-_LEAST_TOO_LARGE = 300
-"""What is smaller than so many tokens is not halved: a model that takes less is of no use here."""
+_LEAST_TOO_LARGE = 300  # what has fewer tokens is not halved: a model that takes less is of no use here
 _HALVINGS = 8
 _SHRINKS_TO = 0.9
 
@@ -667,9 +659,9 @@ class _Fold:
                 break
             self.piece.append(turn)
             room -= needed
-        asked = self._question(self.piece)
-        self.asked = self._count(asked)
-        return asked
+        question = self._question(self.piece)
+        self.asked = self._count(question)
+        return question
 
     def halve(self) -> bool:
         """Take the piece back and ask for half as much from now on; False where that would be too little."""
@@ -766,10 +758,10 @@ def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tupl
     said: list[BaseMessage] = []
     for message in messages:
         summary = summary_in(message)
-        if summary is None or (earlier is not None and summary != earlier):
-            said.append(message)
-        else:
+        if summary is not None and summary == (earlier or summary):
             earlier = summary
+        else:
+            said.append(message)
     return said, earlier
 
 

@@ -8,7 +8,7 @@ misspelled argument that is passed over in silence looks as if it had been obeye
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
@@ -40,13 +40,11 @@ def _text(value: Any) -> Any:
 
 
 def _texts(value: Any) -> Any:
-    if isinstance(value, str):
-        value = _listed(value)
-    return [_text(each) for each in value] if isinstance(value, list | tuple) else value
+    """Take one text, or several; models write a list as text, too."""
+    return [_text(each) for each in _listed(value)] if isinstance(value, str | list | tuple) else value
 
 
 def _listed(value: Any) -> list[Any]:
-    """What was meant as a list; models write one as text, too."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             return list(json.loads(value))
@@ -55,38 +53,33 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [] if value == "" else [value]
 
 
-def _form(*names: str) -> Callable[[Any], Any]:
-    """Takes the form that a single write has, a mapping of these names, and anything else as text.
+def _form(*names: str, several: bool = False) -> BeforeValidator:
+    """Take the form that a single write has, a mapping of these names, and anything else as text.
 
     The first name, or "text", is that of what it says.
     """
+    said = {names[0], "text"}
 
     def formed(value: Any) -> Any:
-        if isinstance(value, dict) and value.keys() <= set(names) and value.keys() & {names[0], "text"}:
-            said = (names[0], "text")
-            return {
-                name: _text(each) if name in said else each
-                for name, each in value.items()
-                if name in said or each is not None
-            }
+        if isinstance(value, dict) and value.keys() <= {*names} and value.keys() & said:
+            given = {name: each for name, each in value.items() if name in said or each is not None}
+            return {name: _text(each) if name in said else each for name, each in given.items()}
         return _text(value)
 
-    return formed
-
-
-def _forms(*names: str) -> Callable[[Any], Any]:
-    """The same for one or several."""
-    formed = _form(*names)
-    return lambda value: None if value is None else [formed(each) for each in _listed(value)]
+    return BeforeValidator(lambda value: value and list(map(formed, _listed(value))) if several else formed(value))
 
 
 Text = Annotated[str, BeforeValidator(_text)]
 Texts = Annotated[list[str], BeforeValidator(_texts)]
 _PLAIN = WithJsonSchema({"type": "string"})
 _PLAIN_LIST = WithJsonSchema({"type": "array", "items": {"type": "string"}})
-Note = Annotated[str | dict[str, Any], BeforeValidator(_form("value", "importance", "ttl")), _PLAIN]
-Events = Annotated[list[str | dict[str, Any]], BeforeValidator(_forms("content", "kind", "type", "event_type")), _PLAIN]
-Records = Annotated[list[str | dict[str, Any]], BeforeValidator(_forms("content", "text", "tags")), _PLAIN_LIST]
+_Written = str | dict[str, Any]
+Note = Annotated[_Written, _form("value", "importance", "ttl"), _PLAIN]
+Events = Annotated[list[_Written], _form("content", "kind", "type", "event_type", several=True), _PLAIN]
+Records = Annotated[list[_Written], _form("content", "text", "tags", several=True), _PLAIN_LIST]
+BranchId = Annotated[
+    Text | None, Field(description="This branch, or one that was forked from it. Leave out for this one.")
+]
 
 
 def without_nulls(given: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
@@ -225,9 +218,7 @@ class NodeRead(Arguments):
     """What is read of a branch."""
 
     scope: Literal["all", "core", "recall", "archival"] = Field(default="all", description="Which layers.")
-    node_id: Text | None = Field(
-        default=None, description="This branch, or one that was forked from it. Leave out for this one."
-    )
+    node_id: BranchId = None
 
 
 class NodeWrite(Arguments):
@@ -236,9 +227,7 @@ class NodeWrite(Arguments):
     core: dict[str, Note] | None = Field(default=None, description="Notes: keys with what they say.")
     recall: Events | None = Field(default=None, description="An event: what happened.")
     archival: Records | None = Field(default=None, description="Records: what each of them says.")
-    node_id: Text | None = Field(
-        default=None, description="This branch, or one that was forked from it. Leave out for this one."
-    )
+    node_id: BranchId = None
 
     @model_validator(mode="after")
     def _writes_something(self) -> NodeWrite:

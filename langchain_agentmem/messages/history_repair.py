@@ -236,11 +236,11 @@ def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
 def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """A repaired history without the results that were missing at its end, since they may still come."""
     last = next((place for place in range(len(messages) - 1, -1, -1) if role_of(messages[place]) != "tool"), 0)
-    return [each for place, each in enumerate(messages) if place <= last or not _is_stand_in(each)]
-
-
-def _is_stand_in(message: BaseMessage) -> bool:
-    return message.content == NO_RESULT and MADE in message.additional_kwargs
+    return [
+        each
+        for place, each in enumerate(messages)
+        if place <= last or each.content != NO_RESULT or MADE not in each.additional_kwargs
+    ]
 
 
 def _told(message: BaseMessage) -> HumanMessage:
@@ -283,10 +283,8 @@ def _mended(message: BaseMessage) -> BaseMessage | None:
 
 def encodable(message: M) -> M:
     """Return a message that clients can encode, without halves of surrogate pairs; the same object if it has none."""
-    changes: dict[str, Any] = {}
-    for name, value in message.__dict__.items():
-        if value and name in _SENT and (clean := replace_surrogates(value)) is not value:
-            changes[name] = clean
+    sent = {name: value for name, value in message.__dict__.items() if value and name in _SENT}
+    changes = {name: clean for name, value in sent.items() if (clean := replace_surrogates(value)) is not value}
     if kwargs := message.additional_kwargs:
         ours = {name: value for name, value in kwargs.items() if name.startswith("agentmem")}  # no client sends it
         others = {name: value for name, value in kwargs.items() if name not in ours}
@@ -317,11 +315,18 @@ def _is_empty(message: BaseMessage) -> bool:
 def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
     """What must change so that every client sends a message's calls, each with an id and a name."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else []
-    told: list[Any] = [*message.tool_calls, *map(_unreadable, message.invalid_tool_calls)]
-    told = told or [_told_in(block) for block in blocks if _is_call(block)]  # they are all there is of the calls then
+    told: list[Any] = [*message.tool_calls]
+    for call in message.invalid_tool_calls:  # what was written becomes the argument
+        arguments = {UNREADABLE: call["args"] or ""}
+        told.append({"name": call["name"], "args": arguments, "id": call["id"], "type": "tool_call"})
+    for block in blocks if not told else ():  # they are all there is of the calls then
+        if _is_call(block):
+            given = block.get("input", block.get("args"))
+            arguments = given if isinstance(given, dict) else {}
+            told.append({"name": block.get("name"), "args": arguments, "id": _call_id(block), "type": "tool_call"})
     calls: dict[Any, dict[str, Any]] = {}
     for call in told:
-        if call["id"] and call["name"]:
+        if call["id"] and call["name"] and isinstance(call["name"], str):
             name = _named(call["name"])
             calls.setdefault(call["id"], call if name == call["name"] else call | {"name": name})
     changes: dict[str, Any] = {}
@@ -336,22 +341,6 @@ def _with_usable_calls(message: AIMessage) -> dict[str, Any]:
     if "tool_calls" in message.additional_kwargs and (changes or not calls):
         changes["additional_kwargs"] = _without_raw_calls(message)
     return changes
-
-
-def _unreadable(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call that could not be parsed, as one whose argument is what was written."""
-    return _call(call, {UNREADABLE: call["args"] or ""})
-
-
-def _told_in(block: Mapping[str, Any]) -> dict[str, Any]:
-    """The call that a block tells."""
-    given, name = block.get("input", block.get("args")), block.get("name")
-    named = {"name": name if isinstance(name, str) else None, "id": _call_id(block)}
-    return _call(named, given if isinstance(given, dict) else {})
-
-
-def _call(call: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    return {"name": call["name"], "args": arguments, "id": call["id"], "type": "tool_call"}
 
 
 def _call_block(block: Any, calls: dict[Any, dict[str, Any]]) -> Any:

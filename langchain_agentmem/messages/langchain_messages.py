@@ -20,14 +20,14 @@ import json
 from collections.abc import Iterable
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, NoReturn
+from typing import Any
 
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.encoding import encode, is_plain
+from langchain_agentmem.base.encoding import encode, is_plain, parse_json
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages.message import KEPT, Message, ToolCallMsg
+from langchain_agentmem.messages.message import KEPT, LANGCHAIN_ROLES, Message, ToolCallMsg
 from langchain_agentmem.messages.provider_content import PartOf, image_part, is_remote, json_text, tool_result
 
 
@@ -48,23 +48,7 @@ def calls_from(
         ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=_text(call.get("args"), plain))
         for call in (*tool_calls, *invalid_tool_calls)
     ]
-    valid = len(tool_calls)
-    return calls, plain and (
-        all(map(_comes_back, tool_calls, calls)) and all(map(_comes_back_invalid, invalid_tool_calls, calls[valid:]))
-    )
-
-
-def _comes_back(call: dict[str, Any], ours: ToolCallMsg) -> bool:
-    """Whether `calls_to` makes this very call of ours again."""
-    args = call.get("args")
-    same = {"name": ours.name, "args": args, "id": ours.id or None, "type": "tool_call"}
-    return type(args) is dict and call == same
-
-
-def _comes_back_invalid(call: dict[str, Any], ours: ToolCallMsg) -> bool:
-    args = call.get("args")
-    same = {"name": ours.name, "args": args, "id": ours.id or None, "error": None, "type": "invalid_tool_call"}
-    return type(args) is str and json_object(args) is None and call == same
+    return calls, plain and calls_to(calls) == (tool_calls, invalid_tool_calls)
 
 
 def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -104,19 +88,13 @@ def _text(args: Any, plain: bool) -> str:  # noqa: FBT001
         return json.dumps({"unreadable": repr(args)}, ensure_ascii=False)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is not JSON"
-    raise ValueError(msg)
-
-
 _write = json.JSONEncoder(ensure_ascii=False).encode
-_read = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 def json_object(text: str) -> dict[str, Any] | None:
     """Read the arguments of a call; None when they are not a JSON object."""
     try:
-        value = _read(text)
+        value = parse_json(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -160,14 +138,8 @@ EXACT = frozenset(_KINDS)
 """LangChain's own classes, which come back as what they were."""
 
 _BY_WIRE = {kind.wire: kind for kind in _KINDS.values()}
-_BY_ROLE = {
-    "user": _BY_WIRE["human"],
-    "assistant": _BY_WIRE["ai"],
-    "system": _BY_WIRE["system"],
-    "developer": _BY_WIRE["system"],
-    "tool": _BY_WIRE["tool"],
-    "function": _BY_WIRE["function"],
-}
+_WIRES = LANGCHAIN_ROLES | dict.fromkeys(("system", "tool", "function"))
+_BY_ROLE = {role or wire: _BY_WIRE[wire] for wire, role in _WIRES.items()} | {"developer": _BY_WIRE["system"]}
 _CHAT = _BY_WIRE["chat"]
 _NONE: dict[str, Any] = {}
 
@@ -252,9 +224,8 @@ def _nearest(message: Any) -> _Kind:
     """LangChain's nearest class for a user's own."""
     if not isinstance(message, BaseMessage):
         raise MessageError(f"Expected a LangChain message, not {type(message).__name__}.")
-    for parent in type(message).__mro__:
-        if parent in _KINDS:
-            return _KINDS[parent]
+    if kinds := [_KINDS[parent] for parent in type(message).__mro__ if parent in _KINDS]:
+        return kinds[0]
     raise MessageError(f"{type(message).__name__} is none of LangChain's kinds of message.")
 
 
@@ -270,7 +241,11 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None, new
     note = None
     if fields["additional_kwargs"]:
         note = _from_kwargs(fields["additional_kwargs"], kind, kept, values)
-    _keep_own(fields, kind, kept)
+    kept |= {
+        name: _copied(value)
+        for name, default in kind.own.items()  # what only LangChain has
+        if (value := fields[name]) is not default and (type(value) is not type(default) or value != default)
+    }
     if kind.role == "assistant" and (fields["tool_calls"] or fields["invalid_tool_calls"]):
         values["tool_calls"], exact = calls_from(fields["tool_calls"], fields["invalid_tool_calls"])
         if not exact:
@@ -279,8 +254,7 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None, new
     if kind.role == "tool":
         values["tool_call_id"] = fields["tool_call_id"]
     if not values["role"]:  # a ChatMessage whose role is empty
-        values["role"] = kind.wire
-        kept["role"] = ""
+        values["role"], kept["role"] = kind.wire, ""
     if kind.wire != _BY_ROLE.get(values["role"], _CHAT).wire:
         kept["type"] = kind.wire
     if extra:
@@ -289,14 +263,6 @@ def _from(fields: dict[str, Any], kind: _Kind, extra: dict[str, Any] | None, new
     if note is not None:
         _apply(note, values)
     return Message(**values)
-
-
-def _keep_own(fields: dict[str, Any], kind: _Kind, kept: dict[str, Any]) -> None:
-    """Keep what only LangChain has, where it is not the default."""
-    for name, default in kind.own.items():
-        value = fields[name]
-        if value is not default and (type(value) is not type(default) or value != default):
-            kept[name] = _copied(value)
 
 
 def _from_kwargs(
@@ -321,12 +287,8 @@ def _from_kwargs(
 
 def _kind_of(message: Message) -> _Kind:
     default = _BY_ROLE.get(message.role, _CHAT)
-    if message.langchain is None or "type" not in message.langchain:
-        return default
-    kind = _BY_WIRE.get(message.langchain["type"])
-    if kind is None or kind.role not in (None, "remove", default.role):
-        return default
-    return kind
+    kind = _BY_WIRE.get((message.langchain or _NONE).get("type", ""))
+    return default if kind is None or kind.role not in (None, "remove", default.role) else kind
 
 
 def _is_exact(message: Message) -> bool:
@@ -347,10 +309,15 @@ def _fields_of(
     read_images: bool | PartOf,  # noqa: FBT001 - passed on
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     kept = message.langchain or _NONE
+    kwargs: dict[str, Any] = _copied(kept.get("additional_kwargs", _NONE))
+    if message.role == "developer" and kind.role == "system":
+        kwargs[_OPENAI_ROLE] = "developer"
+    if message.created_at is not None:
+        kwargs["created_at"] = message.created_at.isoformat()
     fields: dict[str, Any] = {
         **{name: _copied(kept.get(name, default)) for name, default in kind.own.items()},
         "content": message.content,
-        "additional_kwargs": _kwargs_of(message, kind, kept),
+        "additional_kwargs": kwargs,
         "name": message.name,
         "id": message.message_id,
     }
@@ -371,15 +338,6 @@ def _fields_of(
             fields["tool_calls"], fields["invalid_tool_calls"] = calls_to(message.tool_calls or ())
     extra = kept.get("extra")
     return fields, _copied(extra) if extra else None
-
-
-def _kwargs_of(message: Message, kind: _Kind, kept: dict[str, Any]) -> dict[str, Any]:
-    kwargs: dict[str, Any] = _copied(kept.get("additional_kwargs", _NONE))
-    if message.role == "developer" and kind.role == "system":
-        kwargs[_OPENAI_ROLE] = "developer"
-    if message.created_at is not None:
-        kwargs["created_at"] = message.created_at.isoformat()
-    return kwargs
 
 
 def _content(content: Any, images: list[str], read_images: bool | PartOf) -> str | list[Any]:  # noqa: FBT001
@@ -417,17 +375,13 @@ def _apply(note: dict[str, Any], values: dict[str, Any]) -> None:
     """Put noted fields back, but not over what has been changed since."""
     fields, shown = note["fields"], note["shown"]
     for name in KEPT:
-        if name not in fields:
-            continue
-        if name in shown and _print(_settled(name, values.get(name))) != shown[name]:
-            continue
-        if name == "images" and "content" in shown and values["content"] != fields["content"]:
-            continue  # the content was changed, and holds what is left of the images
-        values[name] = fields[name]
-
-
-def _settled(name: str, value: Any) -> Any:
-    return datetime.fromisoformat(value) if name == "created_at" and isinstance(value, str) else value
+        value = values.get(name)
+        if name == "created_at" and isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        # Where the content was changed, it holds what is left of the images.
+        is_left = name == "images" and "content" in shown and values["content"] != fields["content"]
+        if name in fields and not is_left and (name not in shown or _print(value) == shown[name]):
+            values[name] = fields[name]
 
 
 def _print(value: Any) -> str:
@@ -442,13 +396,11 @@ def _print(value: Any) -> str:
 
 
 def _is_canonical_time(value: Any) -> bool:
-    if type(value) is not str:
-        return False
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError:
+    except (TypeError, ValueError):
         return False
-    return moment.tzinfo is not None and moment.isoformat() == value
+    return type(value) is str and moment.tzinfo is not None and moment.isoformat() == value
 
 
 def _copied(value: Any) -> Any:

@@ -91,16 +91,13 @@ def _call(call: Any) -> Any:
 
 
 def _named(thing: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    found = {name: _get(thing, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name in names if (value := _get(thing, name)) is not None}
 
 
 def _plain(metadata: Any) -> dict[str, Any] | None:
-    if isinstance(metadata, Mapping):
-        return dict(metadata)
     if hasattr(metadata, "model_dump"):
-        return dict(metadata.model_dump(mode="json"))
-    return dict(vars(metadata)) if hasattr(metadata, "__dict__") else None
+        metadata = metadata.model_dump(mode="json")
+    return dict(metadata) if isinstance(metadata, Mapping) else getattr(metadata, "__dict__", None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,14 +132,9 @@ class ToolCallMsg:
 
         ``call_id`` is added only where it differs from ``id``.
         """
-        data: dict[str, Any] = {
-            "id": self.id,
-            "type": self.type,
-            "function": {"name": self.name, "arguments": self.arguments},
-        }
-        if self.call_id != self.id:
-            data["call_id"] = self.call_id
-        return data
+        second = {"call_id": self.call_id} if self.call_id != self.id else {}
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": self.type, "function": function, **second}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -162,18 +154,15 @@ class ToolCallMsg:
         name = named.get("name")
         if name is None:
             raise MessageError(f"A tool call needs a 'name'; this one has only {sorted(map(str, data))}.")
-        arguments = named.get("arguments", named.get("args"))
         kind = data.get("type")
-        identity = data.get("id")
-        call_id = data.get("call_id")
-        identity = identity if identity is not None else call_id
-        return cls(
-            id="" if identity is None else identity,
-            call_id="" if call_id is None else call_id,
-            type="function" if kind in (None, "tool_call", "invalid_tool_call") else kind,
-            name=name,
-            arguments="{}" if arguments is None else arguments,
-        )
+        given = {
+            "id": data.get("id", data.get("call_id")),
+            "call_id": data.get("call_id"),
+            "type": None if kind in ("tool_call", "invalid_tool_call") else kind,
+            "arguments": named.get("arguments", named.get("args")),
+        }
+        given = {field: value for field, value in given.items() if value is not None}
+        return cls(**{"id": "", **given, "name": name})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -305,7 +294,7 @@ class Message:
             object.__setattr__(self, "message_id", _fresh_id())
         content = self.content
         if type(content) is not str and content is not None:
-            self._settle_content(content)
+            object.__setattr__(self, "content", _content(content))
         for name in ("message_id", "name", "tool_call_id"):
             value = getattr(self, name)
             if type(value) is not str and value is not None:
@@ -316,20 +305,6 @@ class Message:
                 object.__setattr__(self, name, settle(name, value) or None)
         if self.created_at is not None:
             object.__setattr__(self, "created_at", as_time(self.created_at))
-
-    def _settle_content(self, content: Any) -> None:
-        if isinstance(content, list | tuple):
-            for index, block in enumerate(content):
-                if not isinstance(block, str | dict):
-                    raise MessageError(f"content[{index}] must be text or a dictionary, not {type(block).__name__}.")
-            object.__setattr__(self, "content", list(content))
-        elif isinstance(content, Mapping):
-            object.__setattr__(self, "content", dict(content))
-        elif not isinstance(content, str):
-            raise MessageError(
-                "A message's content must be text, a dictionary, a list of texts and dictionaries, or None; "
-                f"not {type(content).__name__}."
-            )
 
     def __hash__(self) -> int:
         return hash(self.message_id)
@@ -402,22 +377,18 @@ class Message:
         if self.tool_calls and isinstance(content, list):
             content = provider_content.without_calls(content)  # they are in a field of their own
         empty = content is None and not self.images and self.tool_calls
+        more: dict[str, Any] = {
+            "name": self.name,
+            "tool_calls": [call.to_dict() for call in self.tool_calls or ()] or None,
+            "tool_call_id": call_id,
+            "reasoning_details": deepcopy(self.reasoning_details),
+        }
         data: dict[str, Any] = {
             "role": self.role,
             "content": None if empty else provider_content.provider_content(content, self.images, part_of),
+            **{name: value for name, value in more.items() if value is not None},
         }
-        if self.name is not None:
-            data["name"] = self.name
-        if self.tool_calls:
-            data["tool_calls"] = [call.to_dict() for call in self.tool_calls]
-        if call_id is not None:
-            data["tool_call_id"] = call_id
-        if self.reasoning_details:
-            data["reasoning_details"] = deepcopy(self.reasoning_details)
-        data = replace_surrogates(data)
-        if include_id:
-            data["message_id"] = self.message_id
-        return data
+        return replace_surrogates(data) | ({"message_id": self.message_id} if include_id else {})
 
     def to_api_format(self) -> dict[str, Any]:
         """Give the message in the strict form of the OpenAI chat API.
@@ -430,10 +401,8 @@ class Message:
         data = self.to_llm_dict()
         data.pop("reasoning_details", None)
         data["content"] = provider_content.strict_content(data["content"])
-        if "name" in data:
-            data["name"] = provider_content.strict_name(data["name"])
-            if not data["name"]:
-                del data["name"]
+        if name := provider_content.strict_name(data.pop("name", "")):
+            data["name"] = name
         for call in data.get("tool_calls", ()):
             call.pop("call_id", None)
         return data
@@ -507,20 +476,16 @@ def kept_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
     Raises:
         MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
     """
-    data: dict[str, Any] = {}
-    for name, value in zip(KEPT, _kept_of(message), strict=True):
-        if value is None:
-            continue
-        if type(value) is str:
-            data[name] = value
-        elif name == "created_at":
-            data[name] = value.isoformat()
-        else:
-            data[name] = _kept(name, value, copied=copied)
-    return data
+    return {
+        name: value if type(value) is str else _kept(name, value, copied=copied)
+        for name, value in zip(KEPT, _kept_of(message), strict=True)
+        if value is not None
+    }
 
 
 def _kept(name: str, value: Any, *, copied: bool) -> Any:
+    if name == "created_at":
+        return value.isoformat()
     try:
         if not copied and is_plain(value, MAX_DEPTH - 1):
             return value
@@ -554,6 +519,20 @@ def _listed(name: str, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise MessageError(f"A message's {safe_repr(name)} must be a list, not {type(value).__name__}.")
     return list(value)
+
+
+def _content(value: Any) -> str | dict[str, Any] | list[Any]:
+    if isinstance(value, list | tuple):
+        for index, block in enumerate(value):
+            if not isinstance(block, str | dict):
+                raise MessageError(f"content[{index}] must be text or a dictionary, not {type(block).__name__}.")
+        return list(value)
+    if isinstance(value, str | Mapping):
+        return value if isinstance(value, str) else dict(value)
+    raise MessageError(
+        "A message's content must be text, a dictionary, a list of texts and dictionaries, or None; "
+        f"not {type(value).__name__}."
+    )
 
 
 def _calls(kind: type[ToolCallMsg | AgentCallMsg], name: str, value: Any) -> list[Any]:

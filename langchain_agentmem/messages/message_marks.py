@@ -88,11 +88,8 @@ def is_injected(message: BaseMessage, *parts: Part) -> bool:
         parts: Only these parts of memory. Default: all.
     """
     part: Any = message.additional_kwargs.get(MEMORY_MARK)
-    if (
-        not isinstance(part, str)
-        or part not in (parts or _TAGS)
-        or not isinstance(message, HumanMessage | SystemMessage)
-    ):
+    is_marked = isinstance(part, str) and part in (parts or _TAGS)
+    if not is_marked or not isinstance(message, HumanMessage | SystemMessage):
         return False
     content: Any = message.content
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):  # with a breakpoint
@@ -249,12 +246,9 @@ def summary_in(message: BaseMessage) -> Summary | None:
     if not summary.kept_images:
         return summary
     blocks = message.content[2::2] if isinstance(message.content, list) else []
-    images = [
-        replace(image, block=block)
-        for image, block in zip(summary.kept_images, blocks, strict=False)
-        if isinstance(block, dict)
-    ]
-    return replace(summary, kept_images=tuple(images))
+    pairs = zip(summary.kept_images, blocks, strict=False)
+    images = tuple(replace(image, block=block) for image, block in pairs if isinstance(block, dict))
+    return replace(summary, kept_images=images)
 
 
 def _says_no_more(message: BaseMessage, summary: Summary) -> bool:
@@ -296,17 +290,16 @@ def _items(value: Any) -> Iterable[str]:
     if isinstance(value, Mapping):
         # An object is one line: the value alone if there is but one.
         said = {str(key): each for key, each in value.items() if each not in (None, "", [], {})}
-        texts = {key: each if isinstance(each, str) else _json(each) for key, each in said.items()}
+        texts = {
+            key: each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str)
+            for key, each in said.items()
+        }
         yield "; ".join(texts.values() if len(texts) == 1 else [f"{key}: {each}" for key, each in texts.items()])
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for each in value:
             yield from _items(each)
     elif value is not None and value != "":
         yield str(value)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _images(value: Any) -> Iterable[KeptImage]:
@@ -318,10 +311,8 @@ def _images(value: Any) -> Iterable[KeptImage]:
         entry = each if isinstance(each, Mapping) else {_IMAGE_ID: each}
         name, block = entry.get(_IMAGE_ID), entry.get("block")
         if isinstance(name, str) and name.strip():
-            context = _text(entry.get("context"))
-            yield KeptImage(
-                image_id=name.strip(), context=context, block=dict(block) if isinstance(block, dict) else {}
-            )
+            block = dict(block) if isinstance(block, dict) else {}
+            yield KeptImage(image_id=name.strip(), context=_text(entry.get("context")), block=block)
 
 
 MADE = "agentmem_made"

@@ -261,14 +261,11 @@ def strict_content(content: str | list[Any] | None) -> str | list[Any] | None:
     """
     if not isinstance(content, list):
         return content
-    parts = []
-    for part in content:
-        kind = kind_of(part)
-        if kind in TEXTS:
-            parts.append({"type": "text", "text": part.get("text", "")})
-        elif kind not in _NOT_CHAT_PARTS:
-            parts.append(part)
-    return parts
+    return [
+        {"type": "text", "text": part.get("text", "")} if kind_of(part) in TEXTS else part
+        for part in content
+        if kind_of(part) not in _NOT_CHAT_PARTS
+    ]
 
 
 def without_calls(content: list[Any]) -> list[Any]:

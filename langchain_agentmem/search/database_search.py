@@ -7,10 +7,20 @@ from typing import NamedTuple
 
 from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.errors import DatabaseReadOnly
+from langchain_agentmem.search import memory_search
 from langchain_agentmem.search.embedding import Embedder
-from langchain_agentmem.search.memory_search import Inquiry, Recollection, Viewpoint, Walls, recollect
-from langchain_agentmem.search.ranking import Weights
-from langchain_agentmem.search.timeline import Order
+from langchain_agentmem.search.memory_search import (
+    MORE,
+    Inquiry,
+    Recollection,
+    Viewpoint,
+    Walls,
+    different,
+    trusts,
+    with_phrases,
+)
+from langchain_agentmem.search.ranking import WEIGHTS, Weights
+from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Part, all_parts
@@ -60,9 +70,34 @@ class Search(NamedTuple):
         return found
 
     def _found(self, tx: Transaction, dense: Near | None) -> list[Recollection]:
-        given = self._asdict()
-        more = {name: given[name] for name in ("asked", "walls", "limit", "weights", "outlook", "order")}
-        return recollect(tx, **more, dense=dense)
+        limit, (question, now), walls = self.limit, self.asked, self.walls
+        if limit == 0 or (walls.kinds is not None and not walls.kinds):
+            return []
+        phrases, diversity, is_timed = question.phrases, (self.weights or WEIGHTS).diversity, self.order == "time"
+        looked = None if self.outlook is None else self.outlook.looked(tx, now)
+        walls = walls if looked is None else looked.within(tx, walls, now)
+        several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
+        many = limit * (MORE if phrases or diversity or is_timed else 2 if several else 1)
+        while True:
+            hits = memory_search.search(
+                tx, self.asked, walls, limit=many, weights=self.weights, dense=dense, order=self.order
+            )
+            given = memory_search.given_to_user(tx, hits, now, looked)
+            if is_timed:
+                hits.sort()  # what was said at the same time stays in the order of its places
+            known = (given[hit.document] for hit in hits if hit.document in given)
+            found = memory_search.once([each for each in known if trusts(each, walls.trusted)], in_time=is_timed)
+            if phrases:
+                found = [with_phrases(each, phrases, (self.weights or WEIGHTS).phrase) for each in found]
+            seen = len(found)
+            if is_timed:
+                found = in_time(found, question, limit)
+            elif phrases:
+                found.sort(key=lambda each: -each.score)
+            if (seen if many >= MOST_COMPARED else len(found)) >= limit or len(hits) < many:
+                break
+            many *= MORE  # some of them have expired, cannot be seen from here, or repeat others
+        return different(found, limit, diversity) if diversity and not is_timed else found[:limit]
 
     def _step(self, database: Database) -> Step:
         if self.name is None:

@@ -26,7 +26,7 @@ from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
 from langchain_agentmem.search.ranking import WEIGHTS, Asked, Closeness, Document, Field, Weights, weights_in_time
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
-from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
+from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import all_parts
@@ -92,11 +92,9 @@ class Walls(NamedTuple):
 
     def let(self, document: Document) -> bool:
         """Whether a document is within, as far as its role and its time tell."""
-        return (
-            (self.roles is None or document.role in self.roles)
-            and (self.before is None or document.created_at < self.before)
-            and (self.after is None or document.created_at >= self.after)
-        )
+        is_early = self.before is None or document.created_at < self.before
+        is_late = self.after is None or document.created_at >= self.after
+        return is_early and is_late and (self.roles is None or document.role in self.roles)
 
     @property
     def choosy(self) -> bool:
@@ -241,8 +239,7 @@ def inquiry(text: str, now: int) -> Inquiry:
 def named(tx: Transaction, asked: Inquiry, walls: Walls) -> list[str]:
     """The words of a question that name a speaker where it looks."""
     ranges, _ = ranges_of(tx, walls)
-    rows = _speakers(tx, asked.question, ranges)
-    return sorted({row["word"] for row in rows})
+    return sorted({row["word"] for row in _speakers(tx, asked.question, ranges)})
 
 
 def search(
@@ -304,22 +301,15 @@ def search(
     _leave_out(walls, postings, documents)
     closeness, usual = Closeness(), WEIGHTS
     if dense is not None:
-        closeness = dense.closeness(tx, documents, related, lambda number: _asks(documents.get(number)), repeats)
+        asking = {number for number, each in documents.items() if each.asks}
+        closeness = dense.closeness(tx, documents, related, asking, repeats)
         usual = ranking.weights_with_vectors(ranking.trust_in(closeness.alone, set().union(*postings.values())))
     if order == "time":
         usual = weights_in_time(usual)
+    length = max(totals["words"] / totals["documents"], 1.0)
     found = ranking.ranked(
         Asked(terms, asked.question.asks_for, times, speakers, asked.question.look_up, int(totals["last_at"])),
-        Field(
-            postings,
-            worth,
-            documents,
-            max(totals["words"] / totals["documents"], 1.0),
-            conversations,
-            related,
-            closeness,
-            repeats,
-        ),
+        Field(postings, worth, documents, length, conversations, related, closeness, repeats),
         _within(documents, walls, kinds),
         limit=limit,
         weights=weights or usual,
@@ -545,15 +535,8 @@ def _repeats(
 
 
 def _why(hit: ranking.Ranked, words: Mapping[str, str]) -> Why:
-    return Why(
-        terms={words.get(term, term): value for term, value in hit.terms.items()},
-        nearby={words.get(term, term): value for term, value in hit.nearby.items()},
-        signals={name: value for name, value in hit.signals.items() if value},
-    )
-
-
-def _asks(document: Document | None) -> bool:
-    return document is not None and document.asks
+    terms, nearby = ({words.get(term, term): value for term, value in of.items()} for of in (hit.terms, hit.nearby))
+    return Why(terms=terms, nearby=nearby, signals={name: value for name, value in hit.signals.items() if value})
 
 
 class Viewpoint(Protocol):
@@ -566,58 +549,6 @@ class Viewpoint(Protocol):
     def within(self, tx: Transaction, walls: Walls, now: int) -> Walls:
         """The walls within which something can be seen from there."""
         ...
-
-
-def recollect(
-    tx: Transaction,
-    asked: Inquiry,
-    walls: Walls,
-    *,
-    limit: int,
-    weights: Weights | None = None,
-    dense: Near | None = None,
-    outlook: Viewpoint | None = None,
-    order: Order = "score",
-) -> list[Recollection]:
-    """Find what answers a query best, whatever its kind.
-
-    Args:
-        tx: The transaction.
-        asked: The query, analysed.
-        walls: Where to look.
-        limit: Most results.
-        weights: How much each signal counts. Default: as measured, the vectors as far as they are to be trusted.
-        dense: The question's vector, where there are embeddings.
-        outlook: From where it looks. Default: from nowhere in particular.
-        order: "score", the best first, or "time", the oldest first.
-    """
-    if limit == 0 or (walls.kinds is not None and not walls.kinds):
-        return []
-    phrase, diversity = (weights or WEIGHTS).phrase, (weights or WEIGHTS).diversity
-    looked = None if outlook is None else outlook.looked(tx, asked.now)
-    walls = walls if looked is None else looked.within(tx, walls, asked.now)
-    phrases = asked.question.phrases
-    several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
-    many = limit * (MORE if phrases or diversity or order == "time" else 2 if several else 1)
-    while True:
-        hits = search(tx, asked, walls, limit=many, weights=weights, dense=dense, order=order)
-        given = _given(tx, hits, asked.now, looked)
-        if walls.trusted is not None:
-            given = {number: each for number, each in given.items() if trusts(each, walls.trusted)}
-        if order == "time":
-            hits.sort()  # what was said at the same time stays in the order of its places
-        found = once([given[hit.document] for hit in hits if hit.document in given], in_time=order == "time")
-        if phrases:
-            found = [_with_phrases(each, phrases, phrase) for each in found]
-        seen = len(found)
-        if order == "time":
-            found = in_time(found, asked.question, limit)
-        elif phrases:
-            found.sort(key=lambda each: -each.score)
-        if (seen if many >= MOST_COMPARED else len(found)) >= limit or len(hits) < many:
-            break
-        many *= MORE  # some of them have expired, cannot be seen from here, or repeat others
-    return _different(found, limit, diversity) if diversity and order != "time" else found[:limit]
 
 
 def again(
@@ -633,11 +564,11 @@ def again(
     """
     looked = None if outlook is None else outlook.looked(tx, now)
     hits = [Hit(number, kind, owner, 0.0, Why()) for number, (kind, owner) in enumerate(rows)]
-    given = _given(tx, hits, now, looked)
+    given = given_to_user(tx, hits, now, looked)
     return [given[hit.document] for hit in hits if hit.document in given]
 
 
-def _given(tx: Transaction, hits: Sequence[Hit], now: int, looked: Any) -> dict[int, Recollection]:
+def given_to_user(tx: Transaction, hits: Sequence[Hit], now: int, looked: Any) -> dict[int, Recollection]:
     """What hits are to the user, by the numbers of their documents."""
     given: dict[int, Recollection] = {}
     for kind in sorted({hit.kind for hit in hits}):
@@ -704,7 +635,7 @@ def _place_in_group(each: Recollection) -> tuple[float, ...]:
     return _FIRST.index(each.kind), is_raw, rank, -each.created_at.timestamp()
 
 
-def _different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:
+def different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:
     """The best of what does not say the same as a better one."""
     left = [(each, set(analysis.terms(each.text))) for each in found]
     losses = [0.0] * len(left)
@@ -722,7 +653,7 @@ def _alike(one: set[str], other: set[str]) -> float:
     return len(one & other) / len(one | other) if one and other else 0.0
 
 
-def _with_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
+def with_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
     """A result that holds what stands in quotation marks in the query, word by word, is worth more."""
     text = " ".join(analysis.terms(each.text))
     held = sum(f" {' '.join(phrase)} " in f" {text} " for phrase in phrases) / len(phrases)

@@ -275,7 +275,7 @@ class Near(NamedTuple):
         tx: Transaction,
         around: Collection[int],
         related: Collection[int],
-        asks: Callable[[int], bool],
+        asking: Collection[int],
         silent: Collection[int] = (),
     ) -> Closeness:
         """How near some documents lie to the question.
@@ -284,7 +284,7 @@ class Near(NamedTuple):
             tx: The transaction.
             around: The documents and their neighbours.
             related: The series whose documents are neighbours of each other.
-            asks: Says whether a document is a question.
+            asking: The documents that are questions.
             silent: Documents that say nothing of those next to them.
         """
         np = numpy()
@@ -300,13 +300,9 @@ class Near(NamedTuple):
         for number, vector in vectors.items():
             if number >> PLACE_BITS in related:
                 smooth = vector
-                before = _QUESTION_BEFORE if asks(number - 1) else _BEFORE
-                for other, weight in (
-                    (number - 1, before),
-                    (number + 1, _NEXT),
-                    (number - 2, _SECOND),
-                    (number + 2, _SECOND),
-                ):
+                before = _QUESTION_BEFORE if number - 1 in asking else _BEFORE
+                for offset, weight in ((-1, before), (1, _NEXT), (-2, _SECOND), (2, _SECOND)):
+                    other = number + offset
                     if other >> PLACE_BITS == number >> PLACE_BITS and other in vectors and other not in silent:
                         smooth = smooth + weight * vectors[other]
                 length = float(np.linalg.norm(smooth))
