@@ -30,8 +30,16 @@ from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, id_of, path_of, thread_around
+from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.message_log import Address
-from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, DatabaseReadOnly, DatabaseTimeout, InvalidInput
+from langchain_agentmem.errors import (
+    AgentMemoryError,
+    DatabaseBusy,
+    DatabaseReadOnly,
+    DatabaseTimeout,
+    InvalidInput,
+    StorageError,
+)
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import Transaction, queries, query
@@ -368,14 +376,7 @@ def _keep(tx: Transaction, at: Address, notes: Sequence[PromptNote], *, now: int
             "tokens": note.tokens,
             "stands": int(note.stands),
             "now": now if note.created_at is None else micros(note.created_at),
-            "body": write_plain(
-                {
-                    "items": [_written(each) for each in note.items],
-                    "values": dict(note.values),
-                    "begins": note.begins,
-                    "said": note.said,
-                }
-            ),
+            "body": _body(note),
         }
         for note in sorted(notes, key=lambda note: (note.message_id, note.part, note.reader))
     ]
@@ -387,8 +388,30 @@ def _said_by(note: PromptNote) -> tuple[Any, ...]:
     return note.stands, note.begins, dict(note.values), [each[:2] for each in note.items]
 
 
-def _written(item: NotedItem) -> list[Any]:
-    return list(item._replace(signals=dict(item.signals)))
+def _body(note: PromptNote) -> bytes:
+    items = [list(item._replace(signals=dict(item.signals))) for item in note.items]
+    return write_plain({"items": items, "values": dict(note.values), "begins": note.begins, "said": note.said})
+
+
+def renumber(row: dict[str, Any], find: Callable[[str, int], int | None]) -> None:
+    """Have a note that comes from another database name rows by their ids here.
+
+    Args:
+        row: The row of the note.
+        find: Returns the id here of a row of a kind; None if it is not here.
+
+    Raises:
+        InvalidInput: The note is damaged.
+    """
+    items: list[NotedItem] = []
+    try:
+        note = _note(row)
+        for item in note.items:
+            number = item.row and find(*item.row)
+            items.append(item._replace(row=(item.row[0], number) if item.row and number else None))
+        row["body"] = _body(replace(note, items=tuple(items)))
+    except (AttributeError, LookupError, TypeError, ValueError, StorageError) as error:
+        raise InvalidInput(f"A note on a prompt of the thread {safe_repr(row['name'])} is damaged.") from error
 
 
 def _note(row: Any) -> PromptNote:

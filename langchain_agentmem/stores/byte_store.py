@@ -157,10 +157,12 @@ def erase(tx: Transaction, low: str, high: str) -> int:
 def problems(tx: Transaction, low: str, high: str) -> list[str]:
     """What is wrong with the values of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
-    for path, _ in counts(tx, low, high):
+    for path, held in counts(tx, low, high):
+        seen = 0
         start: bytes | None = b""
         while start is not None:
             rows, start = _some(tx, path, start)
+            seen += len(rows)
             for row in rows:
                 data = bytes(row["head"]) + bytes(row["rest"])
                 key = data.decode("utf-8", "replace")
@@ -168,6 +170,8 @@ def problems(tx: Transaction, low: str, high: str) -> list[str]:
                     found.append(f"the key {safe_repr(key)} of a stored value is not what was stored")
                 if zlib.crc32(row["value"]) != row["checksum"]:
                     found.append(f"the stored value of the key {safe_repr(key)} is not what was stored")
+        if seen < held:
+            found.append(f"the keys of {held - seen} stored values are not what was stored")
     return found
 
 

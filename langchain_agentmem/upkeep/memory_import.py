@@ -23,7 +23,7 @@ from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import compaction_records, conversation_part, message_log
+from langchain_agentmem.conversations import compaction_records, conversation_part, message_log, prompt_notes
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.branches import KIND
@@ -42,7 +42,7 @@ _TABLES: Mapping[str, Table] = {table.name: table for table in TABLES}
 _POINTERS = {"thread_post": "first", "thread_round": "first", "thread_item_read": "of"}
 """Kinds of memory that name the id of another version in `extra`, and under which key."""
 _NOT_TAKEN = (
-    "namespace", "content", "prompt_note", "audit_head", "search_scope", "search_series", "search_total",
+    "namespace", "content", "audit_head", "search_scope", "search_series", "search_total",
     "search_speaker", "search_vector", "search_unembedded", "search_state",
 )  # fmt: skip
 """Tables whose rows come with those of others, are made anew, or belong to one database alone."""
@@ -84,9 +84,10 @@ class MemoryImport:
         self._counting = Counting(progress, "importing", source, tables=taken)
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
         self._threads_here: dict[int, int] = {}
+        self._heads: dict[int, tuple[int, int] | None] = {}  # of these threads, as they were
         self._lines_here: dict[int, int] = {}
         self._branches_here: dict[int, Row] = {}
-        self._authors_here: dict[int, int] = {}  # with the threads that they are
+        self._authors_here: set[int] = set()
         self._forks: dict[int, list[int]] = defaultdict(list)  # where branches that were taken begin
         self._groups: dict[int, int] = {}
         self._needed: set[int] = set()  # groups that lie nowhere, and that a task or a subgraph stands on
@@ -115,6 +116,7 @@ class MemoryImport:
         self._take("branch_base", self._adjust_base)
         self._take("base_group", self._adjust_group)
         self._take_places()
+        self._take("prompt_note", self._adjust_note, known=_TABLES["prompt_note"].key)
         self._take_audit()
         self._merge_conversations()
         self._move_marks()
@@ -236,6 +238,7 @@ class MemoryImport:
             else:
                 here.append((at, row))
                 self._threads_here[row["id"]] = found.id
+                self._heads[found.id] = thread_memory.head_of(self._tx, found.id)
         self.added["threads"] = len(new) + len(here)
         shelves = json.dumps(sorted({row["shelf_id"] for row in new}))
         self._take("shelf", rows=self._source.run(query.exported_shelves, ids=shelves))
@@ -319,7 +322,7 @@ class MemoryImport:
         for row in self._source.matching("author"):
             old, scope, thread = row["id"], self._namespace(row["namespace_id"]), row["thread_id"]
             if thread in self._threads_here:
-                self._authors_here[old] = self._threads_here[thread]
+                self._authors_here.add(old)
                 self._ids["author"][old] = sealing.author_of(self._tx, self._threads_here[thread]).id
                 continue
             found = None
@@ -435,6 +438,10 @@ class MemoryImport:
         compaction_records.renumber(row, self._ids["compaction"])
         return True
 
+    def _adjust_note(self, row: Row) -> bool:
+        prompt_notes.renumber(row, lambda kind, number: self._ids[_OWNERS.get(kind, "memory")].get(number))
+        return True
+
     def _take_audit(self) -> None:
         """Append the entries of the audit trail that are new to the chain."""
         rows = self._source.run(query.exported_audit)
@@ -463,10 +470,9 @@ class MemoryImport:
             self.conversations.append((at.path, at.name, keys))
 
     def _move_marks(self) -> None:
-        """Have what the threads that were here wrote count where their heads show it."""
-        for old, thread in self._authors_here.items():
-            query.unmark(self._tx, author=self._ids["author"][old], branch=0)
-            sealing.move_marks(self._tx, thread, None, thread_memory.head_of(self._tx, thread), 0)
+        """Have what the threads that were here wrote count where their heads show it, if these have moved."""
+        for thread, before in self._heads.items():
+            sealing.move_marks(self._tx, thread, before, thread_memory.head_of(self._tx, thread), self._now)
 
     # -- the search index ------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable
-from langchain_agentmem.storage import transfer
 from tests.conftest import ENGINES
 
 from .entries import BEGIN, add, call, entry, marked, read, todo, versions, write
@@ -81,14 +80,6 @@ class TestThereAndBack:
             assert write(there, audit_store.add_once, "", [EntryDraft(todo("fix it"), "fix it")]) == []
             assert there.erase(namespace=()).audit == 8
             assert there.admin.stats()["contents"] == 0
-
-    def test_pages_of_one_entry_arrive_alike(self, memory, exported, new_database, monkeypatch, tmp_path):
-        monkeypatch.setattr(transfer, "PAGE", 1)
-        path = tmp_path / "slow.jsonl"
-        memory.export(path)
-        with AgentMemory(new_database("sqlite")) as there:
-            assert there.import_(path).audit == 7
-            assert everything(there) == everything(memory)
 
     def test_what_is_newer_here_stays_shown(self, exported, new_database):
         def reference(text, at):

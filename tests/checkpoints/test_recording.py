@@ -546,29 +546,6 @@ class TestACopy:
         ada.erase(thread_id="one")
         assert found(ada, "apples figs plums kiwis") == {"plums", "re-plums", "kiwis", "re-kiwis"}
 
-    @pytest.mark.slow
-    def test_comes_along_with_an_export_as_do_edits_and_what_follows(self, memory, graph, new_database, tmp_path):
-        say(graph, "apples")
-        then = graph.get_state(at()).config
-        graph.update_state(at(), {"messages": [HumanMessage("walrus", id="apples")]})
-        graph.update_state(then, None)
-        memory.checkpointer.copy_thread("t", "copy")
-        say(graph, "pears", at("copy"))
-        say(graph, "plums", at("forked"))
-        say(graph, "figs", checkpoint_with(graph, "plums", config=at("forked")))
-        memory.export(tmp_path / "all.jsonl")
-        for engine in ("sqlite", "postgres"):
-            with AgentMemory(new_database(engine)) as other:
-                other.import_(tmp_path / "all.jsonl")
-                for thread in ("t", "copy", "forked"):
-                    assert said(other, thread) == said(memory, thread)
-                assert other.conversation("copy").messages[0].text == "apples"
-                assert found(other, "apples", config=at("copy")) == {"apples", "re-apples"}
-                assert found(other, "plums figs") == found(memory, "plums figs")
-                for abandoned, wanted in ((False, set()), (True, {"apples"})):
-                    assert found(other, "walrus", abandoned=abandoned) == wanted
-                assert other.admin.verify().ok
-
 
 class TestAScope:
     def test_finds_what_the_heads_of_its_threads_show(self, memory, graph):

@@ -383,3 +383,11 @@ class TestThresholds:
         assert len(model.asked) == 1
         shown = [text[:12] for text in texts(chat.get_messages()) if text.startswith("question")]
         assert shown == [f"question-{turn:03}" for turn in (0, 7, 8, 9)]
+
+
+def test_with_a_conversation_its_compactions_are_erased(memory):
+    chat, _ = filled(memory, 20)
+    chat.get_messages()
+    assert memory.admin.stats()["compactions"] >= 1
+    memory.erase(conversation_id=chat.conversation_id)
+    assert memory.admin.stats()["compactions"] == 0

@@ -362,19 +362,6 @@ class TestMoving:
         assert another.admin.verify().problems == ()
         assert another.import_(exported).memories == 0
 
-    def test_what_a_scope_shares_is_shared_where_it_was_imported(self, memory, another, tmp_path):
-        main = memory.layers("main", NS)
-        for value in ("Turin", "Lisbon"):
-            main.core.set("home", value)
-        memory.layers("experiment", NS).core.set("pet", "cat")
-        say(memory, "one", namespace=NS)
-        seen = memory.layers(at("new", NS)).core.get()
-        assert ("pet" in seen, seen["home"], seen["about one"]) == (False, "Lisbon", "one")
-        memory.export(tmp_path / "all.jsonl")
-        another.import_(tmp_path / "all.jsonl")
-        assert another.layers(at("new", NS)).core.get() == seen
-        assert another.admin.verify().problems == ()
-
     def test_nothing_of_another_namespace_comes_along_that_waits_there(self, memory, tmp_path):
         say(memory, "ours", namespace=NS)
         say(memory, "ask, theirs", namespace=("users", "bob"))

@@ -318,17 +318,6 @@ class TestTransfer:
         go_on(memory.checkpointer)
         assert memory.admin.verify().problems == ()
 
-    def test_the_second_time_and_into_itself_adds_nothing(self, memory, exported, tmp_path):
-        path, _, before = exported()
-        memory.import_(path)
-        memory.export(tmp_path / "own.jsonl")
-        stats = counted(memory)
-        for each in (path, tmp_path / "own.jsonl"):
-            report = memory.import_(each)
-            assert (report.checkpoints, report.entries) == (0, 0)
-            assert counted(memory) == stats
-            assert seen(memory.checkpointer) == before
-
     def test_a_thread_that_has_gone_on_keeps_what_is_new_and_gets_back_what_is_gone(self, memory, tmp_path):
         saver = memory.checkpointer
         fill(saver)
@@ -346,16 +335,6 @@ class TestTransfer:
             kept = {each[:2]: each for each in now[thread]}
             assert all(kept[each[:2]][3:5] == each[3:5] for each in before[thread])
         assert memory.admin.verify().problems == ()
-
-    def test_a_thread_of_the_same_name_in_another_namespace_is_another(self, url, tmp_path):
-        with AgentMemory() as memory:
-            chat_graph(memory.checkpointer).invoke({"messages": ["of the root"]}, at())
-            chat_graph(memory.checkpointer).invoke({"messages": ["of a tenant"]}, within("t", ("tenant", "x")))
-            memory.export(tmp_path / "all.jsonl")
-        with AgentMemory(url) as memory:
-            assert memory.import_(tmp_path / "all.jsonl").threads == 2
-            for config, text in ((within("t", ("tenant", "x")), "of a tenant"), (within("t", ()), "of the root")):
-                assert memory.checkpointer.get(config)["channel_values"]["messages"][0].text == text
 
     def test_what_is_encrypted_stays_encrypted_and_nobody_needs_the_key(self, memory, new_database, tmp_path):
         saver = AgentMemorySaver(memory, serde=aes())
@@ -382,27 +361,7 @@ class TestTransfer:
             assert not (tmp_path / "all.jsonl").exists()
 
 
-def counted(memory):
-    names = ("threads", "checkpoints", "writes", "parts", "contents", "content_bytes", "messages")
-    stats = memory.admin.stats()
-    return {name: stats[name] for name in names}
-
-
 class TestBackup:
-    @pytest.mark.slow
-    def test_a_copy_holds_every_thread_and_they_go_on_there(self, memory, tmp_path, new_database):
-        fill(memory.checkpointer)
-        before = seen(memory.checkpointer)
-        path = memory.admin.backup(tmp_path / "copy")
-        go_on(memory.checkpointer)
-        sqlite = memory.database.engine.dialect == "sqlite"
-        with AgentMemory(path if sqlite else new_database("postgres")) as copy:
-            if not sqlite:
-                copy.import_(path)
-            assert seen(copy.checkpointer) == before
-            assert copy.admin.verify().problems == ()
-            go_on(copy.checkpointer)
-
     def test_threads_of_a_database_in_memory_can_be_kept(self, tmp_path):
         with AgentMemory() as memory:
             fill(memory.checkpointer)

@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, message_to_dict
-from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.postgres import PostgresStore
 
-from tests.checkpoints.graphs import at, chat_graph
 from tests.emptying import direct
 from tests.importers.sources import LETTA_TABLES
 
@@ -26,17 +24,6 @@ def server(new_database):
         yield url, connection
         for (table,) in connection.execute("select tablename from pg_tables where schemaname = 'public'").fetchall():
             connection.execute(f"drop table if exists {table} cascade")
-
-
-def test_threads_of_postgresql_come_one_by_one(memory, server):
-    with PostgresSaver.from_conn_string(server[0]) as theirs:
-        theirs.setup()
-        for thread in ("ada", "bob"):
-            chat_graph(theirs).invoke({"messages": [HumanMessage("Hi")]}, at(thread))
-    told = []
-    report = memory.import_from("langgraph-saver", server[0], progress=told.append)
-    assert [each.doing for each in told] == ["the thread 'ada'", "the thread 'bob'"]
-    assert told[-1].done == told[-1].total == report.added["checkpoints"]
 
 
 def test_a_store_of_postgresql_is_read_from_its_tables(memory, server):

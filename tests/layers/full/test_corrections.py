@@ -1,12 +1,9 @@
 """Corrections are exported, imported, erased and verified with everything else."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.errors import DatabaseUnreadable
 from tests.layers.test_corrections import ADA, BY, SHOWN, Thing, core, talk
 
 
@@ -27,15 +24,6 @@ class TestUpkeep:
             for made in other.corrections.history(namespace=ADA):
                 undone = other.corrections.undo(made.id, by=BY, namespace=ADA)
                 assert undone.after[SHOWN[made.kind]] == "tea"
-
-    def test_an_import_refuses_what_is_damaged(self, memory, tmp_path):
-        self.fill(memory)
-        for number, wrong in enumerate(("{}", "[")):
-            memory.export(file := tmp_path / f"{number}.db")
-            with closing(sqlite3.connect(file)) as database, database:
-                database.execute("update memory set correction = ? where kind = 'core'", (wrong,))
-            with AgentMemory() as other, pytest.raises(InvalidInput):
-                other.import_(file)
 
     def test_with_a_thread_goes_what_later_corrections_hold_of_it(self, memory, raw):
         talk(memory, "one", "Lisbon")

@@ -1,17 +1,15 @@
 """Byte stores with any keys, much at once, many writers, and in exports."""
 
 import json
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.storage.queries import load
 from langchain_agentmem.stores.byte_store import HEAD_BYTES, KEYS_AT_ONCE
 from tests.stores.test_blobs import ODD_KEYS, rows
@@ -126,25 +124,3 @@ class TestCare:
             raw(memory, "analyze")
             sampled = raw(memory, "select attname from pg_stats where schemaname = 'agentmem' and tablename = 'blob'")
         assert {row["attname"] for row in sampled} <= {"id", "namespace_id", "checksum", "updated_at"}
-
-    def test_an_export_holds_them_all(self, memory, new_database, tmp_path):
-        self.fill(memory)
-        report = memory.export(tmp_path / "all.jsonl")
-        assert report.blobs == 4 * len(ODD_KEYS)
-        for kind in ("sqlite", "postgres"):
-            with AgentMemory(new_database(kind)) as other:
-                assert other.import_(tmp_path / "all.jsonl").blobs == 4 * len(ODD_KEYS)
-                assert self.told(other) == self.told(memory)
-                assert other.import_(tmp_path / "all.jsonl").blobs == 0
-                assert other.admin.verify().problems == ()
-
-    def test_a_damaged_export_adds_nothing(self, memory, tmp_path):
-        memory.byte_store().mset([("a", b"1"), ("b", b"2")])
-        for number, wrong in enumerate(("value = x'00'", "checksum = 7", "head = x'61ff'", "updated_at = 'now'")):
-            memory.export(file := tmp_path / f"{number}.db")
-            with closing(sqlite3.connect(file)) as database, database:
-                database.execute(f"update blob set {wrong} where head = x'61'")
-            with AgentMemory() as other:
-                with pytest.raises(InvalidInput):
-                    other.import_(file)
-                assert other.admin.stats()["blobs"] == 0

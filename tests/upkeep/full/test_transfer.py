@@ -1,41 +1,76 @@
-"""What everything of a memory shows is the same after it went to the other engine and back."""
+"""What can be read of a memory is the same after it went to the other engine and back, whatever it holds."""
+
+import random
+from pathlib import Path
+
+import pytest
 
 from langchain_agentmem import AgentMemory
-from tests.rewinding import test_care as remembered
-from tests.threads.test_care import seen
-from tests.upkeep.test_integrity import told
+from langchain_agentmem.upkeep.admin import Admin
+from tests.upkeep.random_memory import differences, fill, readable
+
+ENGINES = ("sqlite", "postgres")
 
 
-def shown(memory):
-    facts = memory.facts("user-42", ("a",))
-    return {
-        "conversations": told(memory),
-        "branches": remembered.named(memory),
-        "threads": seen(memory.checkpointer),
-        "facts": [(fact.text, fact.period, fact.sources) for fact in facts.history("Ana")],
-        "corrections": [each.by for each in memory.corrections.history(namespace=("a",), branch="user-42")],
-        "items": [item.dict() for item in memory.store.search((), limit=100, refresh_ttl=False)],
-        "bytes": memory.byte_store().mget(["k\ud800", "a" * 3000]),
-        "audit": memory.audit.last(200, include_junk=True),
-        "context": memory.managed_conversation("managed").get_messages(),
-        "found": [each.id for each in memory.search("herons and quinces", kinds=None)],
-        "counted": {name: memory.admin.stats()[name] for name in ("messages", "checkpoints", "compactions")},
-    }
-
-
-def test_there_and_back_by_exports(full, new_database, tmp_path):
-    with AgentMemory(full) as memory:
-        before = shown(memory)
-    place = full
-    for number, kind in enumerate(("postgres", "sqlite", "postgres")):
-        file, there = tmp_path / f"{number}.db", new_database(kind)
-        with AgentMemory(place) as memory:
-            memory.export(file)
-        with AgentMemory(there) as memory:
-            memory.import_(file)
-            again = memory.import_(file)
+def went_and_came(place: str, new_database, folder: Path) -> None:
+    """Carry a memory by exports to the other engine and back, and import each export twice."""
+    with AgentMemory(place) as memory:
+        before = readable(memory)
+        memory.export(folder / "0.db")
+        assert memory.import_(folder / "0.db").entries == 0  # into itself
+        assert differences(before, readable(memory)) == {}
+    there = ENGINES.index("postgres" if place.startswith("postgres") else "sqlite")
+    for number in (1, 2):
+        with AgentMemory(new_database(ENGINES[(there + number) % 2])) as memory:
+            memory.import_(folder / f"{number - 1}.db")
+            assert differences(before, readable(memory)) == {}
+            again = memory.import_(folder / f"{number - 1}.db")
             assert (again.entries, again.checkpoints, again.memories, again.items, again.audit) == (0, 0, 0, 0, 0)
-            after = shown(memory)
-            assert {name for name in before if before[name] != after[name]} == set(), kind
+            assert differences(before, readable(memory)) == {}
             assert memory.admin.verify().problems == ()
-        place = there
+            memory.export(folder / f"{number}.db")
+
+
+def test_a_memory_with_everything_goes_to_the_other_engine_and_back(full, new_database, tmp_path):
+    went_and_came(full, new_database, tmp_path)
+
+
+MANY = [pytest.param(seed, marks=[pytest.mark.deep, pytest.mark.timeout(0)]) for seed in range(2, 100)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, *MANY])
+def test_random_memories_go_to_the_other_engine_and_back(new_database, tmp_path, seed):
+    with AgentMemory(place := new_database(ENGINES[seed % 2])) as memory:
+        fill(memory, random.Random(seed))
+    went_and_came(place, new_database, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_copies_backups_and_exports_of_a_random_memory_show_the_same(new_database, tmp_path, seed):
+    with AgentMemory(new_database(ENGINES[seed % 2])) as memory:
+        fill(memory, random.Random(seed))
+        before = readable(memory)
+        memory.admin.copy(copy := new_database(ENGINES[(seed + 1) % 2]))
+        memory.admin.backup(tmp_path / "backup.db")
+        memory.export(tmp_path / "export.db")
+    Admin.restore(tmp_path / "backup.db", restored := new_database(ENGINES[(seed + 1) % 2]))
+    Admin.restore(tmp_path / "export.db", tmp_path / "restored.db")
+    for place in (copy, restored, tmp_path / "restored.db", tmp_path / "export.db"):
+        with AgentMemory(place) as memory:
+            assert differences(before, readable(memory)) == {}
+
+
+def test_an_import_leaves_the_rest_of_a_memory_as_it_is(new_database, tmp_path):
+    """The export of one namespace goes into a memory that has others; what is in both is there once."""
+    with AgentMemory(new_database("sqlite")) as memory:
+        fill(memory, random.Random(11))
+        memory.within(("users", "ana")).export(tmp_path / "ana.db")
+        memory.within(("users", "bo")).export(tmp_path / "bo.db")
+        memory.within(("users",)).export(tmp_path / "users.db")
+    found = []
+    for number, names in enumerate((("users",), ("ana", "bo"), ("bo", "ana", "users", "ana"))):
+        with AgentMemory(new_database(ENGINES[number % 2])) as memory:
+            for name in names:
+                memory.import_(tmp_path / f"{name}.db")
+            found.append(readable(memory))
+    assert differences(found[0], found[1]) == differences(found[0], found[2]) == {}
