@@ -237,7 +237,9 @@ class CoreMemory(Layer):
         if isinstance(fit, TooLarge):
             return fit
         for each in settings:
-            change.drafts.append(_draft(each, there.get(each.key), change.now))
+            begun = there[each.key].created_at if each.key in there else change.now
+            draft = RowDraft(CORE, each.key, body_of(each.value), begun, importance=each.importance)
+            change.drafts.append(draft._replace(expires_at=each.expires_at))
         self._evict(change, fit)
         return None
 
@@ -246,7 +248,19 @@ class CoreMemory(Layer):
         for each in entries:
             change.remove(CORE, each.key)
             change.evicted.append(each.key)
-            change.drafts.append(_archived(each, change.now))
+            # Two threads that have the same version leave archive one record.
+            archived = record(
+                str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}")),
+                f"Core evicted: {each.key}\n{each.text}",
+                [EVICTED, f"core_key:{each.key}"],
+                change.now,
+                label=_label(each.key),
+                expires_at=each.expires_at,
+                value=each.text,
+                importance=each.importance,
+                since=each.created_at,
+            )
+            change.drafts.append(moved(archived, each))
 
     def _smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> list[Setting]:
         """The values, with the one for which there was no room compressed.
@@ -370,33 +384,6 @@ def entry_of(kept: Kept) -> CoreEntry:
         updated_at=moment(kept.written_at),
         **origin(kept),
     )
-
-
-def _draft(setting: Setting, old: Kept | None, now: int) -> RowDraft:
-    return RowDraft(
-        CORE,
-        setting.key,
-        body_of(setting.value),
-        now if old is None else old.created_at,
-        importance=setting.importance,
-        expires_at=setting.expires_at,
-    )
-
-
-def _archived(kept: Kept, now: int) -> RowDraft:
-    # Two threads that have the same version leave archive one record.
-    made = record(
-        str(uuid5(NAMESPACE_OID, f"{kept.key}\x1f{kept.number}")),
-        f"Core evicted: {kept.key}\n{kept.text}",
-        [EVICTED, f"core_key:{kept.key}"],
-        now,
-        label=_label(kept.key),
-        expires_at=kept.expires_at,
-        value=kept.text,
-        importance=kept.importance,
-        since=kept.created_at,
-    )
-    return moved(made, kept)
 
 
 def _label(key: str) -> str:

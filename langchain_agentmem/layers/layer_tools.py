@@ -30,6 +30,7 @@ from langchain_agentmem.storage.database import MemoryLike
 NEWEST = 20
 """How many events and records a reading of a branch shows."""
 TRACE = 200  # characters of a name in a sentence
+_NO_RECORD = "There is no record {}; mem_archival_search shows the ids."
 
 
 # -- core ----------------------------------------------------------------------------------------------------------
@@ -43,8 +44,7 @@ def _core_get(layers: Any, given: given_as.CoreGet) -> Any:
 
 
 def _core_set(layers: Any, given: given_as.CoreSet) -> str:
-    more = {"importance": given.importance, "ttl": given.ttl}
-    layers.core.set(given.key, given.value, **more)
+    layers.core.set(given.key, given.value, given.importance, given.ttl)
     return f"The note {_named(given.key)} is kept."
 
 
@@ -57,8 +57,7 @@ def _core_del(layers: Any, given: given_as.CoreDel) -> str:
 
 
 def _recall_append(layers: Any, given: given_as.RecallAppend) -> str:
-    event_id = layers.recall.append(given.kind, given.content)
-    return f"The event is recorded, with the id {event_id}."
+    return f"The event is recorded, with the id {layers.recall.append(given.kind, given.content)}."
 
 
 def _recall_search(layers: Any, given: given_as.RecallSearch) -> Any:
@@ -67,42 +66,37 @@ def _recall_search(layers: Any, given: given_as.RecallSearch) -> Any:
 
 
 def _recall_evict(layers: Any, given: given_as.RecallEvict) -> str:
-    which = {"ids": given.ids or None, "kind": given.kind, "oldest": given.oldest}
-    count = layers.recall.evict(**which)
+    count = layers.recall.evict(given.ids or None, given.kind, given.oldest)
     return f"{counted(count, 'events')} left recall memory."
 
 
 def _recall_summarize(layers: Any, given: given_as.Nothing) -> Any:
     del given
-    report = layers.recall.summarize()
-    return {"summarized": report}
+    return {"summarized": layers.recall.summarize()}
 
 
 # -- archival ------------------------------------------------------------------------------------------------------
 
 
 def _archival_write(layers: Any, given: given_as.ArchivalWrite) -> str:
-    record_id = layers.archival.write(given.content, given.tags)
-    return f"The record is kept, with the id {record_id}."
+    return f"The record is kept, with the id {layers.archival.write(given.content, given.tags)}."
 
 
 def _archival_update(layers: Any, given: given_as.ArchivalUpdate) -> str:
-    there = layers.archival.update(given.record_id, given.content, given.tags)
-    if not there:
-        return f"There is no record {_named(given.record_id)}; mem_archival_search shows the ids."
+    if not layers.archival.update(given.record_id, given.content, given.tags):
+        return _NO_RECORD.format(_named(given.record_id))
     return f"The record {_named(given.record_id)} is changed."
 
 
 def _archival_search(layers: Any, given: given_as.ArchivalSearch) -> Any:
-    more = {"limit": within(given.limit), "tags": given.tags or None}
-    records = layers.archival.search(given.query, **more)
+    records = layers.archival.search(given.query, within(given.limit), given.tags or None)
     return listed("records", [_record(record) for record in records])
 
 
 def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Any:
     record = layers.archival.get(given.record_id)
     if record is None:
-        return f"There is no record {_named(given.record_id)}; mem_archival_search shows the ids."
+        return _NO_RECORD.format(_named(given.record_id))
     return {**_record(record), "content": record.content}
 
 
@@ -110,10 +104,8 @@ def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Any:
 
 
 def _node_fork(layers: Any, given: given_as.NodeFork) -> str:
-    at = _branch(layers, given.node_id)
-    at.fork(given.name)
-    name = _named(given.name)
-    return f"The branch {name} begins here. mem_node_read and mem_node_write take it as node_id."
+    _branch(layers, given.node_id).fork(given.name)
+    return f"The branch {_named(given.name)} begins here. mem_node_read and mem_node_write take it as node_id."
 
 
 def _node_read(layers: Any, given: given_as.NodeRead) -> Any:
@@ -133,9 +125,7 @@ def _node_read(layers: Any, given: given_as.NodeRead) -> Any:
 
 
 def _node_write(layers: Any, given: given_as.NodeWrite) -> str:
-    at = _branch(layers, given.node_id)
-    more = {"core": given.core, "recall": given.recall, "archival": given.archival}
-    at.write(**{name: value for name, value in more.items() if value})
+    _branch(layers, given.node_id).write(given.core or None, given.recall or None, given.archival or None)
     return "It is written."
 
 
@@ -147,8 +137,7 @@ def _branch(layers: Any, name: str | None) -> Any:
     if name is None or name == layers.name:
         return layers
     named_branch(layers._facts_ground.point)
-    line = layers.at(name).ancestors()
-    if layers.name in line[:-1]:
+    if layers.name in layers.at(name).ancestors()[:-1]:
         return layers.at(name)
     raise InvalidInput(
         f"There is no branch {_named(name)} here. Leave out node_id, or give the name of a branch that was made with "
@@ -160,8 +149,7 @@ def _branch(layers: Any, name: str | None) -> Any:
 
 
 def _consolidate(layers: Any, given: given_as.Consolidate) -> Any:
-    report = layers.consolidate(given.level)
-    return {"consolidated": report}
+    return {"consolidated": layers.consolidate(given.level)}
 
 
 _ABOUT = data_table("layers/layer_operations.yaml")

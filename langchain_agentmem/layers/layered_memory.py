@@ -285,12 +285,8 @@ class LayeredMemory(Layer):
             for each in _listed(recall)
         ]
         clean = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
-        with self._step(
-            "write",
-            core=settings,
-            recall=lambda: [memory_rows.text_of(each.body or b"") for each in new],
-            archival=[text for text, _ in clean],
-        ) as step:
+        texts = [memory_rows.text_of(each.body or b"") for each in new]
+        with self._step("write", core=settings, recall=texts, archival=[text for text, _ in clean]) as step:
             written = self._written(settings, new, clean)
             step.finish(lambda: {"event_ids": written.recall, "record_ids": written.archival})
         return written
@@ -429,7 +425,7 @@ class LayeredMemory(Layer):
         """
         room = Budget.of(budget, self.settings.section_budgets)
 
-        with self._step("context", task_hint=lambda: task_hint) as step:
+        with self._step("context", task_hint=task_hint) as step:
             data = prompt_context.composed(self._material(task_hint), room, whole=True).data
             step.finish(lambda: {name: len(part) for name, part in data.items()})
         return data
@@ -451,7 +447,7 @@ class LayeredMemory(Layer):
         """
         room = Budget.of(budget, self.settings.section_budgets)
 
-        with self._step("format_for_prompt", task_hint=lambda: task_hint) as step:
+        with self._step("format_for_prompt", task_hint=task_hint) as step:
             text = prompt_context.composed(self._material(task_hint), room, self._ground.compressor.compress).text
             step.finish(lambda: {"text": text, "characters": len(text)})
         return text

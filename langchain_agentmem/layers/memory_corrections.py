@@ -18,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from langchain_agentmem.base.argument_checks import ALL, check_flag, limit_given, name_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encoding import read_column, write_plain
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import edited, new_version
@@ -297,7 +298,7 @@ class Corrections:
             InvalidInput: An argument is wrong, or it is not there.
             Outdated: It has another version.
         """
-        if _kind_given(kind) == MESSAGE:
+        if check_value(CorrectedKind, kind, "kind") == MESSAGE:
             raise InvalidInput("A message is removed with memory.conversation(…).remove_by_id(…), and for good.")
 
         layers = self._layers(**place)
@@ -369,7 +370,7 @@ class Corrections:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if _kind_given(kind) == MESSAGE:
+        if check_value(CorrectedKind, kind, "kind") == MESSAGE:
             at, name = self._address(**place), id_of(key, "message", MessageError)
             stored = self._database.read(
                 "corrections.present", lambda tx: message_log.get(tx, at, name), lambda: {"message_id": name}
@@ -421,9 +422,8 @@ class Corrections:
         if kind is not None and key is not None:
             thread = place.get("thread_id")
             thread = None if thread is None else id_of(thread, "thread")
-            of = self._slot(
-                low, _kind_given(kind), name_given(key, _KEY), id_of(place.get("branch", MAIN), "branch"), thread
-            )
+            branch = id_of(place.get("branch", MAIN), "branch")
+            of = self._slot(low, check_value(CorrectedKind, kind, "kind"), name_given(key, _KEY), branch, thread)
             high = low + "\x01"
         return self._database.read(
             "corrections.history", lambda tx: self._stored(tx, low, high, limit=most, offset=first, **of)
@@ -592,12 +592,6 @@ def _check(present: Any, expected: str | None, undone: Correction | None) -> Non
         f"The {undone.kind} {safe_repr(undone.key)} was changed since it was corrected. Look at what it says now, and "
         "correct that, or undo it with force=True."
     )
-
-
-def _kind_given(kind: Any) -> str:
-    if kind not in get_args(CorrectedKind):
-        raise InvalidInput(f"What can be corrected is {', '.join(get_args(CorrectedKind))}, not {safe_repr(kind)}.")
-    return str(kind)
 
 
 def _events_of(version: Kept | RowDraft | None) -> Sequence[Mapping[str, Any]]:

@@ -153,8 +153,7 @@ def record_data(record: AnyRecord) -> dict[str, Any]:
         "tags": list(record.tags),
         "timestamp": record.created_at.timestamp(),
     }
-    score = getattr(record, "score", None)
-    return told if score is None else {**told, "score": score}
+    return told if record.score is None else {**told, "score": record.score}
 
 
 def composed(
@@ -359,16 +358,15 @@ def final_memory(core: Sequence[CoreEntry], events: Sequence[Event], records: Se
         "archival_summary": {
             "count": len(written),
             "tags": {tag: tags[tag] for tag in sorted(tags, key=lambda tag: (-tags[tag], tag))},
-            "records": [_excerpt_of(each) for each in written],
+            "records": [
+                {"id": each.id, "tags": list(each.tags), "timestamp": each.created_at.timestamp()}
+                | {"excerpt": _beginning(each.content, EXCERPT)}
+                for each in written
+            ],
         },
         "resources_used": _by_resource(uses),
         "experiment_timeline": _timeline(events, written, uses),
     }
-
-
-def _excerpt_of(record: AnyRecord) -> dict[str, Any]:
-    data = record_data(record)
-    return {name: data[name] for name in ("id", "tags", "timestamp")} | {"excerpt": _beginning(record.content, EXCERPT)}
 
 
 def final_markdown(final: Mapping[str, Any]) -> str:

@@ -385,7 +385,7 @@ class RecallMemory(Layer):
             change.drafts.append(new)
             return too_many(tx, self._ground, change, 1)
 
-        with self._step("append", event_type=new.label, content=lambda: text_of(new.body or b"")) as step:
+        with self._step("append", event_type=new.label, content=text_of(new.body or b"")) as step:
             if self._change(None, make):
                 make_room(self._ground)
             step.finish(lambda: {"event_id": new.key})
@@ -478,8 +478,8 @@ class RecallMemory(Layer):
                 change.drafts.append(self._archived(each, change.now))
             return len(gone)
 
-        told = {"event_ids": None if wanted is None else sorted(wanted), "event_type": label, "oldest": oldest}
-        return self._change("evict", make, **told)
+        given = None if wanted is None else sorted(wanted)
+        return self._change("evict", make, event_ids=given, event_type=label, oldest=oldest)
 
     aevict = awaited(evict, writes=True)
 

@@ -462,13 +462,11 @@ def _chosen(item: Item, found: Sequence[FolderEntry], root: Path, folder: Path) 
     if item.include_files:
         named = [(_printable([each]), _within(root, folder / each)) for each in dict.fromkeys(item.include_files)]
         return named[: item.max_files or None]
-    texts = [each.parts for each in found if each.kind == "file" and _is_text_name(each.parts[-1].lower())]
+    names = [(each.parts, each.parts[-1].lower()) for each in found if each.kind == "file"]
+    texts = [parts for parts, name in names if name.endswith(_TEXT_ENDS) or name in _TEXT_NAMES]
+    texts = [parts for parts in texts if not _is_secret_name(parts[-1].lower())]
     texts.sort(key=lambda parts: (not parts[-1].lower().startswith("readme"), len(parts), parts))
     return [(_printable(parts), folder.joinpath(*parts)) for parts in texts[: item.max_files]]
-
-
-def _is_text_name(name: str) -> bool:
-    return (name.endswith(_TEXT_ENDS) or name in _TEXT_NAMES) and not _is_secret_name(name)
 
 
 def _is_secret_name(name: str) -> bool:

@@ -186,10 +186,6 @@ class Loop:
         caller = tasks.get(task_id)
         return None if caller is None else {each.id for each in list(tasks.values()) if each.path[1] == caller.path}
 
-    def is_of(self, pregel: Any) -> bool:
-        """Return whether it is known as a loop of LangGraph's."""
-        return pregel is not None and self.pregel is not None and self.pregel() is pregel
-
     def is_behind(self, step: str) -> bool:
         """Whether a checkpoint was put that follows a step: nothing of that can become part of it any more."""
         return self.last_put is not None and step != self.last_put and (step == self.base or step < self.last_put)
@@ -528,7 +524,7 @@ class Runs:
             loop = run.loops.get(ns)
             fresh = Loop(ns, checkpoint, read, metadata.get("step"), versions, addressed=addressed, results=results)
             run.resumed = run.resumed or bool(results)
-            if loop is not None and ns and not loop.is_of(pregel):
+            if loop is not None and ns and (pregel is None or loop.pregel is None or loop.pregel() is not pregel):
                 loop = None  # a subgraph that keeps its state has begun once more
             self._follow(run, loop or fresh, pregel)
             if ns == "":

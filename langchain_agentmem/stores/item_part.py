@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import namespace_of, range_of
 from langchain_agentmem.rewinding.memory_rows import extra_of, kept_of, words_of
-from langchain_agentmem.rewinding.outlook import Outlook, sighted
+from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Part
@@ -88,24 +89,10 @@ def rewound_recollections(
         if view is not None and numbers:
             kept = [kept_of(there[number]) for number in sorted(numbers)]
             seen.update({each.number: each for each in thread_items.alive(tx, view, kept)})
-    return {
-        hit.document: Recollection(
-            kind="item",
-            id=thread_items.place_of(each).key,
-            text=words_of(each.body, each.extra),
-            score=hit.score,
-            namespace=namespace_of(there[hit.owner]["path"]),
-            conversation_id=there[hit.owner]["name"],
-            created_at=moment(each.created_at),
-            value=thread_items.value_of(each),
-            why=hit.why,
-            row=(hit.kind, hit.owner),
-            source=each.source,
-            actor=each.actor,
-        )
-        for hit in hits
-        if (each := seen.get(hit.owner)) is not None
-    }
+    values = {number: (words_of(each.body, each.extra), thread_items.value_of(each)) for number, each in seen.items()}
+    shown = recollections_of(hits, there, values, "item")
+    keys = {hit.document: thread_items.place_of(seen[hit.owner]).key for hit in hits if hit.document in shown}
+    return {document: replace(shown[document], id=key) for document, key in keys.items()}
 
 
 def add_new(tx: Transaction, drafts: Mapping[ItemPlace, ItemDraft], *, now: int, tail: int) -> int:

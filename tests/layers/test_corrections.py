@@ -306,7 +306,7 @@ class TestErrors:
             memory.corrections.record("nowhere", "x", by=BY)
         with pytest.raises(InvalidInput, match="There is no correction 'x'"):
             memory.corrections.undo("x", by=BY)
-        with pytest.raises(InvalidInput, match="can be corrected"):
+        with pytest.raises(InvalidInput, match="kind must be"):
             memory.corrections.present("event", "x")
         with pytest.raises(InvalidInput, match="or neither"):
             memory.corrections.history("core")
