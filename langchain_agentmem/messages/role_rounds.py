@@ -206,12 +206,8 @@ def _tuple_of(kind: type[Identified]) -> BeforeValidator:
     def read(given: Any) -> Any:
         if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
             return given
-        values = []
-        for each in given:
-            value = kind.from_dict(each) if isinstance(each, Mapping) else each
-            if value is not None or each is None:
-                values.append(value)
-        return tuple(values)
+        values = ((each, kind.from_dict(each) if isinstance(each, Mapping) else each) for each in given)
+        return tuple(value for each, value in values if value is not None or each is None)
 
     return BeforeValidator(read)
 
@@ -247,11 +243,8 @@ class AttachmentType(Enum):
     image_url = "image_url"
 
 
-_ATTACHMENT_TYPES = {kind.value: kind for kind in AttachmentType}
-
-
 def _kind(given: Any) -> AttachmentType:
-    kind = given if isinstance(given, AttachmentType) else _ATTACHMENT_TYPES.get(str(given))
+    kind = given if isinstance(given, AttachmentType) else AttachmentType.__members__.get(str(given))
     if kind is None:
         raise InvalidInput(f"There is no attachment type {safe_repr(given)}. See AttachmentType.")
     return kind
@@ -340,7 +333,7 @@ class Attachment(Identified):
         given = fields_of(cls, data, "type")
         if not isinstance(given["type"], str | AttachmentType):
             raise InvalidInput(f"Attachment: 'type' must be text, not {safe_repr(given['type'])}.")
-        if not isinstance(given["type"], AttachmentType) and given["type"] not in _ATTACHMENT_TYPES:
+        if not isinstance(given["type"], AttachmentType) and given["type"] not in AttachmentType.__members__:
             return None
         content: Any = given.get("content")
         if isinstance(content, list) and all(isinstance(line, str) for line in content):
@@ -528,11 +521,10 @@ class Retention(Options, Portable):
         """
         given = fields_of(cls, data)
         age: Any = given.get("max_age")
+        is_number = isinstance(age, int | float) and not isinstance(age, bool)
         try:
-            if isinstance(age, Mapping):
-                age = timedelta(**age)
-            elif isinstance(age, int | float) and not isinstance(age, bool):
-                age = timedelta(seconds=age)
+            if is_number or isinstance(age, Mapping):
+                age = timedelta(seconds=age) if is_number else timedelta(**age)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(f"Retention: {safe_repr(age)} is not an age: {error}") from error
         return cls(keep_last=given.get("keep_last"), max_age=age)

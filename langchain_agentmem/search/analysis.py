@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from importlib import import_module
@@ -101,14 +101,11 @@ def says(text: str) -> frozenset[str]:
 
 def _matching(patterns: Mapping[str, re.Pattern[str]], text: str) -> frozenset[str]:
     lowered = text.lower().replace("\u2019", "'")
-    found = []
-    for name, pattern in patterns.items():
-        for word in _SAID_WITH.get(name, _ANY):  # a pattern takes many times as long to find nothing
-            if word in lowered:
-                if pattern.search(lowered):
-                    found.append(name)
-                break
-    return frozenset(found)
+    return frozenset(
+        name
+        for name, pattern in patterns.items()  # a pattern takes many times as long to find nothing
+        if any(word in lowered for word in _SAID_WITH.get(name, _ANY)) and pattern.search(lowered)
+    )
 
 
 _LETTERS_AND_DIGITS = bytes(
@@ -344,16 +341,11 @@ def question(text: str) -> Question:
     words = list(dict.fromkeys(_query_words(text)))
     kept = [word for word in words if word not in STOP_WORDS] or words
     found = tuple(dict.fromkeys(_stem(word) for word in kept))[:MOST_QUERY_TERMS]
-    phrases = [tuple(map(_stem, _cut(_split(quoted), _pairs))) for quoted in _quoted(text)]
-    return Question(
-        text,
-        {word: _stem(word) for word in words},
-        found,
-        _spelling_pairs(text),
-        tuple(each for each in phrases if each),
-        asks_for(text),
-        look_up=_is_one_word(text),
-    )
+    matches = (match.groups() for match in _PHRASE.finditer(text[:LONGEST_TEXT]))
+    phrases = [tuple(map(_stem, _cut(_split("".join(filter(None, each))), _pairs))) for each in matches]
+    stems = {word: _stem(word) for word in words}
+    quoted = tuple(each for each in phrases if each)
+    return Question(text, stems, found, _spelling_pairs(text), quoted, asks_for(text), look_up=_is_one_word(text))
 
 
 def names(text: str) -> list[str]:
@@ -383,10 +375,6 @@ def terms_of(name: str) -> frozenset[str]:
             something is new: English only. Or "denials", by which something is not so.
     """
     return frozenset(map(_stem, word_set(_ENGLISH, name)))
-
-
-def _quoted(text: str) -> Iterable[str]:
-    return ("".join(filter(None, match.groups())) for match in _PHRASE.finditer(text[:LONGEST_TEXT]))
 
 
 def _split(text: str) -> list[str]:

@@ -87,10 +87,8 @@ def best(found: Sequence[Recollection], limit: int) -> list[Recollection]:
         found: What a search found.
         limit: Most results.
     """
-    places = _places(found)
     sides: dict[int, list[int]] = {place: [place] for place in range(len(found))}
-    for place, each in enumerate(found):
-        by = None if each.replaced_by is None else places.get((each.namespace, *each.replaced_by))
+    for place, by in _replaced(found).items():
         if by is not None:
             sides[place].append(by)
             sides[by].append(place)
@@ -106,6 +104,16 @@ def _places(found: Sequence[Recollection]) -> dict[tuple[object, ...], int]:
     return {(each.namespace, each.kind, each.id): place for place, each in enumerate(found)}
 
 
+def _replaced(found: Sequence[Recollection]) -> dict[int, int | None]:
+    """The places of what was replaced, each with that of what replaced it, where that was found, too."""
+    places = _places(found)
+    return {
+        place: places.get((each.namespace, *each.replaced_by))
+        for place, each in enumerate(found)
+        if each.replaced_by is not None
+    }
+
+
 def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], int]) -> list[Recollection]:
     """Results without repeats: of two the fuller stays, of equals the later, and names the other."""
     kept: list[tuple[Recollection, set[str]]] = []
@@ -113,10 +121,8 @@ def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], in
         terms = set(analysis.terms(each.text))
         for place, (other, there) in enumerate(kept[:MOST_COMPARED]):
             if _repeat(terms, there) and _speaker(each) == _speaker(other):
-                if (len(there), place_of(other)) > (len(terms), place_of(each)):
-                    first, second, terms = other, each, there
-                else:
-                    first, second = each, other
+                is_other = (len(there), place_of(other)) > (len(terms), place_of(each))
+                (first, second), terms = ((other, each), there) if is_other else ((each, other), terms)
                 also = (*first.also, (second.kind, second.id), *second.also)
                 kept[place] = replace(first, score=max(each.score, other.score), also=also), terms
                 break
@@ -127,9 +133,8 @@ def _folded(found: Sequence[Recollection], place_of: Callable[[Recollection], in
 
 def _repeat(one: set[str], other: set[str]) -> bool:
     fewer, more = sorted((one, other), key=len)
-    return (
-        len(fewer) >= _ALIKE * len(more) > 0 and fewer <= more and analysis.terms_of("denials").isdisjoint(more - fewer)
-    )
+    is_part = len(fewer) >= _ALIKE * len(more) > 0 and fewer <= more
+    return is_part and analysis.terms_of("denials").isdisjoint(more - fewer)
 
 
 def _speaker(each: Recollection) -> tuple[object, ...]:
@@ -141,12 +146,7 @@ def _speaker(each: Recollection) -> tuple[object, ...]:
 def _changed(found: Sequence[Recollection], question: analysis.Question) -> list[Recollection]:
     """Results, oldest first, of which those that were replaced say so; what replaced what is worth as much as that."""
     given = list(found)
-    places = _places(given)
-    known = {
-        place: places.get((each.namespace, *each.replaced_by))
-        for place, each in enumerate(given)
-        if each.replaced_by is not None
-    }
+    known = _replaced(given)
     pairs = [(place, by) for place, by in known.items() if by is not None]
     for _, later, earlier in sorted(_pairs(given, question), key=lambda pair: (-pair[0], pair[1])):
         if earlier not in known:
@@ -174,26 +174,20 @@ def _pairs(given: Sequence[Recollection], question: analysis.Question) -> Iterat
         return weigh(each.terms & topic)
 
     least = _ABOUT * weigh(topic & worth.keys())
-    about = [
-        sorted((each for each in some if each.terms & topic and relevance(each) >= least), key=relevance)[
-            -_MOST_STATEMENTS:
-        ]
-        for some in said
-    ]
+    relevant = ([each for each in some if each.terms & topic and relevance(each) >= least] for some in said)
+    about = [sorted(some, key=relevance)[-_MOST_STATEMENTS:] for some in relevant]
     for later, new in enumerate(about):
-        best = max(
-            (
-                (weigh(one.terms & other.terms) / min(weigh(one.terms), weigh(other.terms)), earlier)
-                for earlier in range(later if new else 0)
-                if _speaker(given[earlier]) == _speaker(given[later])
-                for other in about[earlier]
-                for one in new
-                if _differ(other, one)
-            ),
-            default=(0.0, 0),
+        alike = (
+            (weigh(one.terms & other.terms) / min(weigh(one.terms), weigh(other.terms)), earlier)
+            for earlier in range(later if new else 0)
+            if _speaker(given[earlier]) == _speaker(given[later])
+            for other in about[earlier]
+            for one in new
+            if _differ(other, one)
         )
-        if best[0] >= _SAME:
-            yield best[0], later, best[1]
+        sure, earlier = max(alike, default=(0.0, 0))
+        if sure >= _SAME:
+            yield sure, later, earlier
 
 
 def _differ(old: _Statement, new: _Statement) -> bool:

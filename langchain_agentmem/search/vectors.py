@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -106,14 +107,8 @@ def server_side(tx: Transaction, after: int) -> int | None:
     rows = query.vectors_after(tx, after=after, limit=PAGE)
     if not rows:
         return None
-    dimensions = wanted(tx) or 0
-    query.insert_pgvector.many(
-        tx,
-        [
-            {"id": row["document_id"], "passage": row["passage"], "vector": _text(_stored(row["vector"], dimensions))}
-            for row in rows
-        ],
-    )
+    given = [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows]
+    _give_pgvector(tx, given, wanted(tx) or 0)
     return int(rows[-1]["id"])
 
 
@@ -143,10 +138,8 @@ def _serves(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
     if vectors < MANY:
         return False
     [totals] = query.totals(tx, ranges=json.dumps(ranges))
-    if totals["documents"] < max(MANY, vectors * SHARE):
-        return False
-    rows = query.vector_index(tx, least=0)
-    return any(row["valid"] for row in rows)
+    is_much = totals["documents"] >= max(MANY, vectors * SHARE)
+    return bool(is_much and any(row["valid"] for row in query.vector_index(tx, least=0)))
 
 
 def _begun(tx: Transaction, dimensions: int) -> bool:
@@ -182,24 +175,24 @@ def keep(tx: Transaction, vectors: Mapping[Waiting, Sequence[bytes]]) -> int:
     Returns:
         How many documents were kept.
     """
-    rows: list[dict[str, Any]] = []
-    kept = 0
     query.hold_vectors(tx)
-    for document in sorted(vectors):
-        if query.take_unembedded(tx, ticket=document.ticket):
-            kept += 1
-            rows += [
-                {"id": document.document, "passage": place, "vector": vector}
-                for place, vector in enumerate(vectors[document])
-            ]
+    kept = [each for each in sorted(vectors) if query.take_unembedded(tx, ticket=each.ticket)]
+    rows = [
+        {"id": each.document, "passage": place, "vector": vector}
+        for each in kept
+        for place, vector in enumerate(vectors[each])
+    ]
     if rows:
         query.insert_vector.many(tx, rows)
         [state] = query.vector_state(tx)
         if state["pgvector"]:
-            query.insert_pgvector.many(
-                tx, [{**row, "vector": _text(_stored(row["vector"], state["dimensions"]))} for row in rows]
-            )
-    return kept
+            _give_pgvector(tx, rows, state["dimensions"])
+    return len(kept)
+
+
+def _give_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]], dimensions: int) -> None:
+    given = [{**row, "vector": _text(_stored(row["vector"], dimensions))} for row in rows]
+    query.insert_pgvector.many(tx, given)
 
 
 def packed(vector: Sequence[float], dimensions: int) -> bytes:
@@ -361,17 +354,17 @@ class _Found:
     """
 
     def __init__(self, look: Look, dimensions: int, block: _Block | None, *, maps: bool) -> None:
-        self._look = look
-        self._maps = maps
-        self._dimensions = dimensions
+        self._look, self._dimensions = look, dimensions
+        self.mapped = block if block is not None and block.file is not None else None
+        self._most = max(MOST_BYTES, 2 * MOST_MAPPED) if maps and self.mapped is None else MOST_BYTES
         self._numbers: list[Any] = []
         self._parts: list[Any] = []
         self._file: _File | None = None
         self._bytes = 0
         self._keeps = True
-        self.mapped = block if block is not None and block.file is not None else None
         if self.mapped is not None:
             look(self.mapped.numbers, self.mapped.matrix)
+            self._numbers, self._file = [self.mapped.numbers], self.mapped.file
         elif block is not None:
             self.add(block.numbers, block.matrix)
 
@@ -379,20 +372,13 @@ class _Found:
         """Look at some more."""
         self._look(numbers, matrix)
         self._bytes += matrix.nbytes
-        most = max(MOST_BYTES, 2 * MOST_MAPPED) if self._maps and self.mapped is None else MOST_BYTES
-        self._keeps = self._keeps and self._bytes <= most
-        if not self._keeps:
-            self._parts, self._file = [], None
-            return
         self._numbers.append(numbers)
         self._parts.append(matrix)
-        if self.mapped is None and self._bytes > MOST_BYTES:
-            try:
-                self._file = self._file or _File()
-                self._file.add(self._parts)
-            except OSError:  # there is no room
-                self._keeps = False
-            self._parts = []
+        self._keeps = self._keeps and self._bytes <= self._most
+        if self._keeps and self.mapped is None and self._bytes > MOST_BYTES:
+            self._keeps = self._written()
+        if not self._keeps:
+            self._numbers, self._parts, self._file = [], [], None
 
     def read(self, rows: Sequence[Any]) -> None:
         """Add what was just read."""
@@ -406,21 +392,22 @@ class _Found:
                 matrix = np.stack([_stored(row["vector"], self._dimensions) for row in rows])
             self.add(numbers, matrix.astype(np.float32))
 
+    def _written(self) -> bool:
+        """Write what is in memory to a file; False where there is no room."""
+        with suppress(OSError):
+            self._file = self._file or _File()
+            self._file.add(self._parts)
+            self._parts = []
+            return True
+        return False
+
     def block(self, newest: int, removed: int) -> _Block | None:
         """All of it, as it may be kept until then; None where it may not."""
-        np = numpy()
-        if not self._keeps:
+        if not self._keeps or (self._file is not None and not self._written()):
             return None
-        before = self.mapped
-        file = self._file if before is None else before.file
-        numbers = np.concatenate([*([] if before is None else [before.numbers]), *self._numbers])
-        if file is None:
-            return _Block(newest, removed, numbers, np.concatenate(self._parts), None)
-        try:
-            file.add(self._parts)
-        except OSError:
-            return None
-        return _Block(newest, removed, numbers, file.matrix(len(numbers)), file)
+        numbers = numpy().concatenate(self._numbers)
+        matrix = numpy().concatenate(self._parts) if self._file is None else self._file.matrix(len(numbers))
+        return _Block(newest, removed, numbers, matrix, self._file)
 
 
 class VectorCache:
@@ -542,9 +529,10 @@ def _text(vector: Any) -> str:
 def _whole(tx: Transaction, ranges: Sequence[Range], found: _Found) -> None:
     """Read every vector in some ranges; the database has them in the order of their documents."""
     for at in range(0, len(ranges), _TOGETHER):
-        first = []
-        for low, end in ranges[at : at + _TOGETHER]:
-            first.append((query.vectors_from.ahead(tx, low=low, end=end, passage=-1, limit=PAGE), end))
+        first = [
+            (query.vectors_from.ahead(tx, low=low, end=end, passage=-1, limit=PAGE), end)
+            for low, end in ranges[at : at + _TOGETHER]
+        ]
         for start, end in first:
             rows = start
             found.read(rows)
