@@ -18,46 +18,8 @@ import typer
 from langchain_agentmem import __version__
 from langchain_agentmem.base.encryption_key import VARIABLE
 from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.cli.audit_commands import audit
-from langchain_agentmem.cli.console import (
-    EPILOG,
-    SCHEMA_VARIABLE,
-    AsJson,
-    Existing,
-    Line,
-    Screen,
-    Words,
-    elsewhere,
-    emit,
-    emit_list,
-    existing,
-    flag,
-    hit,
-    interruptible,
-    minute,
-    option,
-    reasons,
-    shortened,
-    time_option,
-)
-from langchain_agentmem.cli.database_commands import (
-    backup,
-    copy,
-    doctor,
-    erase,
-    export,
-    import_,
-    import_from,
-    key,
-    migrate,
-    namespaces,
-    prune,
-    restore,
-    stats,
-    verify,
-)
-from langchain_agentmem.cli.knowledge_commands import experiences, facts
-from langchain_agentmem.cli.thread_commands import branches, diff, show, threads, why
+from langchain_agentmem.cli import audit_commands, console, database_commands, knowledge_commands, thread_commands
+from langchain_agentmem.cli.console import AsJson, Existing, Line, Report, argument, flag, option, time_option
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.timeline import Order
@@ -68,7 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="agentmem",
     help="One database for everything an agent remembers.",
-    epilog=EPILOG,
+    epilog=console.EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help, also where it is piped
@@ -93,16 +55,17 @@ _FILE = _sets(f"{VARIABLE}_FILE", "--key-file", "PATH", _FILE_HELP)
 _COMMAND_HELP = "A command that prints the key; as AGENTMEM_KEY_COMMAND in the environment."
 _COMMAND = _sets(f"{VARIABLE}_COMMAND", "--key-command", "COMMAND", _COMMAND_HELP)
 _SCHEMA_HELP = "PostgreSQL's schema in which everything is. Default: AGENTMEM_SCHEMA, or agentmem."
-_SCHEMA = _sets(SCHEMA_VARIABLE, "--schema", "NAME", _SCHEMA_HELP)
+_SCHEMA = _sets(console.SCHEMA_VARIABLE, "--schema", "NAME", _SCHEMA_HELP)
 
 
 @app.callback(invoke_without_command=True)
 def options(
     *,
-    no_color: Annotated[bool, _COLOURS] = False,  # noqa: ARG001 - these options act by themselves
+    as_json: AsJson = False,  # noqa: ARG001 - these options are for the commands
+    no_color: Annotated[bool, _COLOURS] = False,  # noqa: ARG001
     key_file: Annotated[str | None, _FILE] = None,  # noqa: ARG001
     key_command: Annotated[str | None, _COMMAND] = None,  # noqa: ARG001
-    schema: Annotated[str | None, _SCHEMA] = None,  # noqa: ARG001 - of the commands that have a database
+    schema: Annotated[str | None, _SCHEMA] = None,  # noqa: ARG001
     version: bool = flag("--version", "Print the version and leave.", is_eager=True),
 ) -> None:
     """One database for everything an agent remembers."""
@@ -113,12 +76,9 @@ def options(
 
 def demo(
     *,
-    database: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DATABASE", help="Keep it here: a path or a postgresql:// URL. Default: a temporary one."
-        ),
-    ] = None,
+    database: str | None = argument(
+        "Keep it here: a path or a postgresql:// URL. Default: a temporary one.", "DATABASE", default=None
+    ),
     model: str | None = option("A real model. Default: a deterministic one that needs no key.", "PROVIDER:NAME"),
     process: Annotated[int, typer.Option(hidden=True)] = 1,
     studio: bool = flag("--studio", "Go on to a longer life, and look at it in Studio. Extra [studio]."),
@@ -131,19 +91,19 @@ def demo(
     (as `search` has it); at last type ("summary"), messages, conversations.
     """
     # Imported here: the other commands need no LangGraph, and start in half the time without.
-    from langchain_agentmem.cli.demo import SECOND_PROCESS, look_at, second_process, tell_story  # noqa: PLC0415
+    from langchain_agentmem.cli.demo import SECOND_PROCESS, first_process, look_at, second_process  # noqa: PLC0415
 
     if studio and as_json:
         raise InvalidInput("--studio shows pages, which have no JSON.")
     serve = server() if studio else None
-    screen = Screen(quiet=as_json)
+    screen = console.Screen(quiet=as_json)
     if process == SECOND_PROCESS and database is not None:
         second_process(screen, database=database, model=model, as_json=as_json)
         return
     # What is temporary is deleted even where a model fails or somebody presses Ctrl-C.
     with tempfile.TemporaryDirectory(prefix="agentmem-") if database is None else nullcontext() as folder:
         place = database or str(Path(str(folder)) / "demo.db")
-        code = tell_story(database=place, model=model, as_json=as_json)
+        code = first_process(screen, database=place, model=model, as_json=as_json)
         if serve is not None and code == 0:
             look_at(screen, serve, database=place, open_browser=not no_open)
     kept = f"The database is kept: agentmem threads list {shlex.quote(place)}"
@@ -154,7 +114,7 @@ def demo(
 def search(
     *,
     database: Existing,
-    query: Words,
+    query: list[str] = argument("Any text, in one word or several.", "QUERY"),
     namespace: str | None = option("This namespace and all below it. Default: the root alone.", "A/B"),
     everything: bool = flag("--everything", "Look in every namespace."),
     kind: list[str] | None = option(
@@ -169,7 +129,7 @@ def search(
     ),
     limit: int = option("Most results.", "N", default=10, min=1, max=10_000),
     as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Find what was said, and why it was found.
 
     What is remembered besides, such as facts and items, is found too. The best comes first.
@@ -178,7 +138,7 @@ def search(
     why with terms and signals, what each added to the score.
     """
     kinds: Any = kind or None  # the search checks them
-    with existing(database) as memory:
+    with console.existing(database) as memory:
         found = memory.search(
             " ".join(query),
             namespace=namespace_named(namespace),
@@ -193,7 +153,7 @@ def search(
         )
         empty = "Nothing was found."
         if not found and namespace is None and not everything:
-            there = elsewhere(memory, kinds)
+            there = console.elsewhere(memory, kinds)
             empty = f"Nothing was found in the root namespace.{there}{' Or say --everything.' if there else ''}"
             if as_json and there:  # the list is empty, and who reads it is told as well
                 typer.echo(empty, err=True)
@@ -201,13 +161,14 @@ def search(
 
     def lines(each: Recollection) -> Iterator[Line]:
         where = named(each.namespace, *([] if each.conversation_id is None else [each.conversation_id]))
-        yield f"{next(numbers)}. {each.score:.2f}  {minute(each.created_at)}  {each.kind}  {where}  {each.id}", "bold"
-        yield f"   {shortened(each.text)}"
-        yield f"   why: {reasons(each.why)}", "dim"
+        about = f"{console.minute(each.created_at)}  {each.kind}  {where}  {each.id}"
+        yield f"{next(numbers)}. {each.score:.2f}  {about}", "bold"
+        yield f"   {console.shortened(each.text)}"
+        yield f"   why: {console.reasons(each.why)}", "dim"
         if each.replaced_by is not None:
             yield f"   replaced by: {' '.join(each.replaced_by)}", "dim"
 
-    emit_list(found, lines, hit, empty, limit=limit, as_json=as_json)
+    return console.list_report(found, lines, console.hit, empty, limit)
 
 
 def studio(
@@ -232,15 +193,14 @@ def studio(
     """
     serve = server()
     vectors: IndexGiven | None = None if index is None else {"embed": index}
-    with existing(database, read_only=read_only, index=vectors) as memory:
-        library = None if experiences is None else memory.experiences(experiences)
+    with console.existing(database, read_only=read_only, index=vectors) as memory:
         serve(
             memory,
             host=host,
             port=port,
             user=user,
-            experiences=library,
-            tell=lambda where: emit({"url": where}, f"Studio is at {where} (Ctrl-C ends it)", as_json=as_json),
+            experiences=None if experiences is None else memory.experiences(experiences),
+            tell=lambda where: Report({"url": where}, f"Studio is at {where} (Ctrl-C ends it)").emit(as_json=as_json),
             open_browser=open_browser,
         )
 
@@ -259,35 +219,54 @@ def server() -> Callable[..., None]:
 
 
 app.command()(demo)
-app.add_typer(threads)
-for looking in (show, why, search, branches, diff, facts, studio):
+app.add_typer(thread_commands.threads)
+for looking in (thread_commands.show, thread_commands.why, search, thread_commands.branches, thread_commands.diff):
     app.command()(looking)
-app.add_typer(audit)
-app.add_typer(experiences)
-for caring in (stats, namespaces, verify, doctor, backup, restore, export):
+app.command()(knowledge_commands.facts)
+app.command()(studio)
+app.add_typer(audit_commands.audit)
+app.add_typer(knowledge_commands.experiences)
+care = database_commands
+for caring in (care.stats, care.namespaces, care.verify, care.doctor, care.backup, care.restore, care.export):
     app.command()(caring)
-app.command("import")(import_)
-for moving in (migrate, copy, erase, prune, key):
+app.command("import")(care.import_)
+for moving in (care.migrate, care.copy, care.erase, care.prune, care.key, care.import_from):
     app.command()(moving)
-app.command("import-from")(import_from)
 
 
 def command_line() -> Callable[[], object]:
-    """All commands, each with the options that are those of all of them, and interrupted as all of them are.
+    """All commands, each with the options that are those of all of them, and ended as all of them are.
 
     Those of a database have --schema as well, but for `restore`, since what is restored is in the usual one.
     """
     made = typer.main.get_command(app)
-    everywhere = [each for each in made.params if each.name in {"no_color", "key_file", "key_command"}]
-    [schema] = [each for each in made.params if each.name == "schema"]
-    made.params.remove(schema)
+    common = {each.name: each for each in made.params}
+    made.params = [each for each in made.params if each.name not in {"as_json", "schema"}]
     waiting = [*getattr(made, "commands", {}).values()]
     while waiting:
         each = waiting.pop()
-        each.params += everywhere
-        if each.name != "restore" and any(param.name == "database" for param in each.params):
-            each.params.append(schema)
+        own = {param.name for param in each.params}
         if each.callback is not None:
-            each.callback = interruptible()(each.callback)
+            each.params += [] if "as_json" in own else [common["as_json"]]
+            each.callback = _ended(each.callback, tells="as_json" in own)
+        each.params += [common["no_color"], common["key_file"], common["key_command"]]
+        each.params += [common["schema"]] if "database" in own and each.name != "restore" else []
         waiting += getattr(each, "commands", {}).values()
     return made
+
+
+def _ended(command: Callable[..., Report | None], *, tells: bool) -> Callable[..., None]:
+    """A command whose report is printed, and that may be interrupted.
+
+    Args:
+        command: The command.
+        tells: Whether it wants to know if JSON is printed.
+    """
+
+    def run(*, as_json: bool, **given: Any) -> None:
+        with console.interruptible():
+            report = command(**given, as_json=as_json) if tells else command(**given)
+            if report is not None:
+                report.emit(as_json=as_json)
+
+    return run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,24 +11,8 @@ import typer
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted
-from langchain_agentmem.cli.console import (
-    AsJson,
-    Existing,
-    Line,
-    Most,
-    elsewhere,
-    emit,
-    emit_check,
-    emit_list,
-    existing,
-    flag,
-    interruptible,
-    made,
-    option,
-    plain,
-    progress_bar,
-    shortened,
-)
+from langchain_agentmem.cli import console
+from langchain_agentmem.cli.console import Existing, Line, Most, Report, flag, option, working
 from langchain_agentmem.cli.thread_commands import message_lines, message_told
 from langchain_agentmem.studio.thread_views import message_shown
 
@@ -45,14 +28,14 @@ File = Annotated[str, typer.Argument(help="The file, such as agent_memory.json."
 
 
 @audit.command()
-def report(*, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
+def report(*, database: Existing, namespace: Namespace = None) -> Report:
     """Report how the audit trail fares, there and below."""
     here = namespace_named(namespace)
-    with existing(database) as memory:
-        trail = _trail_in(memory, namespace)
+    with console.existing(database) as memory:
+        trail = _trail(memory, namespace)
         health, is_empty = trail.report(), bool(here) and not trail.last(1, include_junk=True)
         others = f"\n{_none(memory, namespace)}" if is_empty else ""
-    emit({**plain(health), "size": health.size}, f"{health}{others}", as_json=as_json)
+    return Report({**console.plain(health), "size": health.size}, f"{health}{others}")
 
 
 @audit.command("list")
@@ -64,18 +47,17 @@ def entries(
     include_junk: bool = flag("--include-junk", "Print hidden entries too, and why they are hidden."),
     messages: bool = flag("--messages", "Print entries with all messages that the model was given and gave."),
     limit: int = option("Print the last N entries.", "N", default=10, min=1),
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """List the last entries, the newest last."""
-    with existing(database) as memory:
-        found = _trail_in(memory, namespace).last(limit, conversation, include_junk=include_junk)
+    with console.existing(database) as memory:
+        found = _trail(memory, namespace).last(limit, conversation, include_junk=include_junk)
         empty = "" if found else _none(memory, namespace)
     show, told = (_whole_lines, _whole) if messages else (_lines, _entry)
-    emit_list(found, show, told, empty, limit=limit, as_json=as_json)
+    return console.list_report(found, show, told, empty, limit)
 
 
 def _none(memory: AgentMemory, namespace: str | None) -> str:
-    return f"There are no entries.{elsewhere(memory, ['audit'], namespace_named(namespace))}"
+    return f"There are no entries.{console.elsewhere(memory, ['audit'], namespace_named(namespace))}"
 
 
 @audit.command()
@@ -87,35 +69,32 @@ def todos(
     complete: list[str] | None = option("This one is done; may be repeated.", "ID"),
     reopen: list[str] | None = option("This one is to be done after all; may be repeated.", "ID"),
     limit: Most = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """List what is to be done, or say what is."""
-    with _trail(database, namespace) as trail:
+    with console.existing(database) as memory:
+        trail = _trail(memory, namespace)
         for each in complete or ():
             trail.complete(each)
         for each in reopen or ():
             trail.reopen(each)
         found = trail.todos("done" if done else "open")
     empty = f"Nothing is {'done' if done else 'to be done'}."
-    emit_list(found, _todo_lines, _entry, empty, limit=limit, as_json=as_json)
+    return console.list_report(found, _todo_lines, _entry, empty, limit)
 
 
 @audit.command()
 def verify(
-    *,
-    database: Existing,
-    since: str | None = option("A head that was kept elsewhere: nothing up to it may differ.", "SEQ:LINK"),
-    as_json: AsJson = False,
-) -> None:
+    *, database: Existing, since: str | None = option("A head that was kept: nothing up to it may differ.", "SEQ:LINK")
+) -> Report:
     """Walk along the chain of the whole database.
 
     Its head is printed. The exit code is 1 where something is wrong.
     """
-    with interruptible("Nothing was changed."), _trail(database, None) as trail, progress_bar("walking"):
-        found = trail.verify(since)
+    with working("Nothing was changed.", "walking"), console.existing(database) as memory:
+        found = _trail(memory, None).verify(since)
     told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
-    value = {**plain(found), "ok": found.ok, "head": str(found.head)}
-    emit_check(found.problems, told, value, as_json=as_json)
+    value = {**console.plain(found), "ok": found.ok, "head": str(found.head)}
+    return console.check_report(found.problems, told, value)
 
 
 @audit.command()
@@ -124,60 +103,52 @@ def archive(
     database: Existing,
     namespace: Namespace = None,
     before: datetime | None = option("Entries before this time, in UTC. Default: 30 days ago.", "DATE"),
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Compress old entries where they are. They are read and found as before."""
     kept = "What was compressed is compressed: run it again to go on."
-    with interruptible(kept), _trail(database, namespace) as trail, progress_bar("compressing"):
-        done = trail.archive(before)
-    emit({"archived": done}, f"{counted(done, 'entries')} archived.", as_json=as_json)
+    with working(kept, "compressing"), console.existing(database) as memory:
+        done = _trail(memory, namespace).archive(before)
+    return Report({"archived": done}, f"{counted(done, 'entries')} archived.")
 
 
 @audit.command("filter-junk")
-def filter_junk(*, database: Existing, namespace: Namespace = None, as_json: AsJson = False) -> None:
+def filter_junk(*, database: Existing, namespace: Namespace = None) -> Report:
     """Judge every entry anew by the rules for junk. Nothing is deleted."""
     kept = "What was judged is judged: run it again to go on."
-    with interruptible(kept), _trail(database, namespace) as trail, progress_bar("judging"):
-        done = trail.filter_junk()
-    emit({"changed": done}, f"{counted(done, 'entries')} judged otherwise than before.", as_json=as_json)
+    with working(kept, "judging"), console.existing(database) as memory:
+        done = _trail(memory, namespace).filter_junk()
+    return Report({"changed": done}, f"{counted(done, 'entries')} judged otherwise than before.")
 
 
 @audit.command("import")
-def import_document(*, database: Existing, file: File, namespace: Namespace = None, as_json: AsJson = False) -> None:
+def import_document(*, database: Existing, file: File, namespace: Namespace = None) -> Report:
     """Add what an agent_memory.json holds, however damaged. The exit code is 1 where something could not be read.
 
     The database is made if it is not there.
     """
     kept = "What was added is kept: run it again to go on."
-    with interruptible(kept), made(database) as memory, progress_bar("adding"):
-        done = _trail_in(memory, namespace).import_document(file)
+    with working(kept, "adding"), console.made(database) as memory:
+        done = _trail(memory, namespace).import_document(file)
     lines: list[Line] = [
         *((each, "yellow") for each in (*done.lost, *done.notes)),
         *([] if done.kept is None else [f"The damaged file is kept as {done.kept}."]),
         f"{counted(done.added, 'entries')} added; {done.known:,} were there already.",
     ]
-    emit(done, lines, as_json=as_json, problems=bool(done.lost))
+    return Report(done, lines, bool(done.lost))
 
 
 @audit.command("export")
-def export_document(*, database: Existing, file: File, namespace: Namespace = None, as_json: AsJson = False) -> None:
+def export_document(*, database: Existing, file: File, namespace: Namespace = None) -> Report:
     """Write all entries as an agent_memory.json.
 
     Hidden ones are included. A file that is there is replaced.
     """
-    with interruptible("Nothing was written."), _trail(database, namespace) as trail, progress_bar("writing"):
-        done = trail.export_document(file)
-    emit({"written": done}, f"{counted(done, 'entries')} written.", as_json=as_json)
+    with working("Nothing was written.", "writing"), console.existing(database) as memory:
+        done = _trail(memory, namespace).export_document(file)
+    return Report({"written": done}, f"{counted(done, 'entries')} written.")
 
 
-@contextmanager
-def _trail(database: str, namespace: str | None) -> Iterator[AuditTrail]:
-    """The audit trail of a namespace in a database that is there."""
-    with existing(database) as memory:
-        yield _trail_in(memory, namespace)
-
-
-def _trail_in(memory: AgentMemory, namespace: str | None) -> AuditTrail:
+def _trail(memory: AgentMemory, namespace: str | None) -> AuditTrail:
     from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
 
     return AuditTrail(memory, namespace_named(namespace))
@@ -186,10 +157,10 @@ def _trail_in(memory: AgentMemory, namespace: str | None) -> AuditTrail:
 def _lines(entry: AuditEntry) -> Iterator[Line]:
     where = named(entry.namespace, entry.conversation_id or "-")
     yield f"{entry.created_at:%Y-%m-%d %H:%M}  {where}  {entry.kind}  {entry.id}", "bold"
-    yield f"   > {shortened(entry.prompt)}"
-    yield f"   < {shortened(entry.reply)}"
+    yield f"   > {console.shortened(entry.prompt)}"
+    yield f"   < {console.shortened(entry.reply)}"
     if entry.error is not None:
-        yield f"   failed: {shortened(entry.error)}", "red"
+        yield f"   failed: {console.shortened(entry.error)}", "red"
     if entry.junk:
         yield f"   hidden: {', '.join(entry.junk)}", "dim"
 
@@ -203,15 +174,14 @@ def _whole_lines(entry: AuditEntry) -> Iterator[Line]:
 
 def _todo_lines(todo: AuditEntry) -> Iterator[Line]:
     yield f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold"
-    yield f"   {shortened(todo.prompt)}"
+    yield f"   {console.shortened(todo.prompt)}"
 
 
 def _entry(entry: AuditEntry) -> dict[str, Any]:
     """An entry as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
-    return {name: value for name, value in _whole(entry).items() if name != "messages"}
+    return {name: value for name, value in console.plain(entry).items() if name != "messages"}
 
 
 def _whole(entry: AuditEntry) -> dict[str, Any]:
     """An entry with its messages, as JSON has it."""
-    told: dict[str, Any] = plain(entry)
-    return told | {"messages": [plain(message_told(message_shown(each))) for each in entry.messages]}
+    return _entry(entry) | {"messages": [message_told(message_shown(each)) for each in entry.messages]}

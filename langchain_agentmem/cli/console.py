@@ -7,7 +7,6 @@ no markup, and no characters that a terminal would obey or a reader would not se
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import os
 import re
@@ -31,6 +30,7 @@ from rich.text import Text
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.events import Progress as HowFar
+from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, named, namespace_named, namespace_of
 from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
@@ -40,7 +40,8 @@ from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Wh
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.upkeep.database_report import ThreadSummary
+from langchain_agentmem.upkeep.admin import NamespaceSummary
+from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -56,7 +57,6 @@ SCHEMA_VARIABLE = "AGENTMEM_SCHEMA"
 LIMIT = 50
 """How many lines a list has unless somebody asks for more."""
 
-Words = Annotated[list[str], typer.Argument(metavar="QUERY", help="Any text, in one word or several.")]
 _PLACES = 3
 """Places that are named to who found nothing."""
 
@@ -77,6 +77,7 @@ _NAMED = "The database: a path or a postgresql:// URL"
 Existing = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_NAMED}.")]
 Made = Annotated[str, typer.Argument(metavar="DATABASE", help=f"{_NAMED}. Made if it is not there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+"""Every command has this option (`command_line`); those declare it that do otherwise with it than print JSON."""
 Within = Annotated[
     str | None,
     typer.Option("--namespace", metavar="A/B", help="Only this namespace and all below it. Default: everything."),
@@ -149,6 +150,11 @@ def time_named(text: str) -> datetime:
         raise typer.BadParameter(str(error)) from error
 
 
+def argument(told: str, metavar: str, *, default: Any = ..., **more: Any) -> Any:
+    """An argument of a command, which has to be given unless there is a default."""
+    return typer.Argument(default, metavar=metavar, help=told, **more)
+
+
 def option(told: str, metavar: str | None = None, *, name: str | None = None, default: Any = None, **more: Any) -> Any:
     """An option of a command, whose name is that of the parameter unless it is given."""
     return typer.Option(default, *([name] if name else []), metavar=metavar, help=told, **more)
@@ -176,37 +182,37 @@ def elsewhere(
         whose: The branch or thread of which it was looked for, where these are apart. Default: they are not.
     """
     memory.search("", kinds=kinds, everything=True)  # what waits for the index enters it
-    stored_as, places = all_parts().stored_as(kinds), dict[str, None]()
+    stored_as, places = all_parts().stored_as(kinds), []
     for row in memory.database.engine.read(lambda tx: search_index.held(tx, stored_as)):
         where, options = namespace_of(row["path"]), []
         if where == here and whose in (None, row["name"]):
             continue
         if whose is not None and (row["of_thread"] or row["name"] != MAIN):
             options += ["--thread" if row["of_thread"] else "--branch", row["name"]]
-        if where != here:
-            options += ["--namespace", named(where)]
-        places[shlex.join(options)] = None
-    return f" Elsewhere there is something: {some([*places])}." if places else ""
+        places.append(shlex.join(options if where == here else [*options, "--namespace", named(where)]))
+    return _elsewhere(places)
 
 
-def other_places(memory: AgentMemory, namespace: str | None, name: str | None = None) -> str:
+def other_places(
+    namespace: str | None, found: Iterable[NamespaceSummary | ThreadSummary | BranchSummary], *, name: str | None = None
+) -> str:
     """For who named a namespace that holds nothing: which ones hold something; "" where none does.
 
     Args:
-        memory: Where.
         namespace: The namespace as it was written. Those that are written nearly so come first.
+        found: What there is in any namespace.
         name: The thread or conversation that was looked for there. Default: anything.
     """
-    if namespace is None and name is None:
-        return ""
-    found = memory.admin.namespaces() if name is None else memory.admin.threads(thread_id=name, sizes=False).threads
     where = namespace_named(namespace)
     if name is None and any(each.namespace[: len(where)] == where for each in found):
         return ""
     places = [named(each.namespace) if each.namespace else "the root" for each in found]
-    near = get_close_matches(namespace or "", places, _PLACES)
-    places = [*dict.fromkeys([*near, *places])]
-    return f" Elsewhere there is something: {some(places)}." if places else ""
+    return _elsewhere([*get_close_matches(namespace or "", places, _PLACES), *places])
+
+
+def _elsewhere(places: Iterable[str]) -> str:
+    told = some([*dict.fromkeys(places)])
+    return f" Elsewhere there is something: {told}." if told else ""
 
 
 def some(places: Sequence[str]) -> str:
@@ -302,8 +308,14 @@ class Screen:
             text: Any text.
             style: How it looks on a terminal that knows colours.
         """
-        said = printable(text)
-        for each in _broken(said, self._console.width, len(said) - len(said.lstrip())):
+        said, wide = printable(text), self._console.width
+        lines = [""]
+        for word in re.findall(r"\s*\S+", said) if cell_len(said) > wide else [said]:
+            if lines[-1].strip() and cell_len(lines[-1] + word) > wide:
+                lines.append(" " * (len(said) - len(said.lstrip()) + _HANG) + word.lstrip())
+            else:
+                lines[-1] += word
+        for each in lines:
             self._console.print(Text(each, style=style), soft_wrap=True)
 
     def heading(self, text: str) -> None:
@@ -332,43 +344,14 @@ class Screen:
             self._console.print(table)
             return
         for row in held:
-            self._record(headings, row)
-
-    def _record(self, headings: Sequence[str], row: Sequence[str]) -> None:
-        first, *others = (
-            f"{heading} {' '.join(cell.split())}".lstrip() for heading, cell in zip(headings, row, strict=True) if cell
-        )
-        self.line(first, "bold")
-        said = ""
-        for each in others:
-            if said and cell_len(f"   {said}, {each}") > self._console.width:
-                self.line(f"   {said}")
-                said = each
-            else:
-                said = f"{said}, {each}" if said else each
-        if said:
-            self.line(f"   {said}")
+            named_cells = [(heading, " ".join(cell.split())) for heading, cell in zip(headings, row, strict=True)]
+            first, *others = [f"{heading} {cell}".lstrip() for heading, cell in named_cells if cell]
+            self.line(first, "bold")
+            self.line(f"   {', '.join(others)}".rstrip())
 
 
-def _broken(line: str, wide: int, margin: int) -> list[str]:
-    """A line between its words, as it is broken where so many columns are too few; what is left stands further in."""
-    lines = [""]
-    for word in re.findall(r"\s*\S+", line) if cell_len(line) > wide else [line]:
-        if lines[-1].strip() and cell_len(lines[-1] + word) > wide:
-            lines.append(" " * (margin + _HANG) + word.lstrip())
-        else:
-            lines[-1] += word
-    return lines
-
-
-def shortened(text: str, most: int = LONGEST_LINE) -> str:
-    """The text on one line, cut where it is longer than so many characters.
-
-    Args:
-        text: Any text.
-        most: The characters.
-    """
-    return one_line(text, most)
+shortened = partial(one_line, most=160)
+"""A text on one line, cut where it is long."""
 
 
 MAIN = "main"
@@ -468,38 +451,45 @@ def lines_of(text: str) -> Iterator[str]:
     yield from text.replace("\r\n", "\n").rstrip("\n").split("\n")
 
 
-def emit(value: object, lines: str | Iterable[Line], *, as_json: bool, problems: bool = False) -> None:
-    """Print a report, as JSON or for a person, and leave with exit code 1 where it tells of problems."""
-    if as_json:
-        print_json(value)
-    else:
-        screen = Screen()
-        for each in lines_of(lines) if isinstance(lines, str) else lines:
-            if isinstance(each, Rows):
-                screen.table(*each)
-            else:
-                screen.line(*([each] if isinstance(each, str) else each))
-    if problems:
-        raise typer.Exit(1)
+class Report(NamedTuple):
+    """What a command found.
+
+    Attributes:
+        value: As JSON has it.
+        lines: For a person.
+        has_problems: Whether the exit code is 1.
+    """
+
+    value: object
+    lines: str | Iterable[Line]
+    has_problems: bool = False
+
+    def emit(self, *, as_json: bool) -> None:
+        """Print it, as JSON or for a person, and leave with exit code 1 where it tells of problems."""
+        if as_json:
+            print_json(self.value)
+        else:
+            screen = Screen()
+            for each in lines_of(self.lines) if isinstance(self.lines, str) else self.lines:
+                if isinstance(each, Rows):
+                    screen.table(*each)
+                else:
+                    screen.line(*([each] if isinstance(each, str) else each))
+        if self.has_problems:
+            raise typer.Exit(1)
 
 
-def emit_check(problems: Sequence[str], checked: str, value: object, *, as_json: bool) -> None:
-    """Print what a check found, and leave with exit code 1 where something is wrong."""
+def check_report(problems: Sequence[str], checked: str, value: object) -> Report:
+    """What a check found. The exit code is 1 where something is wrong."""
     state = counted(len(problems), "problems") if problems else "All is well"
     lines: list[Line] = [*((each, "red") for each in problems), *lines_of(f"{state}: checked {checked}")]
-    emit(value, lines, as_json=as_json, problems=bool(problems))
+    return Report(value, lines, bool(problems))
 
 
-def emit_list(
-    found: Sequence[T],
-    lines: Callable[[T], Iterable[Line]],
-    told: Callable[[T], Any],
-    empty: str,
-    *,
-    limit: int | None,
-    as_json: bool,
-) -> None:
-    """Print things that were found, at most so many, and how many more there are.
+def list_report(
+    found: Sequence[T], lines: Callable[[T], Iterable[Line]], told: Callable[[T], Any], empty: str, limit: int | None
+) -> Report:
+    """Things that were found, at most so many, and how many more there are.
 
     Args:
         found: All of them.
@@ -507,12 +497,10 @@ def emit_list(
         told: What JSON has of it.
         empty: What a person is told where there are none.
         limit: How many to print. Default: `LIMIT`, and in JSON all.
-        as_json: Whether JSON is printed.
     """
     most = limit or LIMIT
-    shown = (line for each in found[:most] for line in lines(each)) if found else [empty]
-    value = [*map(told, found[:limit])] if as_json else None
-    emit(value, itertools.chain(shown, more(min(most, len(found)), len(found))), as_json=as_json)
+    shown = [line for each in found[:most] for line in lines(each)] if found else [empty]
+    return Report([*map(told, found[:limit])], [*shown, *more(min(most, len(found)), len(found))])
 
 
 def more(shown: int, total: int, what: str = "… and {} more") -> Iterator[Line]:
@@ -531,22 +519,8 @@ BEFORE = "… {} before these"
 """What `more` says of those that come before the first that is shown."""
 
 
-class Bar:
-    """Shows how far something has come."""
-
-    def __init__(self, progress: Progress, doing: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(doing, total=None)
-
-    def watch(self, at: HowFar) -> None:
-        """How far something has come."""
-        doing, done, total = at
-        told = doing if total is None else f"{doing} {done:,} of {total:,}"
-        self._progress.update(self._task, description=told, completed=done, total=total)
-
-
 @contextmanager
-def progress_bar(doing: str = "") -> Iterator[Bar]:
+def progress_bar(doing: str = "") -> Iterator[Watch]:
     """A progress bar on standard error, if that is a terminal; one that moves to and fro where no end is known."""
     console = Console(stderr=True)
     columns = (
@@ -556,7 +530,13 @@ def progress_bar(doing: str = "") -> Iterator[Bar]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield Bar(progress, doing)
+        task = progress.add_task(doing, total=None)
+
+        def watch(at: HowFar) -> None:
+            told = at.doing if at.total is None else f"{at.doing} {at.done:,} of {at.total:,}"
+            progress.update(task, description=told, completed=at.done, total=at.total)
+
+        yield watch
 
 
 @contextmanager
@@ -567,3 +547,10 @@ def interruptible(left: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(f"Interrupted. {left}".rstrip(), err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def working(left: str, doing: str = "") -> Iterator[Watch]:
+    """A progress bar around what may take long, see `progress_bar` and `interruptible`."""
+    with interruptible(left), progress_bar(doing) as watch:
+        yield watch

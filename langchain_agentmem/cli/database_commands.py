@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from langchain_agentmem.base.encryption_key import (
-    EXPORT_VARIABLE,
-    NEW_VARIABLE,
-    VARIABLE,
-    EncryptionKey,
-    key_in_environment,
-)
+from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base import encryption_key as keys
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
-from langchain_agentmem.cli.console import (
-    AsJson,
-    Existing,
-    Line,
-    Made,
-    Rows,
-    Within,
-    emit,
-    emit_check,
-    existing,
-    interruptible,
-    made,
-    other_places,
-    plain,
-    progress_bar,
-    schema_given,
-    some,
-    time_named,
-)
+from langchain_agentmem.cli import console
+from langchain_agentmem.cli.console import Existing, Line, Made, Report, Within, argument, flag, option, working
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
@@ -48,7 +26,6 @@ from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import newest_migration
 from langchain_agentmem.upkeep.admin import Admin
 from langchain_agentmem.upkeep.database_report import diagnose
-from langchain_agentmem.upkeep.integrity import EraseReport
 
 if TYPE_CHECKING:
     from langchain_agentmem.importers.moving import MovingReport
@@ -59,39 +36,31 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell only what would be
 
 
 def backup(
-    *,
-    database: Existing,
-    file: File,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
-    as_json: AsJson = False,
-) -> None:
+    *, database: Existing, file: File, force: bool = flag("--force", "Replace the file if it is there.")
+) -> Report:
     """Write a consistent copy while others go on.
 
     It is a SQLite database, of PostgreSQL too; `restore` makes a database of it. A key that is given encrypts it.
     """
-    with interruptible("Nothing was written."), existing(database) as memory, progress_bar("copying") as bar:
+    with working("Nothing was written.", "copying") as watch, console.existing(database) as memory:
         # On SQLite the key is that of the database.
-        key = key_in_environment() if memory.database.engine.dialect == "postgres" else None
-        path = memory.admin.backup(file, force=force, progress=bar.watch, key=key)
+        key = keys.key_in_environment() if memory.database.engine.dialect == "postgres" else None
+        path = memory.admin.backup(file, force=force, progress=watch, key=key)
     size = path.stat().st_size
-    emit({"path": str(path), "bytes": size}, f"{path} was written: {counted(size, 'bytes')}.", as_json=as_json)
+    return Report({"path": str(path), "bytes": size}, f"{path} was written: {counted(size, 'bytes')}.")
 
 
 def restore(
     *,
-    database: Annotated[str, typer.Argument(metavar="DATABASE", help="Where to: a path or a postgresql:// URL.")],
+    database: str = argument("Where to: a path or a postgresql:// URL.", "DATABASE"),
     file: File,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Make a database of a backup or an export. It is verified before it takes its place."""
-    with interruptible("The target is as it was."), progress_bar() as bar:
-        report = Admin.restore(file, database, force=force, progress=bar.watch)
-    emit(
-        {**dataclasses.asdict(report), "ok": True},
-        f"{report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}.",
-        as_json=as_json,
-    )
+    with working("The target is as it was.") as watch:
+        report = Admin.restore(file, database, force=force, progress=watch)
+    told = f"{report.source} was restored to {report.target}, and is whole: {_counts(report.checked)}."
+    return Report({**asdict(report), "ok": True}, told)
 
 
 def export(
@@ -99,9 +68,9 @@ def export(
     database: Existing,
     file: File,
     namespace: Within = None,
-    encrypted: Annotated[bool, typer.Option("--encrypt", help="Encrypt the file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write plain JSON, and print JSON.")] = False,
-) -> None:
+    encrypted: bool = flag("--encrypt", "Encrypt the file."),
+    as_json: bool = flag("--json", "Write plain JSON, and print JSON."),
+) -> Report:
     """Write everything to a SQLite file, or as plain JSON.
 
     With --json, the file has what was said and learned, and can be read by anybody.
@@ -111,16 +80,15 @@ def export(
     """
     key = None
     if encrypted:
-        key = key_in_environment(EXPORT_VARIABLE) or _key(VARIABLE, "The key of the export")
-    with interruptible("Nothing was written."), existing(database) as memory, progress_bar("writing") as bar:
+        key = keys.key_in_environment(keys.EXPORT_VARIABLE) or _key(keys.VARIABLE, "The key of the export")
+    with working("Nothing was written.", "writing") as watch, console.existing(database) as memory:
         whose = memory if namespace is None else memory.within(namespace_named(namespace))
-        report = whose.export(file, progress=bar.watch, key=key, as_json=as_json)
-        told = dataclasses.asdict(report)
-        others = "" if any(told.values()) else other_places(memory, namespace)
-    emit({"path": file, **told}, f"{file} was written: {_counts(told)}.{others}", as_json=as_json)
+        told = asdict(whose.export(file, progress=watch, key=key, as_json=as_json))
+        others = "" if any(told.values()) else console.other_places(namespace, memory.admin.namespaces())
+    return Report({"path": file, **told}, f"{file} was written: {_counts(told)}.{others}")
 
 
-def import_(*, database: Made, file: File, as_json: AsJson = False) -> None:
+def import_(*, database: Made, file: File) -> Report:
     """Add what an export holds, all of it or nothing.
 
     What is in the database stays. An encrypted export is read with AGENTMEM_EXPORT_KEY (or _FILE, _COMMAND), else with
@@ -128,13 +96,12 @@ def import_(*, database: Made, file: File, as_json: AsJson = False) -> None:
     """
     if not Path(file).is_file():  # a mistyped path makes no database
         raise InvalidInput(f"There is no export at {safe_repr(file)}.")
-    with interruptible("Nothing was imported."), made(database) as memory, progress_bar("reading") as bar:
-        report = memory.import_(file, progress=bar.watch, key=key_in_environment(EXPORT_VARIABLE))
-    told = dataclasses.asdict(report)
-    emit({"path": file, **told}, f"{file} was imported. New: {_counts(told)}.", as_json=as_json)
+    with working("Nothing was imported.", "reading") as watch, console.made(database) as memory:
+        told = asdict(memory.import_(file, progress=watch, key=keys.key_in_environment(keys.EXPORT_VARIABLE)))
+    return Report({"path": file, **told}, f"{file} was imported. New: {_counts(told)}.")
 
 
-def _key(variable: str, what: str, *, twice: bool = True) -> EncryptionKey:
+def _key(variable: str, what: str, *, twice: bool = True) -> keys.EncryptionKey:
     """A key of the environment, else one that is typed in without being seen.
 
     Args:
@@ -145,21 +112,18 @@ def _key(variable: str, what: str, *, twice: bool = True) -> EncryptionKey:
     Raises:
         InvalidInput: There is none, and no terminal to ask at.
     """
-    if (key := key_in_environment(variable)) is not None:
+    if (key := keys.key_in_environment(variable)) is not None:
         return key
     if not sys.stdin.isatty():
         raise InvalidInput(f"{what}? Give it in {variable}, {variable}_FILE or {variable}_COMMAND.")
-    return EncryptionKey(typer.prompt(what, hide_input=True, confirmation_prompt=twice, err=True))
+    return keys.EncryptionKey(typer.prompt(what, hide_input=True, confirmation_prompt=twice, err=True))
 
 
 def key(
     *,
-    path: Annotated[str, typer.Argument(metavar="DATABASE", help="The file of a SQLite database.")],
-    action: Annotated[
-        Literal["encrypt", "change", "decrypt"], typer.Argument(metavar="ACTION", help="encrypt, change or decrypt.")
-    ],
-    as_json: AsJson = False,
-) -> None:
+    path: str = argument("The file of a SQLite database.", "DATABASE"),
+    action: Literal["encrypt", "change", "decrypt"] = argument("encrypt, change or decrypt.", "ACTION"),
+) -> Report:
     """Encrypt a SQLite database, change its key, or decrypt it.
 
     The key comes from --key-file, --key-command or AGENTMEM_KEY, or is asked for. For change, the new key comes from
@@ -168,10 +132,10 @@ def key(
 
     JSON: an object with path, encrypted, rows, overwritten.
     """
-    old = None if action == "encrypt" else _key(VARIABLE, "Its key", twice=False)
-    new = None if action == "decrypt" else _key(VARIABLE if old is None else NEW_VARIABLE, "Its new key")
-    with interruptible("The database is whole, under the one key or the other."), progress_bar() as bar:
-        report = Admin.rekey(path, key=old, new_key=new, progress=bar.watch)
+    old = None if action == "encrypt" else _key(keys.VARIABLE, "Its key", twice=False)
+    new = None if action == "decrypt" else _key(keys.VARIABLE if old is None else keys.NEW_VARIABLE, "Its new key")
+    with working("The database is whole, under the one key or the other.") as watch:
+        report = Admin.rekey(path, key=old, new_key=new, progress=watch)
     is_now = "is encrypted" if report.encrypted else "is not encrypted any more"
     text = f"{path} {is_now}: {counted(report.rows, 'rows')} were written and compared."
     if old is None:
@@ -179,77 +143,58 @@ def key(
             f" {counted(report.overwritten, 'bytes')} of the old file were overwritten. What is left of it elsewhere "
             "is not encrypted: backups, exports, what was deleted before, snapshots of the disk."
         )
-    emit(report, text, as_json=as_json)
+    return Report(report, text)
 
 
-def migrate(
-    *,
-    database: Made,
-    as_json: AsJson = False,
-) -> None:
+def migrate(*, database: Made) -> Report:
     """Make the tables, or bring them up to date.
 
     Programs that open the database with migrate=False need it.
     """
-    with (
-        interruptible("Nothing was changed."),
-        progress_bar("bringing up to date"),
-        made(database) as memory,
-    ):
+    with working("Nothing was changed.", "bringing up to date"), console.made(database) as memory:
         path, newest = memory.database.engine.path, newest_migration(memory.database.engine.dialect)
-    emit({"path": path, "newest": newest}, f"{path} is up to date ({newest}).", as_json=as_json)
+    return Report({"path": path, "newest": newest}, f"{path} is up to date ({newest}).")
 
 
 def copy(
     *,
     database: Existing,
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="Where to: a path or a postgresql:// URL, where nothing is stored."),
-    ],
+    target: str = argument("Where to: a path or a postgresql:// URL, where nothing is stored.", "TARGET"),
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Copy everything, to SQLite or PostgreSQL.
 
     The copy is as of one moment, and every row is read again and compared.
     """
-    with interruptible("The target is as it was."), existing(database) as memory, progress_bar() as bar:
-        report = memory.admin.copy(target, force=force, progress=bar.watch)
+    with working("The target is as it was.") as watch, console.existing(database) as memory:
+        report = memory.admin.copy(target, force=force, progress=watch)
     rows, tables = counted(sum(report.rows.values()), "rows"), counted(len(report.rows), "tables")
     lines = [
         f"{rows} of {tables} were copied to {report.target}.",
         f"It is as of {report.taken_at:%Y-%m-%d %H:%M:%S} UTC; what came later is not in it.",
         f"Both sides are equal: digest {report.digest}. {counted(report.documents, 'documents')} can be found.",
     ]
-    emit(report, "\n".join(lines), as_json=as_json)
+    return Report(report, "\n".join(lines))
 
 
-def verify(*, database: Existing, as_json: AsJson = False) -> None:
+def verify(*, database: Existing) -> Report:
     """Check the whole database. The exit code is 1 where something is wrong."""
-    with interruptible("Nothing was changed."), existing(database) as memory, progress_bar() as bar:
-        report = memory.admin.verify(progress=bar.watch)
+    with working("Nothing was changed.") as watch, console.existing(database) as memory:
+        report = memory.admin.verify(progress=watch)
     told = ", ".join(counted(value, name) for name, value in report.checked.items())
     value = {"ok": report.ok, "problems": report.problems, "checked": report.checked}
-    emit_check(report.problems, f"{told}.", value, as_json=as_json)
+    return console.check_report(report.problems, f"{told}.", value)
 
 
 def erase(
     *,
     database: Existing,
-    namespace: Annotated[
-        str | None, typer.Option(metavar="A/B", help="This namespace and all below it; '/' is everything.")
-    ] = None,
-    thread: Annotated[
-        str | None, typer.Option(metavar="ID", help="This thread, in every namespace or that one.")
-    ] = None,
-    conversation: Annotated[
-        str | None, typer.Option(metavar="ID", help="This conversation, in the root namespace or that one.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    namespace: str | None = option("This namespace and all below it; '/' is everything.", "A/B"),
+    thread: str | None = option("This thread, in every namespace or that one.", "ID"),
+    conversation: str | None = option("This conversation, in the root namespace or that one.", "ID"),
+    yes: bool = flag("--yes", "Do not ask."),
     dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Delete a person, thread or conversation for ever.
 
     No trace of it is left in the storage. It asks first, and refuses where there is no terminal to ask at. That there
@@ -265,33 +210,39 @@ def erase(
         "conversation_id": conversation,
     }
     where = f" in {named(given['namespace'])}" if given["namespace"] is not None else ""
-    with interruptible("Whatever was not erased yet is as it was; erase again."), existing(database) as memory:
-        with progress_bar("counting"):
+    kept = "Whatever was not erased yet is as it was; erase again."
+    with console.interruptible(kept), console.existing(database) as memory:
+        with console.progress_bar("counting"):
             report = memory.erase(**given, dry_run=True)
-            found, more = report.counts, _items_elsewhere(report.elsewhere, namespace)
-            others = "" if any(found.values()) or more else other_places(memory, namespace, thread or conversation)
-        if dry_run:
-            told = (
-                f"{_counts(found)} would be erased."
-                if any(found.values())
-                else f"There is nothing to erase{where}.{others}"
-            )
-            emit(_erased(given, report, dry_run=True), printable(told + more), as_json=as_json)
-            return
-        if not yes and any(found.values()):
-            told = printable(f"This deletes{where}, for ever: {_counts(found)}.{more}")
+            found, more, others = _counts(report.counts), _items_elsewhere(report.elsewhere, namespace), ""
+            if not any(report.counts.values()) and not more:
+                others = _other_places(memory, namespace, thread or conversation)
+        if not dry_run and not yes and any(report.counts.values()):
+            told = printable(f"This deletes{where}, for ever: {found}.{more}")
             if not sys.stdin.isatty():
                 raise InvalidInput(f"{told} There is no terminal to ask at, so nothing was erased: say --yes.")
             typer.echo(told, err=True)
             if not typer.confirm("Erase it?", err=True):
                 typer.echo("Nothing was erased.", err=True)
                 raise typer.Exit(1)
-        # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
-        with progress_bar("erasing") as bar:
-            report = memory.erase(**given, progress=bar.watch)
-    erased = report.counts
-    told = f"{_counts(erased)} were erased." if any(erased.values()) else f"There was nothing to erase{where}.{others}"
-    emit(_erased(given, report, dry_run=False), printable(told + more), as_json=as_json)
+        if not dry_run:
+            # Where nothing is left, an erasure that was interrupted may still have to rewrite the storage.
+            with console.progress_bar("erasing") as watch:
+                report = memory.erase(**given, progress=watch)
+    done, is_not = ("would be", "is") if dry_run else ("were", "was")
+    told = f"{_counts(report.counts)} {done} erased."
+    if not any(report.counts.values()):
+        told = f"There {is_not} nothing to erase{where}.{others}"
+    # It can be kept as the proof of an erasure.
+    value = {**given, **console.plain(report), "dry_run": dry_run, "at": datetime.now(UTC)}
+    return Report(value, printable(told + more))
+
+
+def _other_places(memory: AgentMemory, namespace: str | None, name: str | None) -> str:
+    if name is None:
+        return console.other_places(namespace, memory.admin.namespaces())
+    found = memory.admin.threads(thread_id=name, sizes=False).threads
+    return console.other_places(namespace, found, name=name)
 
 
 def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -> str:
@@ -299,39 +250,27 @@ def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -
     if not places:
         return ""
     commands = shlex.join(["agentmem", "erase", "DATABASE", "--namespace", named(places[0])])
-    return f" Items under {some([*map(named, places)])} are not below {namespace}: erase them too, with {commands}."
-
-
-def _erased(given: Mapping[str, Any], report: EraseReport, *, dry_run: bool) -> dict[str, Any]:
-    """What JSON has of an erasure, so that it can be kept as its proof."""
-    return {**given, **plain(report), "dry_run": dry_run, "at": datetime.now(UTC)}
+    under = console.some([*map(named, places)])
+    return f" Items under {under} are not below {namespace}: erase them too, with {commands}."
 
 
 def prune(
     *,
     database: Existing,
     namespace: Within = None,
-    keep_checkpoints: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Keep the newest N checkpoints of each thread.")
-    ] = None,
-    keep_messages: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Keep the newest N messages of each conversation.")
-    ] = None,
-    max_age: Annotated[
-        int | None, typer.Option(min=1, metavar="DAYS", help="Keep messages that are younger than this.")
-    ] = None,
-    archive_audit: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Compress entries of the audit trail made before then, such as 2026-05-31."),
-    ] = None,
+    keep_checkpoints: int | None = option("Keep the newest N checkpoints of each thread.", "N", min=1),
+    keep_messages: int | None = option("Keep the newest N messages of each conversation.", "N", min=1),
+    max_age: int | None = option("Keep messages that are younger than this.", "DAYS", min=1),
+    archive_audit: str | None = option(
+        "Compress entries of the audit trail made before then, such as 2026-05-31.", "TIME"
+    ),
     dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Remove what is old, or make it smaller.
 
     Old checkpoints and messages are removed, old entries of the audit trail are compressed.
     """
-    before = None if archive_audit is None else time_named(archive_audit)
+    before = None if archive_audit is None else console.time_named(archive_audit)
     if before is not None and before > datetime.now(UTC):
         raise InvalidInput(f"{safe_repr(archive_audit)} has not come yet.")
     retention = None
@@ -339,69 +278,40 @@ def prune(
         retention = Retention(keep_last=keep_messages, max_age=None if max_age is None else timedelta(days=max_age))
     if keep_checkpoints is None and retention is None and before is None:
         raise InvalidInput("Say what to prune: --keep-checkpoints, --keep-messages, --max-age or --archive-audit.")
-    with (
-        interruptible("What was pruned is pruned; nothing is half."),
-        existing(database) as memory,
-        progress_bar() as bar,
-    ):
+    with working("What was pruned is pruned; nothing is half.") as watch, console.existing(database) as memory:
         report = memory.admin.prune(
             namespace=namespace_named(namespace),
             keep_checkpoints=keep_checkpoints,
             retention=retention,
             archive_before=before,
             dry_run=dry_run,
-            progress=bar.watch,
+            progress=watch,
         )
         nothing = not report.threads and not report.conversations
-        others = other_places(memory, namespace) if nothing else ""
+        others = console.other_places(namespace, memory.admin.namespaces()) if nothing else ""
     would = "would be " if dry_run else ""
-    emit(
+    return Report(
         report,
         f"{counted(report.checkpoints, 'checkpoints')} of {counted(report.threads, 'threads')} and "
         f"{counted(report.messages, 'messages')} of {counted(report.conversations, 'conversations')} {would}removed, "
         f"{counted(report.archived, 'entries')} {would}compressed by {counted(report.saved_bytes, 'bytes')}.{others}",
-        as_json=as_json,
     )
 
 
 def import_from(
     *,
     database: Made,
-    kind: Annotated[
-        SourceKind,
-        typer.Argument(
-            metavar="KIND", help=f"What the source is of: {', '.join(get_args(SourceKind))}.", show_choices=False
-        ),
-    ],
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A file, a folder of files, or a postgresql:// URL; only read.")
-    ],
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "--namespace",
-            metavar="A/B",
-            help="Below which everything goes; users/{user_id} gives each thread to its owner. Default: the root.",
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Bring only this thread, session, user or agent; may be repeated."),
-    ] = None,
-    owners: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Whose threads and sessions are, by their ids: a JSON object."),
-    ] = None,
-    experiences: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Of TaskWeaver: where its experiences go.")
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE.CLASS", help="Of a saver, import objects of this class; may be repeated."),
-    ] = None,
+    kind: SourceKind = argument(f"What it is of: {', '.join(get_args(SourceKind))}.", "KIND", show_choices=False),
+    source: str = argument("A file, a folder of files, or a postgresql:// URL; only read.", "SOURCE"),
+    namespace: str | None = option(
+        "Below which everything goes; users/{user_id} gives each thread to its owner. Default: the root.", "A/B"
+    ),
+    only: list[str] | None = option("Bring only this thread, session, user or agent; may be repeated.", "ID"),
+    owners: Path | None = option("Whose threads and sessions are, by their ids: a JSON object.", "FILE"),
+    experiences: Path | None = option("Of TaskWeaver: where its experiences go.", "FOLDER"),
+    allow: list[str] | None = option("Of a saver, import objects of this class; may be repeated.", "MODULE.CLASS"),
     dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Bring what another program remembers.
 
     Conversations, threads, items, memories, facts: whatever it has.
@@ -416,15 +326,15 @@ def import_from(
     from langchain_agentmem.importers.parcels import json_of_file  # noqa: PLC0415 - so does it
 
     options: dict[str, Any] = {"namespace": namespace_named(namespace), "only": only or (), "allow": allow or ()}
-    with made(":memory:") as empty:  # a wrong source must not leave an empty database behind
+    with console.made(":memory:") as empty:  # a wrong source must not leave an empty database behind
         given_owners = None if owners is None else json_of_file(owners, empty.database.limits)
         options |= {"owners": given_owners, "experiences": experiences}
         check_source(empty, kind, source, **options)
     fresh = dry_run and not is_postgres(name_of(database)) and not file_of(database).is_file()
     kept = "Nothing was written." if dry_run else "What was brought is kept: run it again to go on."
-    with interruptible(kept), made(":memory:" if fresh else database) as memory, progress_bar("reading") as bar:
-        report = memory.import_from(kind, source, dry_run=dry_run, progress=bar.watch, **options)
-    emit(report, _import_lines(report, dry_run=dry_run), as_json=as_json, problems=bool(report.left))
+    with working(kept, "reading") as watch, console.made(":memory:" if fresh else database) as memory:
+        report = memory.import_from(kind, source, dry_run=dry_run, progress=watch, **options)
+    return Report(report, [*_import_lines(report, dry_run=dry_run)], bool(report.left))
 
 
 def _import_lines(report: MovingReport, *, dry_run: bool) -> Iterator[Line]:
@@ -469,12 +379,9 @@ _SIGNS = {"ok": ("ok  ", ""), "note": ("note", "yellow"), "problem": ("BAD ", "r
 
 def doctor(
     *,
-    database: Annotated[
-        str | None, typer.Argument(metavar="DATABASE", help="A path or a postgresql:// URL. Default: none.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not verify the content, which reads all of it.")] = False,
-    as_json: AsJson = False,
-) -> None:
+    database: str | None = argument("A path or a postgresql:// URL. Default: none.", "DATABASE", default=None),
+    quick: bool = flag("--quick", "Do not verify the content, which reads all of it."),
+) -> Report:
     """Find and explain trouble, with a remedy for each.
 
     It checks versions, rights, the schema, vectors and damage; of a server also the encoding and the connections.
@@ -482,8 +389,8 @@ def doctor(
 
     JSON: an object with ok and findings. A finding has name, level ("ok", "note" or "problem"), text, remedy.
     """
-    with interruptible("Nothing was changed."), progress_bar("looking") as bar:
-        findings = list(diagnose(database, schema=schema_given(), deep=not quick, progress=bar.watch))
+    with working("Nothing was changed.", "looking") as watch:
+        findings = list(diagnose(database, schema=console.schema_given(), deep=not quick, progress=watch))
     problems, notes = (sum(each.level == level for each in findings) for level in ("problem", "note"))
     lines: list[Line] = []
     for each in findings:
@@ -492,36 +399,32 @@ def doctor(
         if each.remedy and each.level != "ok":
             lines.append(f"{'':<20}what to do: {each.remedy}")
     lines.append((f"{counted(problems, 'problems')}, {counted(notes, 'notes')}.", "bold"))
-    emit({"ok": not problems, "findings": findings}, lines, as_json=as_json, problems=bool(problems))
+    return Report({"ok": not problems, "findings": findings}, lines, bool(problems))
 
 
-def namespaces(*, database: Existing, namespace: Within = None, as_json: AsJson = False) -> None:
+def namespaces(*, database: Existing, namespace: Within = None) -> Report:
     """Tell how much each namespace holds.
 
     What takes most comes first, each without those below it. It reads much of what they hold.
 
     JSON: a list of objects with namespace, threads, messages, checkpoints, memories, items, audit, bytes.
     """
-    with existing(database) as memory, progress_bar("counting"):
+    with console.existing(database) as memory, console.progress_bar("counting"):
         found = sorted(memory.admin.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)
-        others = "" if found else other_places(memory, namespace)
+        others = "" if found else console.other_places(namespace, memory.admin.namespaces())
     counts = ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
     rows = [(named(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
-    lines = [Rows(("namespace", *counts), rows, counts)] if found else [f"Nothing is stored there.{others}"]
-    emit(found, lines, as_json=as_json)
+    lines = [console.Rows(("namespace", *counts), rows, counts)] if found else [f"Nothing is stored there.{others}"]
+    return Report(found, lines)
 
 
 WIDTH = 30
 """Characters of the longest bar."""
 
 
-def stats(
-    *,
-    database: Existing,
-    as_json: AsJson = False,
-) -> None:
+def stats(*, database: Existing) -> Report:
     """Count what is stored, and the bytes of each part."""
-    with existing(database) as memory, progress_bar("counting"):
+    with console.existing(database) as memory, console.progress_bar("counting"):
         found = memory.admin.stats()
     parts = sorted(found["bytes_by_part"].items(), key=lambda part: -part[1])
     most, every = max(parts[0][1], 1), max(sum(size for _, size in parts), 1)
@@ -530,6 +433,6 @@ def stats(
         *(f"{key:<15} {n:>15,}" for key, n in found.items() if isinstance(n, int) and key != "bytes_estimated"),
         "",
         ("Bytes by part, estimated" if found["bytes_estimated"] else "Bytes by part", "bold"),
-        Rows(("part", "bytes", "share", ""), rows, ("bytes", "share")),
+        console.Rows(("part", "bytes", "share", ""), rows, ("bytes", "share")),
     ]
-    emit(found, lines, as_json=as_json)
+    return Report(found, lines)

@@ -27,7 +27,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -53,6 +53,8 @@ RECALLED = 3
 
 RECENT = 6
 """How many earlier messages of the running conversation the model is shown."""
+MOST_RECALLED = 10
+"""How much is recalled at most."""
 
 SYSTEM = (
     "You talk with a person over many conversations. What earlier conversations hold about the person's last message "
@@ -67,9 +69,6 @@ class AgentState(MessagesState):
     recalled: list[Recollection]
 
 
-Agent: TypeAlias = CompiledStateGraph[AgentState, None, AgentState, AgentState]
-
-
 class Exchange(NamedTuple):
     """One turn of talk.
 
@@ -82,31 +81,32 @@ class Exchange(NamedTuple):
     recalled: list[Recollection]
 
 
-def build_agent(memory: AgentMemory, model: Any = None, *, limit: int = 10) -> Agent:
+def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[AgentState, None, AgentState, AgentState]:
     """Build the agent.
 
     Args:
         memory: Where it remembers.
         model: What answers, see `answer_of`.
-        limit: How much it recalls at most.
     """
 
+    def conversation(config: RunnableConfig) -> Any:
+        return memory.conversation(config["configurable"]["thread_id"])
+
     def recall(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
-        shown = {message.id for message in _recent(memory, config)}
+        shown = {message.id for message in conversation(config).messages[-RECENT:]}
         # Its own answers are left out: an agent that quotes itself learns nothing and repeats its mistakes.
-        found = memory.search(state["messages"][-1].text, limit=limit + len(shown), roles=["user"])
-        return {"recalled": [each for each in found if each.id not in shown][:limit]}
+        found = memory.search(state["messages"][-1].text, limit=MOST_RECALLED + len(shown), roles=["user"])
+        return {"recalled": [each for each in found if each.id not in shown][:MOST_RECALLED]}
 
     def answer(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
-        said = state["messages"][-1].text
-        return {"messages": [answer_of(model, said, state["recalled"], _recent(memory, config))]}
+        before = conversation(config).messages[-RECENT:]
+        return {"messages": [answer_of(model, state["messages"][-1].text, state["recalled"], before)]}
 
     def remember(state: AgentState, config: RunnableConfig) -> None:
         # Both messages have their ids by now, so a step that runs twice remembers once.
-        _conversation(memory, config).add_messages(state["messages"][-2:])
+        conversation(config).add_messages(state["messages"][-2:])
 
-    graph = StateGraph(AgentState).add_sequence([recall, answer, remember]).add_edge(START, "recall")
-    return graph.compile()
+    return StateGraph(AgentState).add_sequence([recall, answer, remember]).add_edge(START, "recall").compile()
 
 
 def answer_of(
@@ -144,11 +144,11 @@ def prompt_for(said: str, recalled: Sequence[Recollection], before: Sequence[Bas
     return [SystemMessage(SYSTEM), *before, HumanMessage(blocks)]
 
 
-def ask(agent: Agent, text: str, *, conversation_id: str, namespace: Sequence[str], speaker: str = "user") -> Exchange:
+def ask(agent: Any, text: str, *, conversation_id: str, namespace: Sequence[str], speaker: str = "user") -> Exchange:
     """Say something to the agent.
 
     Args:
-        agent: Who is asked.
+        agent: Who is asked, see `build_agent`.
         text: What is said.
         conversation_id: In which conversation.
         namespace: Whose memory it is.
@@ -158,15 +158,6 @@ def ask(agent: Agent, text: str, *, conversation_id: str, namespace: Sequence[st
     beginning = AgentState(messages=[HumanMessage(text, name=speaker)], recalled=[])
     end = agent.invoke(beginning, config)
     return Exchange(end["messages"][-1].text, end["recalled"])
-
-
-def _conversation(memory: AgentMemory, config: RunnableConfig) -> Any:
-    return memory.conversation(config["configurable"]["thread_id"])
-
-
-def _recent(memory: AgentMemory, config: RunnableConfig) -> list[BaseMessage]:
-    messages: list[BaseMessage] = _conversation(memory, config).messages
-    return messages[-RECENT:]
 
 
 # -- an answer without a model -----------------------------------------------------------------------------------------
@@ -238,10 +229,11 @@ NO_KEY = (
 )
 
 
-def tell_story(*, database: str, model: str | None, as_json: bool) -> int:
+def first_process(screen: Screen, *, database: str, model: str | None, as_json: bool) -> int:
     """Live the first two conversations here, and the third in a new process.
 
     Args:
+        screen: Where it is told.
         database: The path or URL of the database, which the other process opens too.
         model: A real model's name, or None for the deterministic one.
         as_json: Whether exchanges are printed as JSON, and nothing else is.
@@ -254,18 +246,8 @@ def tell_story(*, database: str, model: str | None, as_json: bool) -> int:
     """
     if database == ":memory:":
         raise InvalidInput("The story needs a database that a second process can open: give a path or a URL.")
-    screen = Screen(quiet=as_json)
     if model is None:
         screen.line(NO_KEY)
-    first_process(screen, database=database, model=model, as_json=as_json)
-    sys.stdout.flush()
-    command = [sys.executable, "-m", "langchain_agentmem", "demo", database, "--process", str(SECOND_PROCESS)]
-    command += [*(("--model", model) if model else ()), *(("--json",) if as_json else ())]
-    return subprocess.run(command, check=False).returncode  # noqa: S603 - this very package, without a shell
-
-
-def first_process(screen: Screen, *, database: str, model: str | None, as_json: bool) -> None:
-    """Live the first two conversations; arguments as for `tell_story`."""
     chat_model = usable_model(model)
     with made(database) as memory:
         screen.heading(f"Process {os.getpid()} talks with {PERSON}")
@@ -277,10 +259,14 @@ def first_process(screen: Screen, *, database: str, model: str | None, as_json: 
             for said in () if is_lived else sayings:
                 _say(screen, agent, said, conversation, as_json=as_json, most=0)
     screen.line(f"Process {os.getpid()} has closed the database.")
+    sys.stdout.flush()
+    command = [sys.executable, "-m", "langchain_agentmem", "demo", database, "--process", str(SECOND_PROCESS)]
+    command += [*(("--model", model) if model else ()), *(("--json",) if as_json else ())]
+    return subprocess.run(command, check=False).returncode  # noqa: S603 - this very package, without a shell
 
 
 def second_process(screen: Screen, *, database: str, model: str | None, as_json: bool) -> None:
-    """Answer questions about the first two conversations; arguments as for `tell_story`."""
+    """Answer questions about the first two conversations; arguments as for `first_process`."""
     chat_model = usable_model(model)
     with made(database) as memory:
         screen.heading(f"Process {os.getpid()} is new, and opened the same database")
@@ -321,13 +307,12 @@ def look_at(screen: Screen, serve: Callable[..., None], *, database: str, open_b
         )
 
 
-def _say(screen: Screen, agent: Agent, said: str, conversation: str, *, as_json: bool, most: int = RECALLED) -> None:
+def _say(screen: Screen, agent: Any, said: str, conversation: str, *, as_json: bool, most: int = RECALLED) -> None:
     """Say something to the agent, and print what came of it, and `most` of what was recalled."""
     answer, recalled = ask(agent, said, conversation_id=conversation, namespace=NAMESPACE, speaker=PERSON)
     if as_json:
         told = {"process": os.getpid(), "conversation": conversation, "speaker": PERSON, "said": said, "answer": answer}
         print_json({"type": "exchange", **told, "recalled": [hit(each) for each in recalled]}, indent=None)
-        return
     if most:
         screen.line()
     screen.line(f"  {PERSON}: {said}", "cyan")
@@ -335,6 +320,7 @@ def _say(screen: Screen, agent: Agent, said: str, conversation: str, *, as_json:
     if most and not recalled:
         screen.line("     recalled nothing", "dim")
     for each in recalled[:most]:
-        where = f"{each.conversation_id}, {each.created_at:%Y-%m-%d}"
-        screen.line(f"     recalled [{where}] {speaker_of(each)}: {shortened(each.text)}")
+        screen.line(
+            f"     recalled [{each.conversation_id}, {day_of(each)}] {speaker_of(each)}: {shortened(each.text)}"
+        )
         screen.line(f"       why: {each.why}", "dim")

@@ -10,25 +10,8 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.safe_repr import counted
-from langchain_agentmem.cli.console import (
-    MAIN,
-    AsJson,
-    Existing,
-    Line,
-    Most,
-    Whose,
-    branch_home,
-    checkpoint_at,
-    elsewhere,
-    emit,
-    emit_list,
-    existing,
-    flag,
-    one_thread,
-    option,
-    shortened,
-    time_option,
-)
+from langchain_agentmem.cli import console
+from langchain_agentmem.cli.console import Existing, Line, Most, Report, Whose, argument, flag, option, time_option
 from langchain_agentmem.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -40,9 +23,9 @@ if TYPE_CHECKING:
 def facts(
     *,
     database: Existing,
-    words: Annotated[list[str] | None, typer.Argument(metavar="ENTITY", help="Only facts that name it.")] = None,
+    words: list[str] | None = argument("Only facts that name it.", "ENTITY", default=None),
     namespace: Whose = None,
-    branch: str = option("A named branch of memory.", "NAME", default=MAIN),
+    branch: str = option("A named branch of memory.", "NAME", default=console.MAIN),
     thread: str | None = option("The memory of this thread, in place of a branch.", "ID"),
     at: str | None = option("As the thread knew it there. Default: the newest.", "CHECKPOINT"),
     as_of: datetime | None = time_option("What held then. Default: now."),
@@ -51,8 +34,7 @@ def facts(
     neighbours: bool = flag("--neighbours", "What is connected with ENTITY, the nearest first."),
     depth: int = option("With --neighbours: how many facts away.", "N", default=1, min=1, max=10),
     limit: Most = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """List what is known, and what was.
 
     Without options: the facts that hold. Or those that held at a time, all that ever held of an entity, or what is
@@ -70,7 +52,7 @@ def facts(
         raise InvalidInput("--history shows all that ever held: neither --neighbours nor --as-of go with it.")
     if at is not None and thread is None:
         raise InvalidInput("--at is a checkpoint of a thread: name it with --thread.")
-    with existing(database) as memory:
+    with console.existing(database) as memory:
         place = _place(memory, namespace, branch, thread, at)
         near: list[Neighbour] = []
         found: list[Fact] = []
@@ -82,18 +64,17 @@ def facts(
             found = place.as_of(as_of, known) if entity is None else _naming(place, entity, as_of, known)
         empty = "No such facts are known."
         if not near and not found:
-            empty += elsewhere(memory, ["fact"], place.namespace, whose=branch if thread is None else thread)
+            empty += console.elsewhere(memory, ["fact"], place.namespace, whose=branch if thread is None else thread)
     if neighbours:
-        emit_list(near, _near_lines, _near, empty, limit=limit, as_json=as_json)
-    else:
-        emit_list(found, _lines, lambda fact: fact.to_dict(), empty, limit=limit, as_json=as_json)
+        return console.list_report(near, _near_lines, _near, empty, limit)
+    return console.list_report(found, _lines, lambda fact: fact.to_dict(), empty, limit)
 
 
 def _place(memory: AgentMemory, namespace: str | None, branch: str, thread: str | None, at: str | None) -> KGMemory:
     """Whose facts are meant."""
     if thread is None:
-        return memory.facts(branch, branch_home(memory, namespace, branch))
-    return memory.facts(checkpoint_at(memory, one_thread(memory, thread, namespace), at).config)
+        return memory.facts(branch, console.branch_home(memory, namespace, branch))
+    return memory.facts(console.checkpoint_at(memory, console.one_thread(memory, thread, namespace), at).config)
 
 
 def _naming(place: KGMemory, entity: str, valid: datetime | None, recorded: datetime | None) -> list[Fact]:
@@ -115,7 +96,7 @@ def _near_lines(near: Neighbour) -> Iterator[Line]:
 
 def _lines(fact: Fact) -> Iterator[Line]:
     sure = "" if fact.confidence is None else f"  {fact.confidence:.0%} sure"
-    yield f"{shortened(fact.text)}  {fact.period}{sure}  {fact.id}"
+    yield f"{console.shortened(fact.text)}  {fact.period}{sure}  {fact.id}"
     if fact.sources:
         yield f"   told by {fact.role}: {', '.join(fact.sources)}", "dim"
 
@@ -132,19 +113,22 @@ Subfolders = Annotated[bool, typer.Option("--subfolders", help="Files in folders
 
 
 @experiences.command()
-def check(*, folder: Folder, subfolders: Subfolders = False, as_json: AsJson = False) -> None:
+def check(*, folder: Folder, subfolders: Subfolders = False) -> Report:
     """List what counts, and what is wrong with files. The exit code is 1 where a file does not count."""
     with AgentMemory(":memory:") as memory:
         found = memory.experiences(folder, subfolders=subfolders).validate()
     refused = sum(not problem.is_loaded for problem in found.problems)
     lines: list[Line] = []
     for each in found.experiences:
-        lines += [(f"{each.exp_id}  ({', '.join(each.who) or 'everybody'})", "bold"), f"   {shortened(each.when)}"]
+        lines += [
+            (f"{each.exp_id}  ({', '.join(each.who) or 'everybody'})", "bold"),
+            f"   {console.shortened(each.when)}",
+        ]
     lines += [(str(problem), "yellow" if problem.is_loaded else "red") for problem in found.problems]
     lines.append(f"{counted(len(found.experiences), 'experiences')}; {counted(refused, 'files')} left out.")
     told = [each.to_dict() for each in found.experiences]
     value = {"ok": found.ok, "experiences": told, "problems": found.problems}
-    emit(value, lines, as_json=as_json, problems=not found.ok)
+    return Report(value, lines, not found.ok)
 
 
 @experiences.command()
@@ -155,8 +139,7 @@ def select(
     role: str | None = option("Who asks. Default: nobody in particular.", "NAME"),
     limit: int | None = option("Choose so many at most. Default: all that apply.", "N", min=1),
     subfolders: Subfolders = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Show which experiences apply to a query by their words, and why. No model is asked."""
     from langchain_agentmem.experiences.lexical_choice import judged  # noqa: PLC0415
 
@@ -173,7 +156,7 @@ def select(
             lines.append((f"{mark} {each['score']:.2f}  {each['exp_id']}", style))
             lines += [(f"   why: {each['reason']}", "dim")] if each["reason"] else []
     considered = counted(len(selection.candidates), "experiences")
-    emit(scored, [*lines, f"{len(selection.experiences)} of {considered} would be given (*)."], as_json=as_json)
+    return Report(scored, [*lines, f"{len(selection.experiences)} of {considered} would be given (*)."])
 
 
 def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
-from langchain_agentmem.cli.console import (
-    BEFORE,
-    LIMIT,
-    AsJson,
-    Existing,
-    Line,
-    Most,
-    Rows,
-    Whose,
-    Within,
-    branch_home,
-    checkpoint_at,
-    config_of,
-    emit,
-    existing,
-    fields,
-    flag,
-    interruptible,
-    lines_of,
-    minute,
-    more,
-    one_thread,
-    option,
-    shortened,
-    some,
-    time_option,
-)
+from langchain_agentmem.cli import console
+from langchain_agentmem.cli.console import AsJson, Existing, Line, Most, Report, Whose, Within, argument, flag, option
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio.thread_views import (
@@ -59,11 +34,9 @@ from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSumma
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointSummary
-
+T = TypeVar("T")
 
 _NUMBERS = ("checkpoints", "forks", "messages", "size")
-
 
 threads = typer.Typer(
     name="threads", help="Threads and conversations: list and move.", no_args_is_help=True, rich_markup_mode=None
@@ -77,11 +50,11 @@ def listed(
     namespace: Within = None,
     query: str | None = option("Only those with a message of all these words, or this in the id.", "TEXT"),
     role: str | None = option("Only those in which this role speaks."),
-    since: datetime | None = time_option("Only those that changed last then or later, in UTC."),
-    until: datetime | None = time_option("Only those that changed last before this time."),
+    since: datetime | None = console.time_option("Only those that changed last then or later, in UTC."),
+    until: datetime | None = console.time_option("Only those that changed last before this time."),
     limit: Most = None,
     as_json: AsJson = False,
-) -> None:
+) -> Report:
     """List threads and conversations.
 
     Those that changed last come first. A thread and the conversation of the same id are one line, whose title is the
@@ -90,42 +63,42 @@ def listed(
     JSON: a list of objects with namespace, thread_id, title, checkpoints, forks, checkpoint_id, messages, bytes,
     changed_at.
     """
-    with existing(database) as memory:
-        most = limit or (None if as_json else LIMIT)
+    with console.existing(database) as memory:
+        most = limit or (None if as_json else console.LIMIT)
         found = memory.admin.threads(
             namespace_named(namespace), query=query, role=role, since=since, until=until, limit=most
         )
-        others = memory.admin.threads().threads if namespace is not None and not found.threads else ()
+        others = () if found.threads else memory.admin.threads().threads
     rows = [
         (
             each.thread_id,
             named(each.namespace),
             *(f"{each.checkpoints:,}", f"{each.forks:,}", f"{each.messages:,}", size_of(each.bytes or 0)),
-            minute(each.changed_at),
+            console.minute(each.changed_at),
             each.checkpoint_id or "-",
             each.title,
         )
         for each in found.threads
     ]
     headings = ("thread", "namespace", *_NUMBERS, "changed", "newest checkpoint", "title")
-    lines = [Rows(headings, rows, _NUMBERS)] if rows else [_none("threads and no conversations", namespace, others)]
-    emit(found.threads, [*lines, *more(len(rows), found.total)], as_json=as_json)
+    empty = _none("threads and no conversations", namespace, others)
+    lines = [console.Rows(headings, rows, _NUMBERS) if rows else empty, *console.more(len(rows), found.total)]
+    return Report(found.threads, lines)
 
 
-def _none(what: str, namespace: str | None, elsewhere: Iterable[ThreadSummary | BranchSummary]) -> str:
+def _none(what: str, namespace: str | None, found: Sequence[ThreadSummary | BranchSummary]) -> str:
     """That there are none, and where there are some."""
-    there = [*dict.fromkeys(named(each.namespace) for each in elsewhere)]
-    return f"There are no {what}{f' in {namespace}. Elsewhere there are some: {some(there)}' if there else ''}."
+    within = "" if namespace is None else f" in {namespace}"
+    return f"There are no {what}{within}.{console.other_places(namespace, found)}"
 
 
 @threads.command()
 def move(
     *,
     database: Existing,
-    thread: Annotated[str, typer.Argument(metavar="ID", help="A thread of the root, or a conversation.")],
-    namespace: Annotated[str, typer.Argument(metavar="A/B", help="Where to.")],
-    as_json: AsJson = False,
-) -> None:
+    thread: str = argument("A thread of the root, or a conversation.", "ID"),
+    namespace: str = argument("Where to.", "A/B"),
+) -> Report:
     """Move a thread of the root into a namespace.
 
     Its checkpoints, its conversation and what it remembers go along; the other threads of the namespace see that from
@@ -133,16 +106,16 @@ def move(
 
     JSON: an object with namespace, thread_id.
     """
-    with interruptible("Nothing was moved."), existing(database) as memory:
-        memory.admin.adopt(thread, namespace_named(namespace))
     where = namespace_named(namespace)
-    emit({"namespace": where, "thread_id": thread}, printable(f"{thread} is in {named(where)}."), as_json=as_json)
+    with console.interruptible("Nothing was moved."), console.existing(database) as memory:
+        memory.admin.adopt(thread, where)
+    return Report({"namespace": where, "thread_id": thread}, printable(f"{thread} is in {named(where)}."))
 
 
 def show(
     *,
     database: Existing,
-    thread: Annotated[str | None, typer.Argument(metavar="ID", help="A thread, or a conversation.")] = None,
+    thread: str | None = argument("A thread, or a conversation.", "ID", default=None),
     namespace: Whose = None,
     branch: str | None = option("In place of a thread: the core memory of this named branch.", "NAME"),
     at: str | None = option("As it was there. Default: the newest checkpoint.", "CHECKPOINT"),
@@ -151,7 +124,7 @@ def show(
     around: str | None = option("Of a conversation: this message and what stands around it.", "MESSAGE"),
     limit: Most = None,
     as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Show who said what in a thread, or core memory.
 
     The last messages of a thread, as it is at a checkpoint, and what else its state holds; or those of the log of a
@@ -166,28 +139,26 @@ def show(
         raise InvalidInput("Name a thread or conversation, or a branch with --branch, such as --branch main.")
     if at is not None and (conversation or around is not None):
         raise InvalidInput("--at shows a thread at a checkpoint; a conversation has none.")
-    with existing(database) as memory:
+    with console.existing(database) as memory:
         if thread is None:
-            _show_branch(memory, str(branch), namespace, limit, as_json=as_json)
-            return
-        found = one_thread(memory, thread, namespace)
+            return _branch_report(memory, str(branch), namespace, limit)
+        found = console.one_thread(memory, thread, namespace)
         log = conversation or around is not None or not found.checkpoint_id
         if log and at is not None:
             raise InvalidInput(f"{safe_repr(thread)} is a conversation without a thread: it has no checkpoints.")
+        most = limit or (None if as_json else console.LIMIT)
         if log:
-            _show_log(memory, found, around, limit, as_json=as_json)
-        else:
-            _show_thread(memory, found, at, limit, with_memory=with_memory, as_json=as_json)
+            return _log_report(memory, found, around, most)
+        return _thread_report(memory, found, at, most, with_memory=with_memory)
 
 
 def why(
     *,
     database: Existing,
-    thread: Annotated[str, typer.Argument(metavar="ID", help="A thread.")],
+    thread: str = argument("A thread.", "ID"),
     namespace: Whose = None,
     message: str | None = option("Only what it was shown for this one.", "MESSAGE"),
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Show what memory put into prompts, and why.
 
     Of a thread, what memory and experiences put into its prompts. It is kept for 30 days. What a score is made of are
@@ -195,16 +166,14 @@ def why(
 
     JSON: a list of objects with message_id, part, reader, at, kind, id, score, signals, reason.
     """
-    with existing(database) as memory:
-        found = one_thread(memory, thread, namespace)
+    with console.existing(database) as memory:
+        found = console.one_thread(memory, thread, namespace)
         notes = memory.conversation(found.thread_id, found.namespace).shown(message)
     rows = [
         {
-            "message_id": note.message_id,
-            "part": note.part,
-            "reader": note.reader,
+            **console.fields(note, "message_id part reader"),
             "at": note.created_at,
-            **{name: value for name, value in item._asdict().items() if name != "row"},
+            **console.fields(item, "kind id score signals reason"),
         }
         for note in notes
         for item in note.items
@@ -213,65 +182,63 @@ def why(
         (
             *(row[name] for name in ("message_id", "part", "kind", "id")),
             "" if row["score"] is None else f"{row['score']:.2f}",
-            shortened(row["reason"] or ", ".join(f"{name} {value:+.2f}" for name, value in row["signals"].items())),
+            console.shortened(
+                row["reason"] or ", ".join(f"{name} {value:+.2f}" for name, value in row["signals"].items())
+            ),
         )
         for row in rows
     ]
     headings = ("for message", "part", "kind", "id", "score", "why")
-    lines = [Rows(headings, shown)] if rows else ["Nothing is known of the prompts of this thread."]
-    emit(rows, lines, as_json=as_json)
+    empty = "Nothing is known of the prompts of this thread."
+    return Report(rows, [console.Rows(headings, shown) if rows else empty])
 
 
 def brief(value: Any) -> str:
     """A value of a state on one line."""
-    return shortened(as_text(value))
+    return console.shortened(as_text(value))
 
 
-def _show_branch(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None, *, as_json: bool) -> None:
-    where = branch_home(memory, namespace, branch)
+def _branch_report(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None) -> Report:
+    where = console.branch_home(memory, namespace, branch)
     names = "key value importance updated_at expires_at"
-    core = [fields(each, names) for each in memory.layers(branch, where).core.entries()]
-    shown = core[: limit or LIMIT]
+    core = [console.fields(each, names) for each in memory.layers(branch, where).core.entries()]
+    shown = core[: limit or console.LIMIT]
     lines = [
         (f"branch {named(where, branch)}: {counted(len(core), 'values')} of core memory", "bold"),
         *(f"{each['key']} = {brief(each['value'])}" for each in shown),
-        *more(len(shown), len(core)),
+        *console.more(len(shown), len(core)),
     ]
-    emit({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]}, lines, as_json=as_json)
+    return Report({"kind": "branch", "namespace": where, "id": branch, "core": core[:limit]}, lines)
 
 
-def _show_log(
-    memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None, *, as_json: bool
-) -> None:
+def _log_report(memory: AgentMemory, thread: ThreadSummary, around: str | None, limit: int | None) -> Report:
     chat = memory.conversation(thread.thread_id, thread.namespace)
     total = len(chat)
-    most = limit or (max(total, 1) if as_json else LIMIT)
+    most = limit or max(total, 1)
     before, after = (most, 0) if around is None else ((most - 1) // 2, most // 2)
     said = [*map(message_shown, chat.around(around, before=before, after=after))]
     lines: list[Line] = [
         (f"conversation {named(thread.namespace, thread.thread_id)}: {counted(total, 'messages')}", "bold"),
-        *(more(len(said), total, BEFORE) if around is None else ()),
+        *(console.more(len(said), total, console.BEFORE) if around is None else ()),
         *itertools.chain.from_iterable(map(message_lines, said)),
     ]
     value = {"kind": "conversation", **_whose(thread), "total": total, "messages": [*map(message_told, said)]}
-    emit(value, lines, as_json=as_json)
+    return Report(value, lines)
 
 
-def _show_thread(
-    memory: AgentMemory, thread: ThreadSummary, at: str | None, limit: int | None, *, with_memory: bool, as_json: bool
-) -> None:
-    found = checkpoint_at(memory, thread, at)
+def _thread_report(
+    memory: AgentMemory, thread: ThreadSummary, at: str | None, limit: int | None, *, with_memory: bool
+) -> Report:
+    found = console.checkpoint_at(memory, thread, at)
     held = [*messages_in(found).values()]
     every = [each for each in held if with_memory or not is_injected(each)]
-    most = limit or (len(every) if as_json else LIMIT)
-    said = [*map(message_shown, every[-most:] if most else ())]
+    said = [*map(message_shown, every[-limit:] if limit else every)]
+    name, state, waits = _checkpoint_id(found.config), state_of(found), [*waits_of(found)]
     step, source = found.metadata.get("step"), found.metadata.get("source")
-    name = _checkpoint_id(found.config)
-    state, waits = state_of(found), list(waits_of(found))
     what = f"{counted(len(every), 'messages')} at checkpoint {name} (step {step}, {source})"
     lines: list[Line] = [
         (f"thread {named(thread.namespace, thread.thread_id)}: {what}", "bold"),
-        *more(len(said), len(every), BEFORE),
+        *console.more(len(said), len(every), console.BEFORE),
         *itertools.chain.from_iterable(map(message_lines, said)),
     ]
     if left_out := len(held) - len(every):
@@ -293,7 +260,7 @@ def _show_thread(
         "state": state,
         "waits": waits,
     }
-    emit(value, lines, as_json=as_json)
+    return Report(value, lines)
 
 
 def _whose(thread: ThreadSummary) -> dict[str, Any]:
@@ -304,9 +271,9 @@ def message_told(shown: ShownMessage) -> dict[str, Any]:
     """A message as JSON has it."""
     return {
         "id": shown.key,
-        **fields(shown.message, "role name text tool_call_id created_at"),
+        **console.fields(shown.message, "role name text tool_call_id created_at"),
         "name": _name_of(shown),
-        "tool_calls": [fields(call, "id name arguments") for call in shown.calls],
+        "tool_calls": [console.fields(call, "id name arguments") for call in shown.calls],
     }
 
 
@@ -315,12 +282,12 @@ def message_lines(shown: ShownMessage) -> Iterator[Line]:
     message, name = shown.message, _name_of(shown)
     parts = [message.role if name is None else f"{message.role} ({name})", shown.key or "without id"]
     if message.created_at is not None:
-        parts.append(minute(message.created_at))
+        parts.append(console.minute(message.created_at))
     yield "  ".join(parts), "bold"
-    for line in lines_of(message.text) if message.text else ():
+    for line in console.lines_of(message.text) if message.text else ():
         yield f"   {line}".rstrip()
     for call in shown.calls:
-        yield f"   calls {call.name} {shortened(call.arguments)}  {call.id}", "dim"
+        yield f"   calls {call.name} {console.shortened(call.arguments)}  {call.id}", "dim"
     if message.tool_call_id is not None:
         yield f"   answers {message.tool_call_id}", "dim"
 
@@ -333,24 +300,17 @@ _DEEPEST = 30
 """Levels of a tree that are still set off from each other."""
 
 
-def indented(depth: int) -> str:
-    """What stands before a branch that is so many forks away from its root."""
-    return "" if depth == 0 else "   " * (min(depth, _DEEPEST) - 1) + "+- "
-
-
 _PAGE = 100
 
 
 def branches(
     *,
     database: Existing,
-    thread: Annotated[
-        str | None, typer.Argument(metavar="THREAD", help="The checkpoints of this thread. Default: named branches.")
-    ] = None,
+    thread: str | None = argument("The checkpoints of this thread. Default: named branches.", "THREAD", default=None),
     namespace: Whose = None,
     limit: Most = None,
     as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Show how threads and memory fork.
 
     The tree of a thread's checkpoints, the newest first, or that of the named branches of memory.
@@ -358,31 +318,69 @@ def branches(
     JSON: of a thread a list of objects with checkpoint_id, parent_id, step, source, created_at; else with namespace,
     name, parent, created_at, own.
     """
-    with existing(database) as memory:
-        if thread is None:
-            found = memory.admin.branches(namespace_named(namespace))
-            empty = (
-                ""
-                if found
-                else _none("named branches", namespace, () if namespace is None else memory.admin.branches())
-            )
-            _emit_branches(found, empty, limit, as_json=as_json)
-        else:
-            _emit_checkpoints(memory, one_thread(memory, thread, namespace), limit, as_json=as_json)
+    with console.existing(database) as memory:
+        if thread is not None:
+            most = limit or (None if as_json else console.LIMIT)
+            return _checkpoint_tree(memory, console.one_thread(memory, thread, namespace), most)
+        found = memory.admin.branches(namespace_named(namespace))
+        empty = [] if found else [_none("named branches", namespace, memory.admin.branches())]
+    drawn = _drawn((each, (each.namespace, each.name), (each.namespace, each.parent)) for each in found)
+    shown = [*drawn][: limit or console.LIMIT]
+    lines: list[Line] = [*empty]
+    for where, there in itertools.groupby(shown, key=lambda drawn: drawn[0].namespace):
+        lines.append((named(where), "bold"))
+        lines += [
+            f"  {mark}{each.name}  {console.minute(each.created_at)}  {each.own:,} of its own" for each, mark in there
+        ]
+    return Report(found[:limit], [*lines, *console.more(len(shown), len(found))])
+
+
+def _checkpoint_tree(memory: AgentMemory, thread: ThreadSummary, limit: int | None) -> Report:
+    """The checkpoints of a thread, the newest first: those of a fork stand above where it begins."""
+    history = memory.checkpointer.history(console.config_of(thread), limit=limit)
+    found = history.checkpoints
+    shown = {None, *(each.checkpoint_id for each in found)}
+    lines: list[Line] = []
+    drawn = _drawn(((each, each.checkpoint_id, each.parent_id) for each in reversed(found)), straight=1)
+    for each, mark in reversed([*drawn]):
+        after = f"  after {each.parent_id}" if each.parent_id not in shown else ""
+        lines.append(
+            f"{mark}{each.checkpoint_id}  step {each.step}  {each.source}  {console.minute(each.created_at)}{after}"
+        )
+    empty = f"{thread.thread_id} is a conversation without a thread: it has no checkpoints."
+    value = [console.fields(each, "checkpoint_id parent_id step source created_at") for each in found]
+    return Report(value, [*(lines or [empty]), *console.more(len(found), history.total)])
+
+
+def _drawn(found: Iterable[tuple[T, Hashable, Hashable]], *, straight: int = 0) -> Iterator[tuple[T, str]]:
+    """Draw a tree: each of its nodes with what stands before it, and what follows it below it.
+
+    Args:
+        found: The nodes, each with its key and its parent's.
+        straight: How many of those that follow a node stand as far in as it does, below the others.
+    """
+    nodes = [*found]
+    forks: dict[Hashable, list[tuple[T, Hashable]]] = {None: []} | {key: [] for _, key, _ in nodes}
+    for each, key, parent in nodes:
+        forks[parent if parent in forks else None].append((each, key))
+    waiting = [(*node, 0, "") for node in reversed(forks[None])]
+    while waiting:
+        each, key, depth, mark = waiting.pop()
+        yield each, mark
+        margin = "   " * min(depth, _DEEPEST)
+        waiting += [(*fork, depth, margin) for fork in forks[key][:straight]]
+        waiting += [(*fork, depth + 1, f"{margin}+- ") for fork in reversed(forks[key][straight:])]
 
 
 def diff(
     *,
     database: Existing,
-    first: Annotated[str, typer.Argument(metavar="A", help="A named branch; with --thread, a checkpoint.")],
-    second: Annotated[
-        str | None, typer.Argument(metavar="B", help="Another one. Default, with --thread: the newest.")
-    ] = None,
+    first: str = argument("A named branch; with --thread, a checkpoint.", "A"),
+    second: str | None = argument("Another one. Default, with --thread: the newest.", "B", default=None),
     thread: str | None = option("A and B are checkpoints of this thread.", "ID"),
     namespace: Whose = None,
     limit: Most = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Report:
     """Compare two branches or checkpoints.
 
     Two named branches of memory, or two checkpoints of a thread. Compared are core memory, events (recall), records
@@ -392,16 +390,16 @@ def diff(
     JSON: an object with namespace, thread_id, from, to, changes. A change has layer, key, change ("added", "removed" or
     "changed"), from, to.
     """
-    with existing(database) as memory:
+    with console.existing(database) as memory:
         if thread is not None:
-            whose = one_thread(memory, thread, namespace)
-            one, other = checkpoint_at(memory, whose, first), checkpoint_at(memory, whose, second)
+            whose = console.one_thread(memory, thread, namespace)
+            one, other = (console.checkpoint_at(memory, whose, name) for name in (first, second))
             names, where = (_checkpoint_id(one.config), _checkpoint_id(other.config)), whose.namespace
             found = list(_between_checkpoints(memory, one.config, other.config))
         elif second is None:
             raise InvalidInput("Name two branches; or a thread with --thread, and one or two of its checkpoints.")
         else:
-            where = branch_home(memory, namespace, first, second)
+            where = console.branch_home(memory, namespace, first, second)
             names = first, second
             found = list(changes_of_layers(memory.layers(first, where).diff(memory.layers(second, where))))
     changes = [
@@ -409,62 +407,11 @@ def diff(
         for each in found[:limit]
     ]
     value = {"namespace": where, "thread_id": thread, "from": names[0], "to": names[1], "changes": changes}
-    shown = found[: limit or LIMIT]
+    shown = found[: limit or console.LIMIT]
     lines: list[Line] = [] if found else ["Nothing differs."]
     for layer, of_layer in itertools.groupby(shown, key=lambda each: each.layer):
         lines += [(layer, "bold"), *(line for each in of_layer for line in _change_lines(each))]
-    emit(value, [*lines, *more(len(shown), len(found))], as_json=as_json)
-
-
-def _emit_branches(found: Sequence[BranchSummary], empty: str, limit: int | None, *, as_json: bool) -> None:
-    shown = [*_as_trees(found)][: limit or LIMIT]
-    lines: list[Line] = [] if found else [empty]
-    for where, there in itertools.groupby(shown, key=lambda each: each[0].namespace):
-        lines.append((named(where), "bold"))
-        for each, depth in there:
-            lines.append(f"  {indented(depth)}{each.name}  {minute(each.created_at)}  {each.own:,} of its own")
-    emit(found[:limit], [*lines, *more(len(shown), len(found))], as_json=as_json)
-
-
-def _as_trees(found: Sequence[BranchSummary]) -> Iterator[tuple[BranchSummary, int]]:
-    """Branches, each with its forks below it, and how deep they stand."""
-    forks: dict[tuple[tuple[str, ...], str | None], list[BranchSummary]] = {}
-    for each in found:
-        forks.setdefault((each.namespace, each.parent), []).append(each)
-    for where in dict.fromkeys(each.namespace for each in found):
-        waiting = [(each, 0) for each in reversed(forks.get((where, None), ()))]
-        while waiting:
-            branch, depth = waiting.pop()
-            yield branch, depth
-            waiting += [(each, depth + 1) for each in reversed(forks.get((where, branch.name), ()))]
-
-
-def _emit_checkpoints(memory: AgentMemory, thread: ThreadSummary, limit: int | None, *, as_json: bool) -> None:
-    history = memory.checkpointer.history(config_of(thread), limit=limit or (None if as_json else LIMIT))
-    found = history.checkpoints
-    value = [fields(each, "checkpoint_id parent_id step source created_at") for each in found]
-    empty = f"{thread.thread_id} is a conversation without a thread: it has no checkpoints."
-    lines: list[Line] = [] if found else [empty]
-    shown = {None, *(each.checkpoint_id for each in found)}
-    for each, before in () if as_json else _as_tree(found):
-        after = f"  after {each.parent_id}" if each.parent_id not in shown else ""
-        lines.append(f"{before}{each.checkpoint_id}  step {each.step}  {each.source}  {minute(each.created_at)}{after}")
-    emit(value, [*lines, *more(len(found), history.total)], as_json=as_json)
-
-
-def _as_tree(found: Sequence[CheckpointSummary]) -> Iterator[tuple[CheckpointSummary, str]]:
-    """Checkpoints, the newest first, and what stands before each: those of a fork stand above where it begins."""
-    followers: dict[str | None, list[CheckpointSummary]] = {each.checkpoint_id: [] for each in found} | {None: []}
-    for each in reversed(found):
-        followers[each.parent_id if each.parent_id in followers else None].append(each)
-    tree, waiting = [], [(each, 0, indented(0)) for each in reversed(followers[None])]
-    while waiting:
-        each, depth, before = waiting.pop()
-        tree.append((each, before))
-        forks = followers[each.checkpoint_id]
-        waiting += [(fork, depth, "   " * min(depth, _DEEPEST)) for fork in forks[:1]]
-        waiting += [(fork, depth + 1, indented(depth + 1)) for fork in reversed(forks[1:])]
-    return reversed(tree)
+    return Report(value, [*lines, *console.more(len(shown), len(found))])
 
 
 def _between_checkpoints(memory: AgentMemory, one: RunnableConfig, other: RunnableConfig) -> Iterator[ShownChange]:
@@ -493,12 +440,12 @@ def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
 
 def _change_lines(change: ShownChange) -> Iterator[Line]:
     if change.before == change.after:
-        yield f"  ~ {change.key}: {shortened(change.before or '')} (the text is the same)", "yellow"
+        yield f"  ~ {change.key}: {console.shortened(change.before or '')} (the text is the same)", "yellow"
         return
     if change.before is not None:
-        yield f"  - {change.key}: {shortened(change.before)}", "red"
+        yield f"  - {change.key}: {console.shortened(change.before)}", "red"
     if change.after is not None:
-        yield f"  + {change.key}: {shortened(change.after)}", "green"
+        yield f"  + {change.key}: {console.shortened(change.after)}", "green"
 
 
 def _checkpoint_id(config: RunnableConfig) -> str:

@@ -8,8 +8,18 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from typer import testing
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.cli.app import app, command_line
+
+
+def invoked(*arguments: str, **given: Any) -> testing.Result:
+    """Run a command in this process; its errors are exceptions."""
+    with mock.patch.object(testing, "_get_command", return_value=command_line()):
+        return testing.CliRunner().invoke(app, arguments, **given)
 
 
 def fine(run: subprocess.CompletedProcess[str]) -> str:

@@ -176,7 +176,7 @@ class TestThreads:
         assert lines("threads", "list", "--limit", "1")[-1] == "… and 1 more: --limit 2"
         assert len(told("threads", "list", "--limit", "1")) == 1
         assert lines("threads", "list", "--namespace", "nobody") == [
-            "There are no threads and no conversations in nobody. Elsewhere there are some: ben, ada/private."
+            "There are no threads and no conversations in nobody. Elsewhere there is something: ben, ada/private."
         ]
 
     def test_many_are_paged(self, path, lines, told):
@@ -360,7 +360,7 @@ class TestBranches:
             ("other", "main"),
         ]
         assert lines("branches", "--namespace", "ben") == [
-            "There are no named branches in ben. Elsewhere there are some: ada."
+            "There are no named branches in ben. Elsewhere there is something: ada."
         ]
         assert "no checkpoints" in lines("branches", "talk")[0]
 

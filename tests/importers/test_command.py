@@ -1,11 +1,10 @@
 """Whoever opens a file of another program learns of `agentmem import-from`, and what that says."""
 
 import pytest
-from typer.testing import CliRunner
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.app import app
 from langchain_agentmem.errors import DatabaseUnreadable, ForeignDatabase
+from tests.cli.commands import invoked
 
 from .sources import SOURCES, memgpt
 
@@ -31,8 +30,7 @@ class TestOpeningAForeignFile:
 def test_the_command_says_what_came_and_what_is_left_out(tmp_path):
     target, path = tmp_path / "new.db", memgpt(tmp_path)
     dry, first, again = (
-        CliRunner().invoke(app, ["import-from", str(target), "memgpt", str(path), *more])
-        for more in (["--dry-run"], [], [])
+        invoked("import-from", str(target), "memgpt", str(path), *more) for more in (["--dry-run"], [], [])
     )
     assert (dry.exit_code, first.exit_code) == (1, 1)
     assert "9 memories would come." in dry.output

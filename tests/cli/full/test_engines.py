@@ -15,13 +15,7 @@ from tests.cli.test_thread_commands import EVERY, fill, on
 
 @pytest.mark.bare
 class TestWhereNothingIsStored:
-    LOOKING = (
-        ("verify",),
-        ("stats",),
-        ("threads list",),
-        ("search", "heron"),
-        ("erase", "--namespace", "ada", "--dry-run"),
-    )
+    LOOKING = ("verify",), ("threads list",), ("search", "heron"), ("erase", "--namespace", "ada", "--dry-run")
 
     @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
     def test_commands_say_so_and_make_nothing(self, kind, new_database, agentmem, tmp_path):

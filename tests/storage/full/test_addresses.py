@@ -5,14 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.cli.app import app
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.importers.langgraph_sources import open_source
 from langchain_agentmem.upkeep.database_copy import restore
 from langchain_agentmem.upkeep.database_report import diagnose
+from tests.cli.commands import invoked
 
 pytestmark = [pytest.mark.bare, pytest.mark.sqlite_suffices]
 
@@ -79,7 +78,7 @@ class TestPasswords:
                     *(f"{finding.text} {finding.remedy}" for finding in diagnose(url)),
                 ]
                 command = COMMANDS[number % len(COMMANDS)].format(url=url).split("|")
-                done = CliRunner().invoke(app, command)
+                done = invoked(*command)
                 assert done.exit_code, command
                 assert pieces("\n".join([*said, done.output])) == [], url
         assert pieces(caplog.text) == []

@@ -12,12 +12,13 @@ from typer import testing
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
-from langchain_agentmem.cli.app import app, command_line
+from langchain_agentmem.cli.app import command_line
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable
 from langchain_agentmem.storage.encrypted_database import connected
 from langchain_agentmem.storage.engine import Opening
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.upkeep.admin import Admin
+from tests.cli.commands import invoked
 from tests.conftest import KEY
 from tests.forking import COMMAND
 from tests.storage.test_encryption import readable
@@ -184,7 +185,7 @@ class TestCommands:
 
     def test_a_key_that_is_typed_in_is_not_shown(self, path, monkeypatch):
         monkeypatch.setattr(testing._NamedTextIOWrapper, "isatty", lambda _: True)
-        run = testing.CliRunner().invoke(app, ["key", str(path), "encrypt"], input="hunter2\nhunter2\n")
+        run = invoked("key", str(path), "encrypt", input="hunter2\nhunter2\n")
         assert (run.exit_code, "hunter2" in run.output) == (0, False), run.output
         with closing(connected(path, EncryptionKey.of("hunter2"))) as connection:
             assert connection.execute("select count(*) from agentmem_migration").fetchone()[0]
