@@ -304,27 +304,28 @@ def add_once(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[A
     return [draft.entry for draft in new.values()]
 
 
-def put_reference(tx: Transaction, path: str, draft: EntryDraft) -> tuple[AuditEntry, bool]:
+def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> AuditEntry:
     """Add a reference, in the place of the one of its mark; that one stays in the chain, and is not shown.
 
     Args:
         tx: The transaction.
         path: The path of the namespace.
-        draft: The reference, with its mark.
+        drafts: The reference, with its mark.
 
     Returns:
-        The reference as it is now, and whether it is new or has changed.
+        The reference as it is now: the one that was there, if it says the same.
     """
+    [(new, mark, _)] = drafts
     end = _settled(tx, path)
-    versions = query.audit_marked(tx, path=path, kind=REFERENCE, mark=audit_rows.mark_of(draft.mark))
+    versions = query.audit_marked(tx, path=path, kind="reference", mark=audit_rows.mark_of(mark))
     shown = [row["sequence"] for row in versions if row["hidden"] != REPLACED]
     for row in query.audit_rows(tx, sequences=json.dumps(shown[-1:])):
         [there] = audit_rows.entries(tx, [row])
-        if (there.title, there.prompt, there.reply) == (draft.entry.title, draft.entry.prompt, draft.entry.reply):
-            return there, False
+        if (there.title, there.prompt, there.reply) == (new.title, new.prompt, new.reply):
+            return there
         _change(tx, [(row, REPLACED, row["junk"])])
-    _append(tx, path, end, [draft])
-    return draft.entry, True
+    _append(tx, path, end, drafts)
+    return new
 
 
 def judge(

@@ -44,22 +44,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from langchain_agentmem.audit import audit_part, audit_store
-from langchain_agentmem.audit.audit_entry import (
-    DONE,
-    EXCHANGE,
-    OPEN,
-    REFERENCE,
-    REFLECTION,
-    TODO,
-    AuditEntry,
-    ChainReport,
-    Head,
-    Kind,
-    Status,
-)
+from langchain_agentmem.audit.audit_entry import AuditEntry, ChainReport, Head, Kind, Status
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import EntryFilter, WithJunk
 from langchain_agentmem.audit.audit_todos import todo_key, todos_in
@@ -78,19 +66,19 @@ from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
-from langchain_agentmem.tracing import Step, Thunk, given_only, outcome, summary
+from langchain_agentmem.tracing import Thunk, given_only, outcome, summary
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import Health
     from langchain_agentmem.audit.model_call_capture import AuditHandler, HandlerOptions
 
-TODO_MARK, TODO_CAPTURE = MARKS[TODO]
-REFLECTION_MARK, SELF_REFLECTION = MARKS[REFLECTION]
-REFERENCE_MARK, BEST_PRACTICES = MARKS[REFERENCE]
-STATUS_REPORT = f"{REFLECTION_MARK} Agent status report"
+T = TypeVar("T")
+
+TODO_MARK, TODO_CAPTURE = MARKS["todo"]
+REFLECTION_MARK, SELF_REFLECTION = MARKS["reflection"]
+REFERENCE_MARK, BEST_PRACTICES = MARKS["reference"]
 GUIDELINES, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices Checklist"
 _LONGEST_PATH = 4_000
-
 
 _ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
 _AND_NOT_BELOW = "\x01"
@@ -153,7 +141,7 @@ class AuditTrail:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return self._add(EXCHANGE, prompt, reply, conversation_id)
+        return self._add("exchange", prompt, reply, conversation_id)
 
     aadd = awaited(add, writes=True)
 
@@ -163,7 +151,7 @@ class AuditTrail:
         Args:
             summary: What it did and learned.
         """
-        return self._add(REFLECTION, STATUS_REPORT, summary, SELF_REFLECTION)
+        return self._add("reflection", f"{REFLECTION_MARK} Agent status report", summary, SELF_REFLECTION)
 
     aadd_self_reflection = awaited(add_self_reflection, writes=True)
 
@@ -177,10 +165,16 @@ class AuditTrail:
             The new todos. What is to be done already is not added again.
         """
         said = text_given(text, "What is to be done")
-        with self._step("add_todo_from_chat", text=said) as step:
-            added = self._add_todos(todos_in(said))
-            step.finish(lambda: outcome(added))
-        return added
+
+        def add() -> list[AuditEntry]:
+            drafts = [
+                self._drafted("todo", f"{TODO_MARK} {each}", "", TODO_CAPTURE, mark=todo_key(each), status="open")
+                for each in todos_in(said)
+            ]
+            path = self._path()
+            return self._database.write(None, lambda tx: audit_store.add_once(tx, path, drafts)) if drafts else []
+
+        return self._stepped("add_todo_from_chat", add, text=said)
 
     aadd_todo_from_chat = awaited(add_todo_from_chat, writes=True)
 
@@ -267,20 +261,19 @@ class AuditTrail:
             InvalidInput: An argument is wrong.
         """
         check_whole("n", n)
+        check_flag("messages", messages)
         wanted = _wanted(conversation_id, kinds, include_junk)
         behind = None if before is None else id_of(before, "trail entry")
-        path = self._path()
         asked = self._where(n=n, conversation_id=conversation_id, kinds=kinds, before=behind)
-        check_flag("messages", messages)
-        find = partial(audit_store.last, path=path, n=min(n, _MOST), before=behind, messages=messages, **wanted)
+        find = partial(audit_store.last, path=self._path(), n=min(n, _MOST), before=behind, messages=messages, **wanted)
         return self._database.read("audit.last", find, asked)
 
     alast = awaited(last)
 
     def get(self, entry_id: str) -> AuditEntry | None:
         """The entry of an id, also if it is hidden; None if there is none."""
-        path, wanted = self._path(), id_of(entry_id, "trail entry")
-        find = partial(audit_store.get, path=path, entry_id=wanted)
+        wanted = id_of(entry_id, "trail entry")
+        find = partial(audit_store.get, path=self._path(), entry_id=wanted)
         return self._database.read("audit.get", find, self._where(entry_id=wanted))
 
     aget = awaited(get)
@@ -313,24 +306,19 @@ class AuditTrail:
         check_whole("limit", limit)
         text = text_given(query, "A query")
         self._database.limits.check("query_chars", len(text), "The query")
-        search = Search(
-            inquiry(text, self._database.now()),
-            walls,
-            min(limit, _MOST),
-            name="audit.search",
-            inputs=self._where(conversation_id=conversation_id),
-        )
-        return search.find(self._database)
+        asked, most = inquiry(text, self._database.now()), min(limit, _MOST)
+        told = self._where(conversation_id=conversation_id)
+        return Search(asked, walls, most, name="audit.search", inputs=told).find(self._database)
 
     asearch = awaited(search)
 
     # -- todos --------------------------------------------------------------------------------------------------
 
-    def todos(self, status: Status = OPEN) -> list[AuditEntry]:
+    def todos(self, status: Status = "open") -> list[AuditEntry]:
         """The todos that are "open", or "done", the oldest first."""
         check_value(Status, status, "status")
-        path, asked = self._path(), self._where(status=status)
-        return self._database.read("audit.todos", lambda tx: audit_store.of_status(tx, path, status), asked)
+        find = partial(audit_store.of_status, path=self._path(), status=status)
+        return self._database.read("audit.todos", find, self._where(status=status))
 
     atodos = awaited(todos)
 
@@ -340,7 +328,7 @@ class AuditTrail:
         Raises:
             InvalidInput: There is no such todo.
         """
-        self._set_status(todo_id, DONE)
+        self._set_status("complete", todo_id, "done")
 
     acomplete = awaited(complete, writes=True)
 
@@ -350,7 +338,7 @@ class AuditTrail:
         Raises:
             InvalidInput: There is no such todo.
         """
-        self._set_status(todo_id, OPEN)
+        self._set_status("reopen", todo_id, "open")
 
     areopen = awaited(reopen, writes=True)
 
@@ -362,11 +350,8 @@ class AuditTrail:
         Returns:
             How many are judged otherwise than before.
         """
-        path, judge = self._path(), partial(reasons, rules=self._rules)
-        with self._step("filter_junk") as step:
-            count = self._change_pages(partial(audit_store.judge, path=path, reasons=judge))
-            step.finish(lambda: {"changed": count})
-        return count
+        judge = partial(audit_store.judge, path=self._path(), reasons=partial(reasons, rules=self._rules))
+        return self._stepped("filter_junk", partial(self._change_pages, judge))
 
     afilter_junk = awaited(filter_junk, writes=True)
 
@@ -381,18 +366,14 @@ class AuditTrail:
         """
         at = self._database.now() - _ARCHIVE_AFTER if before is None else time_given(before, "before")
         low, high = self._here()
-        with self._step("archive", before=moment(at)) as step:
-            count = self._change_pages(partial(audit_store.archive, low=low, high=high, before=at))
-            step.finish(lambda: {"archived": count})
-        return count
+        compress = partial(audit_store.archive, low=low, high=high, before=at)
+        return self._stepped("archive", partial(self._change_pages, compress), before=moment(at))
 
     aarchive = awaited(archive, writes=True)
 
     def head(self) -> Head:
         """The end of the chain of the whole database. Who keeps it elsewhere can prove later what was before it."""
-        return self._database.read(
-            "audit.head", audit_store.head, outputs=lambda end: {"entries": end.sequence, "head": str(end)}
-        )
+        return self._database.read("audit.head", audit_store.head)
 
     ahead = awaited(head)
 
@@ -404,8 +385,8 @@ class AuditTrail:
                 who made the chain anew, but for what was erased. The report counts that: see that it is as expected.
         """
         until = since if since is None or isinstance(since, Head) else Head.of(since)
-        asked = partial(dict[str, Any], since=None if until is None else str(until))
-        return self._database.read("audit.verify", lambda tx: audit_part.verify(tx, until), asked)
+        check = partial(audit_part.verify, since=until)
+        return self._database.read("audit.verify", check, lambda: {"since": since and str(since)})
 
     averify = awaited(verify)
 
@@ -416,12 +397,12 @@ class AuditTrail:
 
         `print(memory.audit.report())` prints a page of text.
         """
-        where, now, rules = self._here_and_below(), self._database.clock(), self._rules
+        where, now = range_of(self._database.scopes.resolve(self._namespace)), self._database.clock()
 
         def make(tx: Transaction) -> Health:
             from langchain_agentmem.audit.audit_report import examine  # noqa: PLC0415 - who needs it pays
 
-            return examine(tx, *where, now=now, rules=rules)
+            return examine(tx, *where, now=now, rules=self._rules)
 
         return self._database.read("audit.report", make, self._where())
 
@@ -441,10 +422,16 @@ class AuditTrail:
         Raises:
             InvalidInput: It is not there, or nothing of that kind.
         """
-        with self._step("import_document") as step:
-            done = self._import(path)
-            step.finish(lambda: {"added": done.added, "known": done.known, "lost": len(done.lost)})
-        return done
+
+        def add() -> Imported:
+            loaded, at = read_document(path), self._database.clock()
+            kept = put_aside(path, at) if loaded.damaged else None
+            drafts = drafts_of(loaded.entries, self._database.scopes.resolve(self._namespace), at, self._judged)
+            where = self._path()
+            added = self._database.write(None, lambda tx: audit_store.add_new(tx, where, drafts))
+            return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
+
+        return self._stepped("import_document", add)
 
     aimport_document = awaited(import_document, writes=True)
 
@@ -459,11 +446,8 @@ class AuditTrail:
         Returns:
             How many there are.
         """
-        with self._step("export_document") as step:
-            pages = self._pages(self._path(), {"include_junk": True}, None)
-            count = write_document(path, chain.from_iterable(pages))
-            step.finish(lambda: {"entries": count})
-        return count
+        pages = self._pages(self._path(), {"include_junk": True}, None)
+        return self._stepped("export_document", lambda: write_document(path, chain.from_iterable(pages)))
 
     aexport_document = awaited(export_document)
 
@@ -476,10 +460,10 @@ class AuditTrail:
             entries, after = self._database.read(step, read, self._where(), lambda page: outcome(page[0]))
             yield entries
 
-    def _set_status(self, todo_id: Any, status: str) -> None:
-        wanted, name = id_of(todo_id, "todo"), "audit.complete" if status == DONE else "audit.reopen"
+    def _set_status(self, verb: str, todo_id: Any, status: Status) -> None:
+        wanted = id_of(todo_id, "todo")
         change = partial(audit_store.set_status, path=self._path(), todo_id=wanted, status=status)
-        self._database.write(name, change, self._where(todo_id=wanted))
+        self._database.write(f"audit.{verb}", change, self._where(todo_id=wanted))
 
     def _change_pages(self, make: Callable[..., audit_store.EntryPage]) -> int:
         """Change entries page by page, each in a transaction of its own."""
@@ -495,32 +479,19 @@ class AuditTrail:
         low = self._path()
         return low, low + _AND_NOT_BELOW
 
-    def _here_and_below(self) -> tuple[str, str]:
-        """The range of paths of the namespace and those below."""
-        return range_of(self._database.scopes.resolve(self._namespace))
-
-    def _step(self, verb: str, **asked: Any) -> Step:
-        """Open the step of a call that takes several operations."""
-        return self._database.step(f"audit.{verb}", self._where(**asked))
-
-    def _import(self, source: Any) -> Imported:
-        loaded = read_document(source)
-        kept: Path | None = None
-        if loaded.damaged:
-            kept = put_aside(source, self._database.clock())
-        namespace = self._database.scopes.resolve(self._namespace)
-        drafts = drafts_of(loaded.entries, namespace, self._database.clock(), self._judged)
-        path = path_of(namespace)
-        added = self._database.write(None, lambda tx: audit_store.add_new(tx, path, drafts))
-        return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
+    def _stepped(self, verb: str, do: Callable[[], T], **asked: Any) -> T:
+        """Make what takes several operations one step."""
+        with self._database.step(f"audit.{verb}", self._where(**asked)) as step:
+            value = do()
+            step.finish(lambda: outcome(value))
+        return value
 
     def _path(self) -> str:
         return path_of(self._database.scopes.resolve(self._namespace))
 
     def _drafted(
         self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any, *, mark: str | None = None, **fields: Any
-    ) -> tuple[str, EntryDraft]:
-        namespace = self._database.scopes.resolve(self._namespace)
+    ) -> EntryDraft:
         entry = AuditEntry(
             id=self._database.new_id(),
             kind=kind,
@@ -528,10 +499,10 @@ class AuditTrail:
             reply=text_given(reply, "A reply"),
             created_at=self._database.clock(),
             conversation_id=None if conversation_id is None else id_of(conversation_id, "conversation"),
-            namespace=namespace,
+            namespace=self._database.scopes.resolve(self._namespace),
             **fields,
         )
-        return path_of(namespace), EntryDraft(self._judged(entry), mark)
+        return EntryDraft(self._judged(entry), mark)
 
     def _judged(self, entry: AuditEntry) -> AuditEntry:
         junk = reasons(entry.kind, entry.prompt, entry.reply, self._rules)
@@ -541,28 +512,21 @@ class AuditTrail:
         """Add a model call. Its namespace is that of its run, unless the trail has one."""
         if self._namespace is not None or self._database.scopes.within is not None:
             entry = replace(entry, namespace=self._database.scopes.resolve(self._namespace))
-        draft = EntryDraft(self._judged(entry))
-        path = path_of(entry.namespace)
-        self._write(path, draft)
+        self._write("add", audit_store.add, [EntryDraft(self._judged(entry))])
 
-    def _write(self, path: str, draft: EntryDraft) -> None:
-        add, entry = partial(audit_store.add, path=path, drafts=[draft]), draft.entry
-        told = {"entry_id": entry.id, "junk": entry.junk}
-        self._database.write("audit.add", add, partial(_inputs, entry), lambda _: told)
+    def _add(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> AuditEntry:
+        draft = self._drafted(kind, prompt, reply, conversation_id)
+        self._write("add", audit_store.add, [draft])
+        return draft.entry
+
+    def _write(self, verb: str, add: Callable[[Transaction, str, list[EntryDraft]], T], drafts: list[EntryDraft]) -> T:
+        entry = drafts[0].entry
+        path = path_of(entry.namespace)
+        return self._database.write(f"audit.{verb}", lambda tx: add(tx, path, drafts), partial(_inputs, entry))
 
     def _where(self, **given: Any) -> Thunk:
         """What a trace shows of a step on this trail: whose it is, and what was given."""
         return lambda: summary(given_only({"namespace": self._database.scopes.resolve(self._namespace), **given}))
-
-    def _add_todos(self, sentences: Iterable[str]) -> list[AuditEntry]:
-        found = [
-            self._drafted(TODO, f"{TODO_MARK} {each}", "", TODO_CAPTURE, mark=todo_key(each), status=OPEN)
-            for each in sentences
-        ]
-        if not found:
-            return []
-        drafts = [draft for _, draft in found]
-        return self._database.write(None, lambda tx: audit_store.add_once(tx, found[0][0], drafts))
 
     def _put_reference(self, source: Any, title: Any, conversation: str | None) -> AuditEntry:
         if title is not None and (not isinstance(title, str) or not title.strip()):
@@ -570,21 +534,9 @@ class AuditTrail:
         text, name = _read(source)
         if (called := title or name) is None:
             raise InvalidInput("A reference that is no file needs a title: add_reference(text, title=…).")
-        path, draft = self._drafted(
-            REFERENCE, f"{REFERENCE_MARK} {called}", text, conversation, mark=called, title=called
-        )
-        kept, _ = self._database.write(
-            "audit.add_reference",
-            lambda tx: audit_store.put_reference(tx, path, draft),
-            partial(_inputs, draft.entry),
-            lambda done: {"entry_id": done[0].id, "is_new": done[1]},
-        )
-        return kept
-
-    def _add(self, kind: Kind, prompt: Any, reply: Any, conversation_id: Any) -> AuditEntry:
-        path, draft = self._drafted(kind, prompt, reply, conversation_id)
-        self._write(path, draft)
-        return draft.entry
+        prompt = f"{REFERENCE_MARK} {called}"
+        draft = self._drafted("reference", prompt, text, conversation, mark=called, title=called)
+        return self._write("add_reference", audit_store.put_reference, [draft])
 
 
 def text_given(given: Any, what: str) -> str:
@@ -620,8 +572,9 @@ def _is_file(source: Any) -> bool:
 
 def _inputs(entry: AuditEntry) -> dict[str, Any]:
     """What a trace shows of an entry that is added."""
-    names = ("namespace", "conversation_id", "thread_id", "kind", "model", "prompt", "reply", "error")
-    return {"of_run_id": entry.run_id, **{name: summary(getattr(entry, name)) for name in names}}
+    names = ("namespace", "conversation_id", "thread_id", "kind", "model", "prompt", "reply", "error", "junk")
+    told = {name: summary(getattr(entry, name)) for name in names}
+    return {"entry_id": entry.id, "of_run_id": entry.run_id, **told}
 
 
 def _wanted(conversation_id: Any, kinds: Any, include_junk: Any) -> EntryFilter:

@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ _TEXTS = ("prompt", "reply", "conversation_id")
 _OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
 _HISTORY = re.compile(r'"history"\s*:\s*\[')
 _MOST_SENTENCES = 1_000
+_DECODER = json.JSONDecoder(strict=False)
 _LATEST = 253_402_300_799
 """Seconds from 1970 to the end of the year 9999."""
 
@@ -68,7 +70,8 @@ class DocumentEntry(NamedTuple):
         return marked[0] if marked else "exchange"
 
 
-class ParsedDocument(NamedTuple):
+@dataclass
+class ParsedDocument:
     """The content of a document.
 
     Attributes:
@@ -78,10 +81,82 @@ class ParsedDocument(NamedTuple):
         damaged: Whether the file is not what the document describes: something is lost, or it is no JSON.
     """
 
-    entries: list[DocumentEntry]
-    lost: list[str]
-    notes: list[str]
-    damaged: bool
+    entries: list[DocumentEntry] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    damaged: bool = False
+
+    def read(self, data: bytes) -> None:
+        """Read as much as is possible of the bytes of a document."""
+        encoding = json.detect_encoding(data)
+        text = data.decode(encoding, "replace")
+        if text.encode(encoding, "surrogatepass") != data and "\ufffd" in text:
+            self.notes.append(f"The file is no {encoding.upper()}; \ufffd stands for what could not be read.")
+            self.damaged = True
+        try:
+            value = _DECODER.decode(text)
+        except (ValueError, RecursionError) as error:
+            self._read_objects(text)
+            why = error.msg if isinstance(error, json.JSONDecodeError) else "a number or a nesting is too large"
+            if not self.lost:  # documents that stand one after the other are no JSON, and whole
+                sentences = self.notes if why == "Extra data" else self.lost
+                sentences.append(f"The file is no JSON as a whole ({why}), and was read entry by entry.")
+            self.damaged = True
+        else:
+            self._read_value(value)
+        self.damaged |= bool(self.lost)
+        del self.lost[_MOST_SENTENCES:], self.notes[_MOST_SENTENCES:]
+
+    def _read_objects(self, text: str) -> None:
+        """Read the entries of what is no JSON as a whole."""
+        at = 0
+        while (found := _OBJECT.search(text, at)) and len(self.lost) <= _MOST_SENTENCES:
+            start = found.start()
+            try:
+                value, at = _DECODER.raw_decode(text, start)
+            except (ValueError, RecursionError) as error:
+                stop = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
+                if head := _HISTORY.search(text, start, stop):  # what began is a document
+                    at = head.end()
+                    continue
+                at = max(stop, start + 1)
+                ends = str(error).startswith("Unterminated string") or not text[at:].strip()
+                what = "The file ends within an entry, which begins" if ends else "An entry cannot be read"
+                self.lost.append(f"{what} at character {start + 1:,}: {safe_repr(text[start : start + 60])}.")
+                if ends:
+                    return
+            else:
+                self._read_value(value)
+
+    def _read_value(self, value: Any) -> None:
+        """Read the entries of a document: its history, a list of them, or one."""
+        if isinstance(value, dict) and "history" in value:
+            if rest := [key for key in value if key != "history"]:
+                self.notes.append(f"The document has {', '.join(map(repr, rest[:5]))}, which were left out.")
+            value = value["history"]
+        for number, each in enumerate(value if isinstance(value, list) else [value], 1):
+            if isinstance(each, dict):
+                self._read_entry(each)
+            else:
+                self.lost.append(f"Number {number} of a list is no entry, but {_begin(each)}.")
+
+    def _read_entry(self, value: dict[str, Any]) -> None:
+        where = f"Entry {len(self.entries) + 1}"
+        texts = {name: value.pop(name, None) for name in _TEXTS}
+        for name, text in texts.items():
+            if not isinstance(text, str | None):
+                self.notes.append(f"{where} has a {name} that is no text, but {_begin(text)}.")
+        timestamp = time_of(given := value.pop("timestamp", None))
+        if timestamp is None and given is not None:
+            self.notes.append(f"{where} has a timestamp that is no time: {_begin(given)}.")
+            value["timestamp"] = given
+        try:
+            to_plain(value)
+        except InvalidInput as error:
+            self.lost.append(f"{where} has parts that cannot be stored: {error}")
+            value = {}
+        prompt, reply, conversation = map(_as_text, texts.values())
+        self.entries.append(DocumentEntry(prompt, reply, timestamp, conversation or None, value))
 
 
 def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
@@ -103,10 +178,9 @@ def read_document(path: str | os.PathLike[str]) -> ParsedDocument:
         raise InvalidInput(f"{safe_repr(str(source))} cannot be read: {error}.") from error
     if is_database(source):
         raise InvalidInput(f"{safe_repr(str(source))} is a database, and no agent_memory.json.")
-    reader = _Reader()
-    is_json = reader.read(data)
-    lost, notes = (each[:_MOST_SENTENCES] for each in (reader.lost, reader.notes))
-    return ParsedDocument(reader.entries, lost, notes, not is_json or bool(lost))
+    document = ParsedDocument()
+    document.read(data)
+    return document
 
 
 def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
@@ -159,87 +233,6 @@ def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) 
             count += 1
         file.write("\n  ]\n}\n" if count else "]\n}\n")
     return count
-
-
-class _Reader:
-    """Reads as much of a document as it can."""
-
-    def __init__(self) -> None:
-        self.entries: list[DocumentEntry] = []
-        self.lost: list[str] = []
-        self.notes: list[str] = []
-        self._decoder = json.JSONDecoder(strict=False)
-
-    def read(self, data: bytes) -> bool:
-        """Read the bytes of a document, and return whether they are JSON in one of its encodings."""
-        encoding = json.detect_encoding(data)
-        text = data.decode(encoding, "replace")
-        is_text = text.encode(encoding, "surrogatepass") == data or "\ufffd" not in text
-        if not is_text:
-            self.notes.append(f"The file is no {encoding.upper()}; \ufffd stands for what could not be read.")
-        try:
-            value = self._decoder.decode(text)
-        except (ValueError, RecursionError) as error:
-            self._read_objects(text)
-            why = error.msg if isinstance(error, json.JSONDecodeError) else "a number or a nesting is too large"
-            if not self.lost:  # documents that stand one after the other are no JSON, and whole
-                sentences = self.notes if why == "Extra data" else self.lost
-                sentences.append(f"The file is no JSON as a whole ({why}), and was read entry by entry.")
-            return False
-        self._read_value(value)
-        return is_text
-
-    def _read_objects(self, text: str) -> None:
-        """Read the entries of what is no JSON as a whole."""
-        at = 0
-        while (found := _OBJECT.search(text, at)) and len(self.lost) <= _MOST_SENTENCES:
-            start = found.start()
-            try:
-                value, at = self._decoder.raw_decode(text, start)
-            except (ValueError, RecursionError) as error:
-                stop = error.pos if isinstance(error, json.JSONDecodeError) else start + 1
-                if head := _HISTORY.search(text, start, stop):  # what began is a document
-                    at = head.end()
-                    continue
-                at = max(stop, start + 1)
-                ends = str(error).startswith("Unterminated string") or not text[at:].strip()
-                what = "The file ends within an entry, which begins" if ends else "An entry cannot be read"
-                self.lost.append(f"{what} at character {start + 1:,}: {safe_repr(text[start : start + 60])}.")
-                if ends:
-                    return
-            else:
-                self._read_value(value)
-
-    def _read_value(self, value: Any) -> None:
-        """Read the entries of a document: its history, a list of them, or one."""
-        if isinstance(value, dict) and "history" in value:
-            if rest := [key for key in value if key != "history"]:
-                self.notes.append(f"The document has {', '.join(map(repr, rest[:5]))}, which were left out.")
-            value = value["history"]
-        for number, each in enumerate(value if isinstance(value, list) else [value], 1):
-            if isinstance(each, dict):
-                self._read_entry(each)
-            else:
-                self.lost.append(f"Number {number} of a list is no entry, but {_begin(each)}.")
-
-    def _read_entry(self, value: dict[str, Any]) -> None:
-        where = f"Entry {len(self.entries) + 1}"
-        for name in _TEXTS:
-            if not isinstance(value.get(name), str | None):
-                self.notes.append(f"{where} has a {name} that is no text, but {_begin(value[name])}.")
-        prompt, reply, conversation = (_as_text(value.get(name)) for name in _TEXTS)
-        extra = {key: held for key, held in value.items() if key not in _TEXTS}
-        timestamp = time_of(extra.get("timestamp"))
-        if timestamp is not None or extra.get("timestamp") is None:
-            extra.pop("timestamp", None)
-        else:
-            self.notes.append(f"{where} has a timestamp that is no time: {_begin(extra['timestamp'])}.")
-        try:
-            to_plain(extra)
-        except InvalidInput as error:
-            self.lost.append(f"{where} has parts that cannot be stored: {error}")
-            extra = {}
-        self.entries.append(DocumentEntry(prompt, reply, timestamp, conversation or None, extra))
 
 
 def time_of(value: Any) -> datetime | None:

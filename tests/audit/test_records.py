@@ -113,15 +113,14 @@ class TestTodosAndReferences:
     def test_a_reference_is_updated_in_place(self, memory, settled):
         def put(text):
             draft = EntryDraft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
-            return write(memory, audit_store.put_reference, "", draft)
+            return write(memory, audit_store.put_reference, "", [draft])
 
-        first, new = put("Say please, heron.")
-        assert new
+        first = put("Say please, heron.")
         if settled:
             settle(memory)
-        assert put("Say please, heron.") == (first, False)
-        second, changed = put("Say thanks, egret.")
-        assert (changed, second.reply) == (True, "Say thanks, egret.")
+        assert put("Say please, heron.") == first
+        second = put("Say thanks, egret.")
+        assert second.reply == "Say thanks, egret."
         assert read(memory, audit_store.last, "", 9, include_junk=True) == [second]
         assert write(memory, marked, "", "reference", "rules") == second
         assert write(memory, versions, "rules") == [first, second]

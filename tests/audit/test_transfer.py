@@ -26,7 +26,7 @@ def fill(memory):
     add(memory, todo("fix it"), mark="fix it")
     for text in ("old rules", "new rules"):
         draft = EntryDraft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
-        write(memory, audit_store.put_reference, "", draft)
+        write(memory, audit_store.put_reference, "", [draft])
     add(memory, entry("gone", "away", conversation_id="gone"))
     write(memory, audit_store.erase, *EVERYWHERE, "gone")
     write(memory, audit_store.archive, *EVERYWHERE, 2**62, limit=2)
@@ -88,7 +88,7 @@ class TestThereAndBack:
 
         for at, shown in ((BEGIN.replace(year=2030), "ours"), (BEGIN.replace(year=2020), "new rules")):
             with AgentMemory(new_database("sqlite")) as there:
-                write(there, audit_store.put_reference, "", reference("ours", at))
+                write(there, audit_store.put_reference, "", [reference("ours", at)])
                 there.import_(exported)
                 assert write(there, marked, "", "reference", "rules").reply == shown
                 assert [each.reply for each in read(there, audit_store.last, "", 9, kinds=["reference"])] == [shown]

@@ -27,7 +27,7 @@ class TestTheHandler:
         told = {name: run.inputs[name] for name in ("kind", "prompt", "reply")}
         assert told == {"kind": "call", "prompt": "Where is it?", "reply": "It is by the river."}
         assert run.inputs["of_run_id"] == str(collector.run("ScriptedModel").id)
-        assert run.outputs["junk"] == []
+        assert run.inputs["junk"] == []
         metadata = run.extra["metadata"]
         assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
 
@@ -65,9 +65,9 @@ class TestContent:
 
 
 CALLS = [
-    (lambda trail: trail.add("More?", "Certainly, as you like."), "add", {"entry_id": "id-3", "junk": []}),
-    (lambda trail: trail.add("continue", "", "c"), "add", {"entry_id": "id-4", "junk": ["empty"]}),
-    (lambda trail: trail.add_reference("Be kind.", "Rules"), "add_reference", {"entry_id": "id-5", "is_new": True}),
+    (lambda trail: trail.add("More?", "Certainly, as you like."), "add", {"count": 1}),
+    (lambda trail: trail.add("continue", "", "c"), "add", {"count": 1}),
+    (lambda trail: trail.add_reference("Be kind.", "Rules"), "add_reference", {"id": "id-5"}),
     (lambda trail: trail.last(2, "c"), "last", {"count": 1}),
     (lambda trail: trail.get("no"), "get", {"result": None}),
     (lambda trail: list(trail.entries(kinds=["todo"])), "entries", {"count": 1}),
@@ -75,8 +75,8 @@ CALLS = [
     (lambda trail: trail.complete("id-2"), "complete", {"result": True}),
     (lambda trail: trail.reopen("id-2"), "reopen", {"result": True}),
     (lambda trail: trail.add_todo_from_chat("Nice."), "add_todo_from_chat", {"count": 0}),
-    (lambda trail: trail.filter_junk(), "filter_junk", {"changed": 0}),
-    (lambda trail: trail.archive(), "archive", {"archived": 0}),
+    (lambda trail: trail.filter_junk(), "filter_junk", {"result": 0}),
+    (lambda trail: trail.archive(), "archive", {"result": 0}),
     (lambda trail: trail.verify(), "verify", {"entries": 5, "erased": 0, "problems": []}),
     (lambda trail: trail.report(), "report", {"conversations": 1, "open_todos": 1}),
 ]

@@ -12,8 +12,8 @@ from tests.importers.sources import chat_history, mem0, memgpt, saver
 
 INTERRUPTING = """
 import os, signal
-from langchain_agentmem.cli import console
-console.Bar.watch = lambda self, at: os.kill(os.getpid(), signal.SIGINT)
+from rich.progress import Progress
+Progress.update = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)
 """
 
 
