@@ -200,24 +200,19 @@ class Health(NamedTuple):
 
 
 def _lines(found: Health) -> Iterator[str]:
-    sizes, junk, archiving = found.sizes, found.junk, found.archiving
-    yield (
-        f"{counted(sizes.entries, 'entries')}, {size_of(found.size)}; {sizes.junk:,} hidden as junk, "
-        f"{sizes.archived:,} archived."
-    )
+    sizes, junk, old = found.sizes, found.junk, found.archiving
+    hidden = f"{sizes.junk:,} hidden as junk, {sizes.archived:,} archived."
+    yield f"{counted(sizes.entries, 'entries')}, {size_of(found.size)}; {hidden}"
     if found.read < sizes.entries:
         yield f"All are counted, and the newest {found.read:,} are read."
     for growth in dict.fromkeys(found.growth):
         daily = f"{growth.entries / growth.days:,.1f} entries and {size_of(growth.size / growth.days)} a day."
         yield f"Last {counted(round(growth.days, 1), 'days')}: {daily}"
-    if archiving is not None:
-        old = f"{counted(archiving.entries, 'entries')} from before {archiving.before:%Y-%m-%d}"
-        advice = (
-            f"Archive {old}, which take {size_of(archiving.size)}."
-            if archiving.entries
-            else "Nothing old is left to archive."
-        )
-        yield f"It is large. {advice}"
+    if old is not None and old.entries:
+        from_before = f"{counted(old.entries, 'entries')} from before {old.before:%Y-%m-%d}"
+        yield f"It is large. Archive {from_before}, which take {size_of(old.size)}."
+    elif old is not None:
+        yield "It is large. Nothing old is left to archive."
     hours = [f"{each.hour:%Y-%m-%d %H}:00: {each.entries:,}, usual are {each.usual:,.0f}" for each in found.runaway]
     yield from _section("Hours with too many entries", hours, len(hours))
     talks = [
@@ -227,7 +222,7 @@ def _lines(found: Health) -> Iterator[str]:
     ]
     yield from _section(counted(found.conversations, "conversations"), talks, found.conversations)
     todos = [
-        f"{each.text} ({each.id}, open for {counted(each.age // timedelta(days=1), 'days')})"
+        f"{each.text} ({each.id}, open for {counted(each.age.days, 'days')})"
         + (f"; done, it seems: {each.done_by} says: {each.quote}" if each.done_by else "")
         for each in found.todos
     ]
@@ -258,12 +253,11 @@ def examine(
         rules: By which entries are junk. Default: `RULES`.
         large: From how many bytes on an archive is suggested. Default 10,000,000.
     """
-    now = now.astimezone(UTC)
-    where = {"low": low, "high": high}
+    now, where = now.astimezone(UTC), {"low": low, "high": high}
     sizes = audit_store.sizes(tx, low, high)
     [ever] = query.audit_sizes(tx, **where, since=audit_store.EVER)
     todos = audit_rows.entries(tx, query.audit_open_todos(tx, **where, limit=MOST_TODOS))
-    about = {each.id: frozenset(terms(_text_of(each))) - _STOPS for each in todos}
+    about = [(each, frozenset(terms(_text_of(each))) - _STOPS) for each in todos]
     done: dict[str, tuple[str, str]] = {}
     read, differing = 0, Counter[bool]()
     for entry in _newest(tx, low, high):
@@ -272,11 +266,15 @@ def examine(
         differing[is_junk] += is_junk != bool(entry.junk)
         for sentence in _sentences_of_completion(entry):
             words = set(terms(sentence))
-            for todo in todos:
-                told = about[todo.id]
+            for todo, told in about:
                 if told and todo.created_at <= entry.created_at and len(words & told) >= _ENOUGH * len(told):
                     done[todo.id] = entry.id, one_line(sentence, _SHOWN)
+    hidden: Counter[str] = Counter()
+    for row in query.audit_junk_counts(tx, **where):
+        hidden.update(dict.fromkeys(json.loads(row["junk"]), int(row["entries"])))
     [conversations] = query.audit_count_conversations(tx, **where)
+    [old] = query.audit_archivable(tx, **where, before=micros(now - OLD))
+    archiving = ArchiveSuggestion(now - OLD, int(old["entries"]), int(old["bytes"]))
     return Health(
         at=now,
         sizes=sizes,
@@ -299,8 +297,13 @@ def examine(
             )
             for each in sorted(todos, key=lambda each: each.created_at)
         ),
-        archiving=_archivable(tx, where, now - OLD) if sizes.entry_bytes + sizes.message_bytes > large else None,
-        junk=_junk(query.audit_junk_counts(tx, **where), rules, differing),
+        archiving=archiving if sizes.entry_bytes + sizes.message_bytes > large else None,
+        junk=JunkCheck(
+            dict(hidden.most_common()),
+            tuple(dict.fromkeys(rule.name for rule in rules if rule.name not in hidden)),
+            to_hide=differing[True],
+            to_show=differing[False],
+        ),
     )  # fmt: skip
 
 
@@ -343,19 +346,6 @@ def _runaway_hours(tx: Transaction, where: Mapping[str, str], since: int) -> tup
     most = max(LEAST_IN_HOUR, TIMES_USUAL * usual)
     many = sorted((row for row in rows if row["entries"] > most), key=lambda row: -row["entries"])
     return tuple(RateAnomaly(moment(row["hour"] * _HOUR), int(row["entries"]), usual) for row in many[:MOST_RUNAWAYS])
-
-
-def _archivable(tx: Transaction, where: Mapping[str, str], before: datetime) -> ArchiveSuggestion:
-    [row] = query.audit_archivable(tx, **where, before=micros(before))
-    return ArchiveSuggestion(before, int(row["entries"]), int(row["bytes"]))
-
-
-def _junk(counts: Sequence[Row], rules: Sequence[JunkRule], differing: Counter[bool]) -> JunkCheck:
-    hidden: Counter[str] = Counter()
-    for row in counts:
-        hidden.update(dict.fromkeys(json.loads(row["junk"]), int(row["entries"])))
-    idle = tuple(dict.fromkeys(rule.name for rule in rules if rule.name not in hidden))
-    return JunkCheck(dict(hidden.most_common()), idle, to_hide=differing[True], to_show=differing[False])
 
 
 def _text_of(todo: AuditEntry) -> str:

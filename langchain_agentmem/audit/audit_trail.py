@@ -216,10 +216,7 @@ class AuditTrail:
         Raises:
             InvalidInput: An option is wrong, or there is none of that name.
         """
-        from langchain_agentmem.audit.model_call_capture import (  # noqa: PLC0415 - it loads LangChain
-            AuditHandler,
-            HandlerOptions,
-        )
+        from langchain_agentmem.audit.model_call_capture import AuditHandler, HandlerOptions  # noqa: PLC0415 - it loads LangChain
 
         database = self._database
         handler = AuditHandler(

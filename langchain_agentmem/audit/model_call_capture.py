@@ -220,13 +220,9 @@ def begun(
     entry_id: str,
     run_id: str,
     created_at: datetime,
-    parent_run_id: str | None = None,
-    name: Any = None,
-    tags: Any = None,
-    metadata: Any = None,
-    params: Any = None,
     configurable: Any = None,
     scopes: Scopes = Scopes(),  # noqa: B008 - a value
+    **told: Any,
 ) -> AuditEntry:
     """The entry of a model call, as it begins.
 
@@ -235,15 +231,13 @@ def begun(
         entry_id: What the entry is called.
         run_id: The run that it is.
         created_at: When it began.
-        parent_run_id: The run that it is part of. Default None.
-        name: What the run is called. Default: what memory asked it for, if it did.
-        tags: Its tags. Default None.
-        metadata: Its metadata, in which LangGraph names thread and node. Default None.
-        params: What the model is called with. Default None.
         configurable: That of the surrounding config, for what metadata does not say. Default None.
         scopes: How these lead to a namespace. Default: only where they name it.
+        **told: What LangChain tells a handler: `parent_run_id`, `name` (default: what memory asked it for, if it did),
+            `tags`, `metadata`, in which LangGraph names thread and node, and `invocation_params`.
     """
-    metadata, params, configurable = _mapped(metadata), _mapped(params), _mapped(configurable)
+    metadata, params = _mapped(told.get("metadata")), _mapped(told.get("invocation_params"))
+    name, parent, configurable = told.get("name"), told.get("parent_run_id"), _mapped(configurable)
     extra: dict[str, Any] = {
         "name": name if isinstance(name, str) else metadata.get(ASKED_FOR),
         "node": metadata.get("langgraph_node"),
@@ -251,7 +245,7 @@ def begun(
         "checkpoint_ns": metadata.get("langgraph_checkpoint_ns") or metadata.get("checkpoint_ns"),
         "agent": metadata.get("lc_agent_name"),
         "provider": metadata.get("ls_provider"),
-        "tags": _own_tags(tags),
+        "tags": _own_tags(told.get("tags")),
         "tools": _tool_names(params),
         "settings": {key[3:]: metadata[key] for key in _SETTINGS if metadata.get(key) is not None},
         "metadata": {key: value for key, value in metadata.items() if not _is_bookkeeping(key)},
@@ -272,7 +266,7 @@ def begun(
         namespace=_usable_namespace(places, extra, scopes),
         model=_name((params, {"model": metadata.get("ls_model_name")})),
         run_id=run_id,
-        parent_run_id=parent_run_id,
+        parent_run_id=None if parent is None else str(parent),
         thread_id=thread_id,
         messages=messages,
         extra={key: storable(value) for key, value in extra.items() if not _is_nothing(value)},
@@ -530,17 +524,12 @@ class AuditHandler(BaseCallbackHandler):
     def on_llm_end(self, response: Any, *, run_id: Any, **told: Any) -> None:
         """A model has answered."""
         del told
-        with self._unharmed("a call that ended"):
-            if (found := self._take(str(run_id))) is not None:
-                duration = self._timer() - found.began
-                self._write(ended(found.call, response, duration=duration))
+        self._end(run_id, "a call that ended", response)
         self._sweep()
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **told: Any) -> None:
         """A model has failed, or its answer is not wanted any more."""
-        with self._unharmed("a call that failed"):
-            if (found := self._take(str(run_id))) is not None:
-                self._fail(found, error, told.get("response"), self._timer() - found.began)
+        self._end(run_id, "a call that failed", told.get("response"), error)
         self._sweep()
 
     def __copy__(self) -> Self:
@@ -554,27 +543,21 @@ class AuditHandler(BaseCallbackHandler):
         with self._lock:
             keys = list(self._open)
         for key in keys:
-            with self._unharmed("an unfinished call"):
-                self._give_up(key, UNFINISHED)
+            self._end(key, "an unfinished call", error=UNFINISHED)
 
     def _begin(self, given: Sequence[Any], run_id: Any, told: Mapping[str, Any]) -> None:
         with self._unharmed("a call that began"):
             if (key := str(run_id)) in self._open:
                 return  # a handler that is given twice hears everything twice
-            parent = told.get("parent_run_id")
             config = running_config() or {}
             call = begun(
                 given,
                 entry_id=self._new_id(),
                 run_id=key,
                 created_at=self._clock(),
-                parent_run_id=None if parent is None else str(parent),
-                name=told.get("name"),
-                tags=told.get("tags"),
-                metadata=told.get("metadata"),
-                params=told.get("invocation_params"),
                 configurable=config.get("configurable"),
                 scopes=self._scopes,
+                **told,
             )
             if nested_graphs(config.get("configurable") or {}) and call.conversation_id == call.thread_id:
                 call = replace(call, conversation_id=None)
@@ -595,23 +578,17 @@ class AuditHandler(BaseCallbackHandler):
     def _sweep(self) -> None:
         """Write the calls whose runs are gone."""
         while self._gone:
-            with self._unharmed("a call that was given up"):
-                try:
-                    key = self._gone.popleft()
-                except IndexError:  # another thread was quicker
-                    return
-                self._give_up(key, GIVEN_UP)
+            with suppress(IndexError):  # another thread was quicker
+                self._end(self._gone.popleft(), "a call that was given up", error=GIVEN_UP)
 
-    def _give_up(self, key: str, reason: str) -> None:
-        if (found := self._take(key)) is not None:
-            self._fail(found, reason, None, None)
-
-    def _take(self, key: str) -> _Open | None:
-        with self._lock:
-            return self._open.pop(key, None)
-
-    def _fail(self, found: _Open, error: BaseException | str, response: Any, duration: float | None) -> None:
-        self._write(ended(found.call, response, duration=duration, error=error))
+    def _end(self, run_id: Any, what: str, response: Any = None, error: BaseException | str | None = None) -> None:
+        """Write a call that has ended, if it is open. Where nobody told of its end, the error is a text."""
+        with self._unharmed(what):
+            with self._lock:
+                found = self._open.pop(str(run_id), None)
+            if found is not None:
+                duration = None if isinstance(error, str) else self._timer() - found.began
+                self._write(ended(found.call, response, duration=duration, error=error))
 
     def _write(self, entry: AuditEntry) -> None:
         if self._clean is not None:

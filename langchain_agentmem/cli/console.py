@@ -369,19 +369,20 @@ def one_thread(memory: AgentMemory, thread_id: str, namespace: str | None) -> Th
     Raises:
         InvalidInput: There is none, or several.
     """
-    where = namespace_named(namespace)
+    where, called = namespace_named(namespace), safe_repr(thread_id)
     found = memory.admin.threads(where, thread_id=thread_id, sizes=False).threads
-    if exact := [each for each in found if each.namespace == where]:
-        return exact[0]
     if not found:
         within = f" in {named(where)}" if where else ""
-        raise InvalidInput(
-            f"There is no thread or conversation {safe_repr(thread_id)}{within}. See: agentmem threads list DATABASE"
-        )
-    if len(found) > 1:
-        homes = ", ".join(sorted(named(each.namespace) for each in found)[:5])
-        raise InvalidInput(f"There is a {safe_repr(thread_id)} in {len(found)} namespaces: {homes}. Say --namespace.")
-    return found[0]
+        raise InvalidInput(f"There is no thread or conversation {called}{within}. See: agentmem threads list DATABASE")
+    return _only({each.namespace: each for each in found}, where, f"There is a {called}")
+
+
+def _only(found: Mapping[tuple[str, ...], T], where: tuple[str, ...], what: str) -> T:
+    """What stands at a namespace, else the only thing that there is below it."""
+    if where not in found and len(found) > 1:
+        homes = ", ".join(sorted(map(named, found))[:5])
+        raise InvalidInput(f"{what} in {len(found)} namespaces: {homes}. Say --namespace.")
+    return found[where] if where in found else next(iter(found.values()))
 
 
 def config_of(thread: ThreadSummary, checkpoint_id: str | None = None) -> RunnableConfig:
@@ -420,18 +421,15 @@ def branch_home(memory: AgentMemory, namespace: str | None, *names: str) -> tupl
     held: dict[tuple[str, ...], set[str]] = {}
     for each in memory.admin.branches(within):
         held.setdefault(each.namespace, set()).add(each.name)
-    homes = [where for where, there in held.items() if there.issuperset(names)]
-    if within in homes or (not homes and names == (MAIN,)):  # it begins with the first write, and is empty before
+    homes = {where: where for where, there in held.items() if there.issuperset(names)}
+    if not homes and names == (MAIN,):  # it begins with the first write, and is empty before
         return within
     if not homes:
         everywhere = set().union(*held.values())
         missing = next((name for name in names if name not in everywhere), None)
         problem = f"no branch {safe_repr(missing)}" if missing else "no namespace that has both branches"
         raise InvalidInput(f"There is {problem}. See: agentmem branches DATABASE")
-    if len(homes) > 1:
-        some = ", ".join(sorted(map(named, homes))[:5])
-        raise InvalidInput(f"{counted(len(homes), 'namespaces')} have these branches: {some}. Say --namespace.")
-    return homes[0]
+    return _only(homes, within, "There are these branches")
 
 
 class Rows(NamedTuple):

@@ -193,11 +193,8 @@ def studio_of(request: Request) -> Studio:
 
 def address(request: Request, path: str, **asked: Any) -> str:
     """The address of a page, with what is asked of it; what is None or empty is left out, namespaces are written."""
-    given = {
-        name: named(value) if isinstance(value, tuple) else value
-        for name, value in asked.items()
-        if value is not None and value != ""
-    }
+    said = {name: value for name, value in asked.items() if value is not None and value != ""}
+    given = {name: named(value) if isinstance(value, tuple) else value for name, value in said.items()}
     return quote(request.scope.get("root_path", "")) + path + (f"?{urlencode(given)}" if given else "")
 
 
@@ -257,7 +254,6 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         **values: What the template shows.
     """
     studio = studio_of(request)
-    shown = TEMPLATES.get_template(template)
     given = {
         "path": _path(request),
         "navigation": NAVIGATION,
@@ -269,7 +265,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         "here": lambda **changed: _here(request, changed),
         **values,
     }
-    return HTMLResponse(shown.render(given), status)
+    return HTMLResponse(TEMPLATES.get_template(template).render(given), status)
 
 
 def _here(request: Request, changed: Mapping[str, Any]) -> str:
@@ -321,31 +317,18 @@ def visible(value: Any) -> Any:
     return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def exact(value: str) -> Markup:
-    """A value as a form has to send it back: escaped, and nothing else."""
-    return escape(value)
-
-
 def when(time: datetime | None, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
     """A time in UTC; nothing for None."""
     return "" if time is None else f"{time.astimezone(UTC):{pattern}}"
 
 
-def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("langchain_agentmem.studio"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=visible,
-    )
-    environment.filters |= {"exact": exact, "when": when, "size": size_of, "named": named}
-    environment.globals["counted"] = counted
-    return environment
-
-
-TEMPLATES = _templates()
+TEMPLATES = Environment(
+    loader=PackageLoader("langchain_agentmem.studio"), autoescape=True, undefined=StrictUndefined, finalize=visible
+)
+TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
+TEMPLATES.filters |= {"exact": escape, "when": when, "size": size_of, "named": named}
+"""`exact` is for a value that a form has to send back: it is escaped, and nothing else."""
+TEMPLATES.globals["counted"] = counted
 STATIC: Mapping[str, tuple[bytes, str]] = {
     file.name: (file.read_bytes(), TYPES[f".{file.name.rpartition('.')[2]}"])
     for file in resources.files("langchain_agentmem.studio").joinpath("static").iterdir()
@@ -361,19 +344,12 @@ async def _static(request: Request) -> Response:
     return Response(found[0], media_type=found[1], headers={"Cache-Control": "private, max-age=3600"})
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
+async def _refused(request: Request, error: Any) -> Response:
     return page(request, "error.html", error.status_code, text=error.detail)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    if isinstance(error, DatabaseReadOnly):
-        status = 403
-    elif isinstance(error, StorageError):
-        status = 503
-    else:
-        status = 400
+    status = 403 if isinstance(error, DatabaseReadOnly) else 503 if isinstance(error, StorageError) else 400
     return page(request, "error.html", status, text=str(error))
 
 

@@ -103,15 +103,15 @@ def test_several_answers_are_all_kept_and_the_first_is_the_reply():
 
 def test_the_model_is_the_one_that_answered_else_the_one_that_was_asked():
     for metadata, told in (
-        ({"model_name": "answered"}, {"params": {"model": "asked"}}),
+        ({"model_name": "answered"}, {"invocation_params": {"model": "asked"}}),
         ({"model": "answered"}, {"metadata": {"ls_model_name": "asked"}}),
-        ({}, {"llm_output": {"model_name": "answered"}, "params": {"model": "asked"}}),
-        ({}, {"params": {"model": "answered"}, "metadata": {"ls_model_name": "asked"}}),
+        ({}, {"llm_output": {"model_name": "answered"}, "invocation_params": {"model": "asked"}}),
+        ({}, {"invocation_params": {"model": "answered"}, "metadata": {"ls_model_name": "asked"}}),
         ({}, {"metadata": {"ls_model_name": "answered"}}),
-        ({"model_name": ""}, {"params": {"model": None, "model_id": "answered"}}),
+        ({"model_name": ""}, {"invocation_params": {"model": None, "model_id": "answered"}}),
     ):
         assert entry(("Hi",), AIMessage("Hello.", response_metadata=metadata), **told).model == "answered"
-    assert entry(params={"_type": "fake"}).model is None
+    assert entry(invocation_params={"_type": "fake"}).model is None
     assert entry([SystemMessage("Summarize nothing.")]).prompt == "Summarize nothing."
     assert entry([]).prompt == ""
 
@@ -190,7 +190,7 @@ def test_extra_says_how_the_model_was_called():
     made = entry(
         name="summary",
         tags=["mine", "nostream", "seq:step:2", "graph:step:1", 5],
-        params={"tools": [{"type": "function", "function": {"name": "weather"}}, {"name": "search"}, "x"]},
+        invocation_params={"tools": [{"type": "function", "function": {"name": "weather"}}, {"name": "search"}, "x"]},
         metadata={"ls_provider": "openai", "ls_temperature": 0.0, "ls_stop": ["."], "lc_agent_name": "clerk"},
     )
 
@@ -295,7 +295,7 @@ def test_whatever_callbacks_tell_the_call_is_told():
         stored(made)
         assert made.prompt == "Hi"
     values = (None, 7, "x", [7], {7: 7}, Nameless())
-    for told, value in itertools.product(("tags", "metadata", "params", "configurable", "name"), values):
+    for told, value in itertools.product(("tags", "metadata", "invocation_params", "configurable", "name"), values):
         made = entry(**{told: value})
         stored(made)
         assert made.reply == "Hello."

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from langchain_agentmem.audit.audit_entry import KINDS, OPEN, STATUSES, AuditEntry
 from langchain_agentmem.audit.audit_trail import AuditTrail
@@ -90,10 +88,3 @@ async def _shared(request: Request, trail: AuditTrail) -> dict[str, Any]:
         "trails": await holders(request, "audit"),
         "longest": LONGEST,
     }
-
-
-ROUTES: Sequence[Route] = (
-    Route("/audit", entries),
-    Route("/audit/todos", todos),
-    Route("/audit/chain", chain),
-)

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, Outdated
-from langchain_agentmem.studio.application import (
-    PAGE,
-    back,
-    changing,
-    missing,
-    namespace_asked,
-    number_asked,
-    page,
-    required,
-    studio_of,
-    when,
-)
+from langchain_agentmem.studio import application as web
 
 NAMES = {"core": "core memory", "record": "record", "fact": "fact", "message": "message"}
 FACT = ("subject", "predicate", "object", "role", "valid_from", "valid_to", "confidence")
@@ -57,15 +45,15 @@ class Subject(NamedTuple):
 
 def subject_of(request: Request) -> Subject:
     """What the address of a request names."""
-    kind = required(request, "kind")
+    kind = web.required(request, "kind")
     if kind not in NAMES:
         raise InvalidInput(f"What can be corrected is {', '.join(NAMES)}, not {safe_repr(kind)}.")
-    branch = required(request, "branch") if kind == "message" else request.query_params.get("branch") or "main"
-    namespace = namespace_asked(request) or ()
+    branch = web.required(request, "branch") if kind == "message" else request.query_params.get("branch") or "main"
+    namespace = web.namespace_asked(request) or ()
     # What the threads of a namespace share is corrected for all of them.
-    alone = kind != "message" and not studio_of(request).memory.database.scopes.shared(path_of(namespace))
+    alone = kind != "message" and not web.studio_of(request).memory.database.scopes.shared(path_of(namespace))
     thread = request.query_params.get("thread") or None
-    return Subject(kind, required(request, "key"), namespace, branch, thread if alone else None)
+    return Subject(kind, web.required(request, "key"), namespace, branch, thread if alone else None)
 
 
 def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
@@ -82,7 +70,9 @@ def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _written(value: Any) -> str:
-    return when(value, "%Y-%m-%d %H:%M:%S.%f") if isinstance(value, datetime) else "" if value is None else str(value)
+    if isinstance(value, datetime):
+        return web.when(value, "%Y-%m-%d %H:%M:%S.%f")
+    return "" if value is None else str(value)
 
 
 def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -137,10 +127,9 @@ def in_words(kind: str, value: Mapping[str, Any] | None) -> str | None:
         return None
     fields = fields_of(kind, value)
     if kind == "fact":
-        times = [
-            f"{name.removeprefix('valid_')} {when(value[name])}" for name in ("valid_from", "valid_to") if value[name]
-        ]
-        return f"{value['subject']} {value['predicate']} {value['object']}\n{' '.join(times)}"
+        bounds = {name: web.when(value[f"valid_{name}"]) for name in ("from", "to") if value[f"valid_{name}"]}
+        times = " ".join(f"{name} {at}" for name, at in bounds.items())
+        return f"{value['subject']} {value['predicate']} {value['object']}\n{times}"
     if kind == "core":
         return f"{fields['value']}\n(importance {fields['importance']})"
     return "\n".join([fields["content"], *(f"# {tag}" for tag in value.get("tags", ()))])
@@ -149,28 +138,26 @@ def in_words(kind: str, value: Mapping[str, Any] | None) -> str | None:
 # -- one thing -------------------------------------------------------------------------------------------------------
 
 
-async def correct(request: Request) -> Response:
-    """What something says now, with a form to change it, and its history."""
-    return await _shown(request, subject_of(request))
-
-
-async def _shown(
-    request: Request,
-    subject: Subject,
-    *,
-    status: int = 200,
-    problem: str | None = None,
-    fields: Mapping[str, str] | None = None,
+async def correct(
+    request: Request, status: int = 200, problem: str | None = None, fields: Mapping[str, str] | None = None
 ) -> Response:
-    """The page of something; with what somebody has written in its form, where that could not be."""
-    corrections = studio_of(request).memory.corrections
+    """What something says now, with a form to change it, and its history.
+
+    Args:
+        request: What asks for it.
+        status: The HTTP status.
+        problem: Why what somebody wrote in the form could not be.
+        fields: What that was.
+    """
+    subject = subject_of(request)
+    corrections = web.studio_of(request).memory.corrections
     present = await corrections.apresent(subject.kind, subject.key, **subject.at)
-    made = await corrections.ahistory(subject.kind, subject.key, **subject.at, limit=PAGE)
+    made = await corrections.ahistory(subject.kind, subject.key, **subject.at, limit=web.PAGE)
     if present.value is None and not made and subject.kind != "core":
         where = safe_repr(subject.thread or subject.branch)
-        raise missing(f"There is no {NAMES[subject.kind]} {safe_repr(subject.key)} on {where}.")
+        raise web.missing(f"There is no {NAMES[subject.kind]} {safe_repr(subject.key)} on {where}.")
     now = fields_of(subject.kind, present.value)
-    return page(
+    return web.page(
         request,
         "correct.html",
         status,
@@ -193,15 +180,14 @@ def _can_be_sent(text: str) -> bool:
 
 async def change(request: Request, fields: Mapping[str, str]) -> Response:
     """Change something as a form says, or have it be gone."""
-    subject = subject_of(request)
     try:
-        await _corrected(request, subject, fields)
+        await _corrected(request, subject := subject_of(request), fields)
     except Outdated:
         text = "Somebody has changed this meanwhile. Above is what it says now; what you wrote is still in the form."
-        return await _shown(request, subject, status=409, problem=text, fields=fields)
+        return await correct(request, 409, text, fields)
     except InvalidInput as error:
-        return await _shown(request, subject, status=400, problem=str(error), fields=fields)
-    return back(request, "/correct", **subject._asdict())
+        return await correct(request, 400, str(error), fields)
+    return web.back(request, "/correct", **subject._asdict())
 
 
 async def _corrected(request: Request, subject: Subject, fields: Mapping[str, str]) -> None:
@@ -211,7 +197,7 @@ async def _corrected(request: Request, subject: Subject, fields: Mapping[str, st
         InvalidInput: It cannot be corrected so.
         Outdated: It has another version than the form was made for.
     """
-    studio, version = studio_of(request), fields.get("version", "")
+    studio, version = web.studio_of(request), fields.get("version", "")
     do, at = studio.memory.corrections, subject.at
     given: dict[str, Any] = {"by": studio.user_of(request), "expected": version}
     if fields.get("do") == "delete":
@@ -234,14 +220,14 @@ async def _corrected(request: Request, subject: Subject, fields: Mapping[str, st
 
 async def undo(request: Request, fields: Mapping[str, str]) -> Response:
     """Take a correction back."""
-    studio, namespace = studio_of(request), namespace_asked(request) or ()
-    name, force = required(request, "id"), "force" in fields
+    studio, namespace = web.studio_of(request), web.namespace_asked(request) or ()
+    name, force = web.required(request, "id"), "force" in fields
     try:
         made = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace, force=force)
     except Outdated as error:
-        return page(request, "undo.html", 409, text=str(error), id=name, namespace=namespace)
+        return web.page(request, "undo.html", 409, text=str(error), id=name, namespace=namespace)
     subject = Subject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
-    return back(request, "/correct", **subject._asdict())
+    return web.back(request, "/correct", **subject._asdict())
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------
@@ -249,23 +235,16 @@ async def undo(request: Request, fields: Mapping[str, str]) -> Response:
 
 async def corrections(request: Request) -> Response:
     """What was corrected, the newest first."""
-    start, namespace = number_asked(request, "start"), namespace_asked(request)
-    found = await studio_of(request).memory.corrections.ahistory(namespace=namespace, limit=PAGE + 1, offset=start)
-    return page(
+    start, namespace = web.number_asked(request, "start"), web.namespace_asked(request)
+    made = web.studio_of(request).memory.corrections
+    found = await made.ahistory(namespace=namespace, limit=web.PAGE + 1, offset=start)
+    return web.page(
         request,
         "corrections.html",
         namespace=namespace,
         names=NAMES,
-        corrections=found[:PAGE],
+        corrections=found[: web.PAGE],
         in_words=in_words,
-        newer=max(start - PAGE, 0) if start else None,
-        older=start + PAGE if len(found) > PAGE else None,
+        newer=max(start - web.PAGE, 0) if start else None,
+        older=start + web.PAGE if len(found) > web.PAGE else None,
     )
-
-
-ROUTES: Sequence[Route] = (
-    Route("/correct", correct),
-    changing("/correct", change),
-    changing("/undo", undo),
-    Route("/corrections", corrections),
-)

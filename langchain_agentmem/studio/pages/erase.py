@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from langchain_agentmem.base.namespaces import named
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.studio.application import changing, namespace_asked, page, studio_of
+from langchain_agentmem.studio.application import namespace_asked, page, studio_of
 from langchain_agentmem.upkeep.integrity import EraseReport
 
 
@@ -83,10 +82,3 @@ async def do_erase(request: Request, fields: Mapping[str, str]) -> Response:
 def _told(report: EraseReport) -> list[tuple[str, int]]:
     """How much of what there is, without what there is none of."""
     return [(name, number) for name, number in report.counts.items() if number]
-
-
-ROUTES: Sequence[Route] = (
-    Route("/erase", erase),
-    changing("/erase/rehearse", rehearse),
-    changing("/erase", do_erase),
-)

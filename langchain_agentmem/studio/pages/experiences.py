@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from langchain_agentmem.studio.application import PAGE, number_asked, page, pages_of, studio_of
 
@@ -29,6 +26,3 @@ async def experiences(request: Request) -> Response:
         start=start,
         neighbours=pages_of(len(listed), start),
     )
-
-
-ROUTES: Sequence[Route] = (Route("/experiences", experiences),)

@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.studio.application import (
-    PAGE,
-    back,
-    missing,
-    namespace_asked,
-    page,
-    required,
-    studio_of,
-    time_asked,
-)
+from langchain_agentmem.studio import application as web
 from langchain_agentmem.studio.pages.overview import PATIENT, holders
 
 if TYPE_CHECKING:
@@ -59,18 +49,6 @@ class FactsHome(NamedTuple):
         return self.memory.facts({"configurable": {"thread_id": ThreadId(self.thread, self.namespace)}})
 
 
-class DatedFact(NamedTuple):
-    """A line of the table.
-
-    Attributes:
-        fact: The fact.
-        state: "holds", "ended" or "later", at the time that is shown.
-    """
-
-    fact: Fact
-    state: str
-
-
 async def facts(request: Request) -> Response:
     """What was learned last, of everything or of an entity, and what of it held at a time.
 
@@ -78,23 +56,23 @@ async def facts(request: Request) -> Response:
     """
     place, asked = _place(request), request.query_params
     entity, before = asked.get("entity") or None, asked.get("before") or None
-    valid, recorded = time_asked(request, "valid"), time_asked(request, "recorded")
+    valid, recorded = web.time_asked(request, "valid"), web.time_asked(request, "recorded")
     kept = place.facts
     learned, branches = await asyncio.gather(
-        kept.alatest(PAGE + 1, entity=entity, recorded=recorded, before=before),
+        kept.alatest(web.PAGE + 1, entity=entity, recorded=recorded, before=before),
         place.memory.admin.abranches(place.namespace),
     )
     if not learned and not any(asked.values()):
         for each in await holders(request, "memories", PATIENT):
             if each.namespace and await place.memory.facts(MAIN, each.namespace).alatest(1):
-                return back(request, "/facts", namespace=each.namespace)
-    shown = learned[:PAGE]
+                return web.back(request, "/facts", namespace=each.namespace)
+    shown = learned[: web.PAGE]
     clashes = await kept.acontradictions(list({fact.subject for fact in shown})) if recorded is None else []
     at = kept.now if valid is None else valid
     here = [each.name for each in branches if each.namespace == place.namespace]
     known = [each.namespace for each in (*branches, *await holders(request, "memories"))]
     depth = len(place.namespace)
-    return page(
+    return web.page(
         request,
         "facts.html",
         place=place,
@@ -102,13 +80,11 @@ async def facts(request: Request) -> Response:
         valid=valid,
         recorded=_to_the_second(recorded),
         at=at,
-        lines=[
-            DatedFact(fact, _state(fact, at)) for fact in sorted(shown, key=lambda fact: fact.valid_from, reverse=True)
-        ],
+        lines=[(each, _state(each, at)) for each in sorted(shown, key=lambda fact: fact.valid_from, reverse=True)],
         times=_times(shown, valid),
         contradictions=clashes,
         before=before,
-        older=shown[-1].id if len(learned) > PAGE else None,
+        older=shown[-1].id if len(learned) > web.PAGE else None,
         branches=sorted({MAIN, *here}, key=lambda name: (name != MAIN, name)),
         below=[each for each in dict.fromkeys(known) if each[:depth] == place.namespace != each],
         sources=SOURCES,
@@ -117,18 +93,18 @@ async def facts(request: Request) -> Response:
 
 async def fact(request: Request) -> Response:
     """One fact: how we know it, what held before and after it, and what it contradicts."""
-    place, name = _place(request), id_of(required(request, "id"), "fact")
+    place, name = _place(request), id_of(web.required(request, "id"), "fact")
     kept = place.facts
     found = await kept.aget(name)
     if found is None or found.raw:
-        raise missing(f"There is no fact {safe_repr(name)} here. It may have been taken back.")
+        raise web.missing(f"There is no fact {safe_repr(name)} here. It may have been taken back.")
     evidence, others, clashes = await asyncio.gather(
         kept.aevidence(name),
-        kept.alatest(PAGE, entity=found.subject, predicate=found.predicate),
+        kept.alatest(web.PAGE, entity=found.subject, predicate=found.predicate),
         kept.acontradictions(found.subject, found.predicate),
     )
     same = [each for each in others if each.subject == found.subject]
-    return page(
+    return web.page(
         request,
         "fact.html",
         place=place,
@@ -140,7 +116,7 @@ async def fact(request: Request) -> Response:
 
 
 def _place(request: Request) -> FactsHome:
-    memory, namespace = studio_of(request).memory, namespace_asked(request) or ()
+    memory, namespace = web.studio_of(request).memory, web.namespace_asked(request) or ()
     thread = request.query_params.get("thread")
     if thread:
         return FactsHome(memory, namespace, thread=id_of(thread, "thread"))
@@ -160,6 +136,3 @@ def _times(facts: Iterable[Fact], also: datetime | None) -> Sequence[datetime]:
 def _to_the_second(at: datetime | None) -> datetime | None:
     """A time as a field of a form has it, not before it, so that what was learned just then stays known."""
     return at if at is None or not at.microsecond or at.year == MAXYEAR else at.replace(microsecond=0) + _SECOND
-
-
-ROUTES: Sequence[Route] = (Route("/facts", facts), Route("/fact", fact))

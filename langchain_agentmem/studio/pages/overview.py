@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import Namespace
@@ -151,6 +150,3 @@ async def overview(request: Request) -> Response:
         waiting=WAITING,
         growing=GROWTH,
     )
-
-
-ROUTES: Sequence[Route] = (Route("/", overview),)

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import ORDERS
-from langchain_agentmem.studio.application import (
-    PAGE,
-    address,
-    namespace_asked,
-    number_asked,
-    page,
-    studio_of,
-    time_asked,
-)
+from langchain_agentmem.studio import application as web
 
 if TYPE_CHECKING:
     from langchain_agentmem.search.memory_search import Recollection, Why
@@ -68,12 +59,12 @@ class FoundHit(NamedTuple):
 
 async def search(request: Request) -> Response:
     """The form, and what was found."""
-    asked, memory = request.query_params, studio_of(request).memory
-    query, namespace = asked.get("q", ""), namespace_asked(request)
+    asked, memory = request.query_params, web.studio_of(request).memory
+    query, namespace = asked.get("q", ""), web.namespace_asked(request)
     kind: Any = asked.get("kind") or None  # the search checks it
-    by, limit = asked.get("by") or VECTORS, min(number_asked(request, "limit", USUAL), PAGE)
+    by, limit = asked.get("by") or VECTORS, min(web.number_asked(request, "limit", USUAL), web.PAGE)
     order = next((each for each in ORDERS if each == (asked.get("order") or "score")), None)
-    since, until = time_asked(request, "since"), time_asked(request, "until")
+    since, until = web.time_asked(request, "since"), web.time_asked(request, "until")
     if order is None or by not in (WORDS, VECTORS):
         raise InvalidInput(f'order is "score" or "time", and by is "{WORDS}" or "{VECTORS}".')
     found: list[Recollection] = []
@@ -95,7 +86,7 @@ async def search(request: Request) -> Response:
         FoundHit(each, _reasons(each.why), places[each.kind, each.id], _replacement(request, each, places))
         for each in found
     ]
-    return page(
+    return web.page(
         request,
         "search.html",
         query=query,
@@ -128,17 +119,17 @@ def _where(request: Request, found: Recollection) -> str | None:
     """The address of the page that shows what was found, if there is one."""
     namespace, name, thread = found.namespace, found.conversation_id, found.thread_id
     if found.kind == "audit":
-        return address(request, "/audit", namespace=namespace, conversation=name)
+        return web.address(request, "/audit", namespace=namespace, conversation=name)
     if name is None:
         return None
     if found.kind == "message":
-        return address(request, "/thread", namespace=namespace, id=name, message=found.id)
+        return web.address(request, "/thread", namespace=namespace, id=name, message=found.id)
     if found.kind == "fact":
         branch = name if thread is None else None
-        return address(request, "/fact", namespace=namespace, branch=branch, thread=thread, id=found.id)
+        return web.address(request, "/fact", namespace=namespace, branch=branch, thread=thread, id=found.id)
     if thread is not None or found.kind == "item":
-        return address(request, "/thread", namespace=namespace, id=thread or name, show="memory")
-    return address(request, "/memory", namespace=namespace, branch=name)
+        return web.address(request, "/thread", namespace=namespace, id=thread or name, show="memory")
+    return web.address(request, "/memory", namespace=namespace, branch=name)
 
 
 def _replacement(request: Request, found: Recollection, places: Mapping[tuple[str, str], str | None]) -> str | None:
@@ -147,6 +138,3 @@ def _replacement(request: Request, found: Recollection, places: Mapping[tuple[st
         return None
     kind, name = found.replaced_by
     return _where(request, replace(found, id=name)) if kind == "fact" else places.get((kind, name))
-
-
-ROUTES: Sequence[Route] = (Route("/search", search),)

@@ -6,43 +6,20 @@ A conversation that no thread belongs to is the same without a tree; a named bra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.dropped_messages import amessages_behind
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages.message_marks import summary_in
-from langchain_agentmem.studio.application import (
-    PAGE,
-    back,
-    missing,
-    namespace_asked,
-    number_asked,
-    page,
-    pages_of,
-    required,
-    studio_of,
-    time_asked,
-)
-from langchain_agentmem.studio.thread_views import (
-    ShownChange,
-    ShownMessage,
-    as_text,
-    changes_in,
-    changes_of_layers,
-    changes_of_state,
-    message_shown,
-    messages_in,
-    state_of,
-    waits_of,
-)
+from langchain_agentmem.studio import application as web
+from langchain_agentmem.studio import thread_views as views
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -51,20 +28,12 @@ if TYPE_CHECKING:
     from langchain_agentmem import AgentMemory, ConversationMemory
     from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointExcerpt
     from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, CheckpointSummary
-    from langchain_agentmem.conversations.prompt_notes import NotedItem, PromptNote
+    from langchain_agentmem.conversations.prompt_notes import PromptNote
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.layers.layered_memory import LayeredMemory
 
-TABS: Mapping[str, str] = {
-    "messages": "Messages",
-    "memory": "Memory",
-    "diff": "This step",
-    "compaction": "Compactions",
-    "prompts": "Prompts",
-}
-"""What can be shown of a checkpoint, by what its address says."""
 OF_LOGS = ("messages", "compaction", "prompts")
-"""What of it a conversation without checkpoints has."""
+"""What can be shown of a conversation without checkpoints, as addresses say it."""
 FIRST = 8
 """Messages among which the question is looked for that a thread is called by."""
 HEAD = 200
@@ -109,14 +78,14 @@ class ThreadAddress(NamedTuple):
 
 async def threads(request: Request) -> Response:
     """A page of threads, those that changed last first. Their sizes come when they are known."""
-    studio, asked = studio_of(request), request.query_params
-    namespace, start = namespace_asked(request) or (), number_asked(request, "start")
+    studio, asked = web.studio_of(request), request.query_params
+    namespace, start = web.namespace_asked(request) or (), web.number_asked(request, "start")
     wanted: dict[str, Any] = {
         "query": asked.get("q") or None,
         "role": asked.get("role") or None,
-        "since": time_asked(request, "since"),
-        "until": time_asked(request, "until"),
-        "limit": PAGE,
+        "since": web.time_asked(request, "since"),
+        "until": web.time_asked(request, "until"),
+        "limit": web.PAGE,
         "offset": start,
     }
     sizes = partial(studio.memory.admin.threads, namespace, **wanted)
@@ -125,7 +94,7 @@ async def threads(request: Request) -> Response:
         studio.kept.look(("threads", namespace, *wanted.values()), sizes),
     )
     sized = {} if seen is None else {(each.namespace, each.thread_id): each for each in seen.value.threads}
-    return page(
+    return web.page(
         request,
         "threads.html",
         found=found,
@@ -136,7 +105,7 @@ async def threads(request: Request) -> Response:
         since=wanted["since"],
         until=wanted["until"],
         roles=ROLES,
-        neighbours=pages_of(found.total, start),
+        neighbours=web.pages_of(found.total, start),
         start=start,
     )
 
@@ -150,14 +119,14 @@ async def thread(request: Request) -> Response:
     history, chosen = await _window(request, place, config)
     if chosen is None:
         if subgraph:
-            raise missing(f"The thread {safe_repr(place.name)} has no subgraph {safe_repr(subgraph)}.")
+            raise web.missing(f"The thread {safe_repr(place.name)} has no subgraph {safe_repr(subgraph)}.")
         return await _logged(request, place)
     config["configurable"]["checkpoint_id"] = chosen.checkpoint_id
     place = place._replace(history=history, checkpoint=chosen, config=config)
     saver = place.memory.checkpointer
     shown, ends, beginning = await asyncio.gather(
-        _panel(request, place, TABS),
-        saver.ahistory(config, ends=True, limit=PAGE),
+        _panel(request, place, _PANELS),
+        saver.ahistory(config, ends=True, limit=web.PAGE),
         saver.aexcerpt(config, messages=FIRST, before=FIRST),
     )
     whose = place.namespace if beginning is None else beginning.found.config["configurable"]["thread_id"].namespace
@@ -165,15 +134,17 @@ async def thread(request: Request) -> Response:
         found = await place.memory.admin.athreads((), thread_id=place.name, sizes=False)
         if place.namespace in {each.namespace for each in found.threads}:
             return await _logged(request, _asked(request))
-        return back(request, "/thread", **{**request.query_params, "namespace": whose})
-    return page(
+        return web.back(request, "/thread", **{**request.query_params, "namespace": whose})
+    around = [None, *(each.checkpoint_id for each in history.checkpoints), None]
+    at = around.index(chosen.checkpoint_id)
+    return web.page(
         request,
         "thread.html",
         **shown,
         place=place,
         tree=drawn(history.checkpoints),
         number=history.total - history.newer - history.checkpoints.index(chosen),
-        neighbours=_neighbours(history, chosen),
+        neighbours={"previous": around[at + 1], "next": around[at - 1], "parent": chosen.parent_id},
         ends=ends,
         title=question(beginning) or place.name,
         subgraph=subgraph,
@@ -189,17 +160,17 @@ async def conversation(request: Request) -> Response:
 
 async def memory_branch(request: Request) -> Response:
     """What a named branch of memory shows."""
-    memory, namespace = studio_of(request).memory, namespace_asked(request) or ()
+    memory, namespace = web.studio_of(request).memory, web.namespace_asked(request) or ()
     name = request.query_params.get("branch") or "main"
     layers, facts = memory.layers(name, namespace), memory.facts(name, namespace)
     shown, tree, ancestors = await asyncio.gather(_held(request, layers, facts), layers.atree(), layers.aancestors())
     if tree.created_at is None and name != "main":  # which begins with the first write, and is empty before
-        raise missing(f"There is no branch {safe_repr(name)} in this namespace.")
+        raise web.missing(f"There is no branch {safe_repr(name)} in this namespace.")
     branches, waiting = [], [tree]
     while waiting:
         branches.append(each := waiting.pop())
         waiting += reversed(each.children)
-    return page(
+    return web.page(
         request,
         "memory.html",
         **shown,
@@ -215,8 +186,8 @@ def _thread_config(place: ThreadAddress) -> RunnableConfig:
 
 
 def _asked(request: Request) -> ThreadAddress:
-    name = id_of(required(request, "id"), "thread")
-    return ThreadAddress(studio_of(request).memory, namespace_asked(request) or (), name)
+    name = id_of(web.required(request, "id"), "thread")
+    return ThreadAddress(web.studio_of(request).memory, web.namespace_asked(request) or (), name)
 
 
 async def _window(
@@ -229,42 +200,25 @@ async def _window(
     """
     saver, at = place.memory.checkpointer, request.query_params.get("at")
     if at:
-        history = await saver.ahistory(config, limit=PAGE, around=at)
+        history = await saver.ahistory(config, limit=web.PAGE, around=at)
         found = next((each for each in history.checkpoints if each.checkpoint_id == at), None)
         if found is None:
-            raise missing(f"The thread {safe_repr(place.name)} has no checkpoint {safe_repr(at)}.")
+            raise web.missing(f"The thread {safe_repr(place.name)} has no checkpoint {safe_repr(at)}.")
         return history, found
-    number = number_asked(request, "number")
+    number = web.number_asked(request, "number")
     if not number:
-        history = await saver.ahistory(config, limit=PAGE)
+        history = await saver.ahistory(config, limit=web.PAGE)
         return history, next(iter(history.checkpoints), None)
     total = (await saver.ahistory(config, limit=0)).total
     newer = min(max(total - number, 0), max(total - 1, 0))
-    history = await saver.ahistory(config, limit=PAGE, offset=max(0, newer - PAGE // 2))
+    history = await saver.ahistory(config, limit=web.PAGE, offset=max(0, newer - web.PAGE // 2))
     return history, next(iter(history.checkpoints[newer - history.newer :]), None)
 
 
-def _neighbours(history: CheckpointHistory, chosen: CheckpointSummary) -> Shown:
-    """The checkpoints before and after one, in time, and the one that it follows; None where there is none."""
-    found, index = history.checkpoints, history.checkpoints.index(chosen)
-    return {
-        "previous": found[index + 1].checkpoint_id if index + 1 < len(found) else None,
-        "next": found[index - 1].checkpoint_id if index else None,
-        "parent": chosen.parent_id,
-    }
-
-
-async def _panel(request: Request, place: ThreadAddress, tabs: Collection[str]) -> Shown:
-    asked = request.query_params.get("show")
-    tab = asked if asked is not None and asked in tabs else "messages"
-    panels: Mapping[str, Callable[[Request, ThreadAddress], Awaitable[Shown]]] = {
-        "messages": _messages,
-        "memory": _memory,
-        "diff": _step,
-        "compaction": _compactions,
-        "prompts": _prompts,
-    }
-    return {"tab": tab, "tabs": {each: TABS[each] for each in tabs}, **await panels[tab](request, place)}
+async def _panel(request: Request, place: ThreadAddress, tabs: Sequence[str] | Mapping[str, Any]) -> Shown:
+    asked = request.query_params.get("show", "")
+    tab = asked if asked in tabs else "messages"
+    return {"tab": tab, "tabs": {each: _PANELS[each][0] for each in tabs}, **await _PANELS[tab][1](request, place)}
 
 
 async def _logged(request: Request, place: ThreadAddress, *, of_thread: bool = False) -> Response:
@@ -277,8 +231,8 @@ async def _logged(request: Request, place: ThreadAddress, *, of_thread: bool = F
     if not shown["messages"]:
         found = await place.memory.admin.athreads(place.namespace, thread_id=place.name)
         if place.namespace not in {each.namespace for each in found.threads}:
-            raise missing(f"There is no thread and no conversation {safe_repr(place.name)} in this namespace.")
-    return page(request, "thread.html", **shown, place=place, title=place.name, of_thread=of_thread)
+            raise web.missing(f"There is no thread and no conversation {safe_repr(place.name)} in this namespace.")
+    return web.page(request, "thread.html", **shown, place=place, title=place.name, of_thread=of_thread)
 
 
 # -- what was said -------------------------------------------------------------------------------------------------
@@ -289,37 +243,35 @@ async def _messages(request: Request, place: ThreadAddress) -> Shown:
     marked = request.query_params.get("message")
     if place.config is None:
         return {"marked": marked, **await _of_log(request, place)}
-    before = number_asked(request, "before") or None
-    found = await place.memory.checkpointer.aexcerpt(place.config, messages=PAGE, before=before, around=marked or None)
+    before = web.number_asked(request, "before") or None
+    saver = place.memory.checkpointer
+    found = await saver.aexcerpt(place.config, messages=web.PAGE, before=before, around=marked or None)
     if found is None:
-        raise missing("This checkpoint was removed just now.")
+        raise web.missing("This checkpoint was removed just now.")
     channel = channel_of(found, request.query_params.get("channel"))
     messages = found.found.checkpoint["channel_values"].get(channel, ()) if channel else ()
     return {
-        "messages": list(map(message_shown, messages)),
+        "messages": list(map(views.message_shown, messages)),
         "marked": marked,
         "channel": channel,
         "channels": list(found.lists),
         "excerpt": found.lists[channel] if channel else None,
-        "state": {name: as_text(value) for name, value in state_of(found.found).items()},
-        "waits": list(map(as_text, waits_of(found.found))),
+        "state": {name: views.as_text(value) for name, value in views.state_of(found.found).items()},
+        "waits": list(map(views.as_text, views.waits_of(found.found))),
     }
 
 
 async def _of_log(request: Request, place: ThreadAddress) -> Shown:
     """A page of the log: around a message, or the last ones, or those before one."""
     around, until = request.query_params.get("message"), request.query_params.get("until")
+    before, after = (web.PAGE // 2, web.PAGE // 2 - 1) if around else (web.PAGE, 0)
     try:
-        if around:
-            said = await place.chat.aaround(around, before=PAGE // 2, after=PAGE // 2 - 1)
-        elif until:
-            said = (await place.chat.aaround(until, before=PAGE, after=0))[:-1]
-        else:
-            said = await place.chat.aaround(before=PAGE)
+        said = await place.chat.aaround(around or until or None, before=before, after=after)
     except MessageError as error:
-        raise missing(str(error)) from error
+        raise web.missing(str(error)) from error
+    said = said[:-1] if until and not around else said
     nothing: Shown = {"channel": None, "channels": (), "excerpt": None, "state": {}, "waits": ()}
-    return {**nothing, "messages": list(map(message_shown, said)), "until": until, "around": around}
+    return {**nothing, "messages": list(map(views.message_shown, said)), "until": until, "around": around}
 
 
 def channel_of(found: CheckpointExcerpt, asked: str | None) -> str | None:
@@ -332,7 +284,7 @@ def question(found: CheckpointExcerpt | None) -> str | None:
     channel = None if found is None else channel_of(found, None)
     if found is None or channel is None:
         return None
-    messages = map(message_shown, found.found.checkpoint["channel_values"][channel])
+    messages = map(views.message_shown, found.found.checkpoint["channel_values"][channel])
     asked = (" ".join(each.message.text.split()) for each in messages if each.message.role == "user" and not each.mark)
     return next(filter(None, asked), None)
 
@@ -343,15 +295,15 @@ def question(found: CheckpointExcerpt | None) -> str | None:
 async def _memory(request: Request, place: ThreadAddress) -> Shown:
     """Show the memory of a thread at a checkpoint; at the newest one, as the next run sees it."""
     memory, config, checkpoint, history = place.memory, place.config, place.checkpoint, place.history
-    if config and checkpoint and history and not history.newer and checkpoint == history.checkpoints[0]:
+    if config and history and not history.newer and checkpoint == history.checkpoints[0]:
         named = {name: value for name, value in config["configurable"].items() if name != "checkpoint_id"}
         config, checkpoint = {"configurable": named}, None
-    start = number_asked(request, "items")
+    start = web.number_asked(request, "items")
     held, items = await asyncio.gather(
         _held(request, memory.layers(config), memory.facts(config), checkpoint),
-        memory.thread_store.at(config or {}).asearch((), limit=PAGE + 1, offset=start),
+        memory.thread_store.at(config or {}).asearch((), limit=web.PAGE + 1, offset=start),
     )
-    shown = [(named_item(each.namespace, each.key), as_text(each.value)) for each in items]
+    shown = [(named_item(each.namespace, each.key), views.as_text(each.value)) for each in items]
     return {**held, "items": _part(shown, start)}
 
 
@@ -359,12 +311,12 @@ async def _held(
     request: Request, layers: LayeredMemory, facts: KGMemory, checkpoint: CheckpointSummary | None = None
 ) -> Shown:
     """Core memory, and a page each of records, events and facts, the newest first."""
-    starts = {name: number_asked(request, name) for name in ("records", "events", "facts")}
+    starts = {name: web.number_asked(request, name) for name in ("records", "events", "facts")}
     core, records, events, held = await asyncio.gather(
         layers.core.aentries(),
-        layers.archival.aall(limit=starts["records"] + PAGE + 1),
-        layers.recall.arecent(starts["events"] + PAGE + 1),
-        facts.alatest(starts["facts"] + PAGE + 1, valid=checkpoint.created_at if checkpoint else facts.now),
+        layers.archival.aall(limit=starts["records"] + web.PAGE + 1),
+        layers.recall.arecent(starts["events"] + web.PAGE + 1),
+        facts.alatest(starts["facts"] + web.PAGE + 1, valid=checkpoint.created_at if checkpoint else facts.now),
     )
     found = {"records": records[::-1], "events": events[::-1], "facts": held}
     return {"core": core, **{name: _part(found[name][start:], start) for name, start in starts.items()}}
@@ -372,7 +324,7 @@ async def _held(
 
 def _part(found: Sequence[Any], start: int) -> Shown:
     """A page of things, of which one more than fits was asked for."""
-    return {"here": found[:PAGE], "start": start, "more": len(found) > PAGE}
+    return {"here": found[: web.PAGE], "start": start, "more": len(found) > web.PAGE}
 
 
 def named_item(namespace: tuple[str, ...], key: str) -> str:
@@ -386,16 +338,16 @@ async def _step(request: Request, place: ThreadAddress) -> Shown:
     memory, config = place.memory, place.config
     found = None if config is None else await memory.checkpointer.achanges(config)
     if found is None:
-        raise missing("This checkpoint was removed just now.")
-    changes = list(changes_of_state(found))
+        raise web.missing("This checkpoint was removed just now.")
+    changes = list(views.changes_of_state(found))
     if found.before is not None:
         before, after = found.before.config, found.after.config
         difference, earlier, later = await asyncio.gather(
             memory.layers(before).adiff(memory.layers(after)), _items(memory, before), _items(memory, after)
         )
-        changes += changes_of_layers(difference)
-        changes += changes_in("items", earlier, later)
-    layers: dict[str, list[ShownChange]] = {}
+        changes += views.changes_of_layers(difference)
+        changes += views.changes_in("items", earlier, later)
+    layers: dict[str, list[views.ShownChange]] = {}
     for each in changes:
         layers.setdefault(each.layer, []).append(each)
     return {"changes": layers, "unknown": found.before is None and found.after.parent_config is not None}
@@ -403,7 +355,7 @@ async def _step(request: Request, place: ThreadAddress) -> Shown:
 
 async def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
     found = await memory.thread_store.at(config or {}).asearch((), limit=MOST_ITEMS)
-    return {named_item(each.namespace, each.key): as_text(each.value) for each in found}
+    return {named_item(each.namespace, each.key): views.as_text(each.value) for each in found}
 
 
 # -- what prompts showed -------------------------------------------------------------------------------------------
@@ -411,31 +363,28 @@ async def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
 
 async def _compactions(request: Request, place: ThreadAddress) -> Shown:
     """Summaries, and beside one of them the messages that it stands for."""
-    records = await place.chat.acompactions(PAGE)
+    records = await place.chat.acompactions(web.PAGE)
     summaries: dict[str, BaseMessage] = {}
     if place.config is not None and place.checkpoint is not None:
         found = await place.memory.checkpointer.aexcerpt(place.config, messages=HEAD, before=HEAD)
-        summaries = {} if found is None else _summaries(messages_in(found.found).values())
+        summaries = {} if found is None else _summaries(views.messages_in(found.found).values())
         records = [each for each in records if each.created_at <= place.checkpoint.created_at]
     held = set(summaries)
     summaries |= {key: each for record in records for key, each in _summaries(record.made).items() if key not in held}
-    asked, start = request.query_params.get("summary"), number_asked(request, "behind")
+    asked, start = request.query_params.get("summary"), web.number_asked(request, "behind")
     chosen = asked if asked in summaries else next(iter(summaries), None)
-    behind = (
-        await amessages_behind(
-            place.memory, chosen, conversation_id=place.name, namespace=place.namespace, offset=start, limit=PAGE + 1
-        )
-        if chosen
-        else []
-    )
+    behind: Sequence[Any] = ()
+    if chosen:
+        at: dict[str, Any] = {"conversation_id": place.name, "namespace": place.namespace}
+        behind = await amessages_behind(place.memory, chosen, **at, offset=start, limit=web.PAGE + 1)
     made_by = {key: record for record in reversed(records) for key in _summaries(record.made)}
     return {
         "messages": [],
-        "summaries": {key: message_shown(each) for key, each in summaries.items()},
+        "summaries": {key: views.message_shown(each) for key, each in summaries.items()},
         "in_state": held,
         "made_by": made_by,
         "chosen": chosen,
-        "behind": _part(list(map(message_shown, behind)), start),
+        "behind": _part(list(map(views.message_shown, behind)), start),
     }
 
 
@@ -443,22 +392,10 @@ def _summaries(messages: Iterable[BaseMessage]) -> dict[str, BaseMessage]:
     return {each.id: each for each in messages if each.id and summary_in(each) is not None}
 
 
-class ShownHit(NamedTuple):
-    """Something that a prompt showed.
-
-    Attributes:
-        item: What it was, and why.
-        text: What it says; None where that is not known, or gone.
-    """
-
-    item: NotedItem
-    text: str | None
-
-
 async def _prompts(request: Request, place: ThreadAddress) -> Shown:
     """What was put into prompts before the messages of a page, and the reasons for one of them."""
     shown = await _messages(request, place)
-    messages: Sequence[ShownMessage] = shown["messages"]
+    messages: Sequence[views.ShownMessage] = shown["messages"]
     notes = await place.chat.ashown([each.key for each in messages if each.key])
     by_message: dict[str, list[PromptNote]] = {}
     for each in notes:
@@ -473,7 +410,7 @@ async def _prompts(request: Request, place: ThreadAddress) -> Shown:
         "questions": questions,
         "chosen": chosen,
         "counts": {key: sum(len(note.items) for note in some) for key, some in by_message.items()},
-        "notes": [(note, [ShownHit(item, texts.get((item.kind, item.id))) for item in note.items]) for note in told],
+        "notes": [(note, [(item, texts.get((item.kind, item.id))) for item in note.items]) for note in told],
         "most": max((abs(item.score) for note in told for item in note.items if item.score), default=1.0),
     }
 
@@ -500,11 +437,21 @@ async def _texts(place: ThreadAddress, notes: Sequence[PromptNote]) -> dict[tupl
         if not note.reader
         for item in note.items
         if item.kind in readers and (item.kind, item.id) not in texts
-    ][:PAGE]
+    ][: web.PAGE]
     found = await asyncio.gather(*(readers[kind](key) for kind, key in wanted))
     return texts | {
         each: str(getattr(value, "content", value)) for each, value in zip(wanted, found, strict=True) if value
     }
+
+
+_PANELS: Mapping[str, tuple[str, Callable[[Request, ThreadAddress], Awaitable[Shown]]]] = {
+    "messages": ("Messages", _messages),
+    "memory": ("Memory", _memory),
+    "diff": ("This step", _step),
+    "compaction": ("Compactions", _compactions),
+    "prompts": ("Prompts", _prompts),
+}
+"""What can be shown of a checkpoint, by what its address says."""
 
 
 # -- the tree ------------------------------------------------------------------------------------------------------
@@ -547,8 +494,7 @@ def drawn(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
         columns[each.checkpoint_id] = LANE * min(lane, MOST_LANES) + LANE // 2
     drawing = []
     for each in found:
-        x, y = columns[each.checkpoint_id], rows[each.checkpoint_id]
-        line = ""
+        x, y, line = columns[each.checkpoint_id], rows[each.checkpoint_id], ""
         if each.parent_id in rows:
             below = rows[each.parent_id]
             line = f"{x},{y} {x},{below - ROW // 2} {columns[each.parent_id]},{below}"
@@ -556,11 +502,3 @@ def drawn(found: Sequence[CheckpointSummary]) -> list[DrawnRow]:
             line = f"{x},{y} {x},{ROW * len(found)}"
         drawing.append(DrawnRow(each, x, y, line))
     return drawing
-
-
-ROUTES: Sequence[Route] = (
-    Route("/threads", threads),
-    Route("/thread", thread),
-    Route("/conversation", conversation),
-    Route("/memory", memory_branch),
-)
