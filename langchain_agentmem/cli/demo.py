@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import CONFIG_KEY
 from langchain_agentmem.base.safe_repr import counted, safe_repr
@@ -203,25 +204,9 @@ PERSON = "Irena"
 NAMESPACE = ("irena",)
 SECOND_PROCESS = 2
 
-TALKS = {
-    "new-flat": (
-        "I moved to Brno in March, because I got a job at the tram depot.",
-        "My brother Marek keeps bees on the roof of our old house in Olomouc.",
-        "One warning before you suggest any recipes: walnuts make me ill, even a crumb of them.",
-    ),
-    "birthday": (
-        "Marek turns forty on the ninth of October, and I am planning a surprise.",
-        "For years he has wanted a copper smoker for his bees.",
-        "My train to Olomouc leaves at 7:12, so I will be there by nine.",
-    ),
-}
-QUESTIONS = (
-    "What has Marek wanted for his bees?",
-    "When does my train to Olomouc leave?",
-    "Is there anything that will make me ill?",
-    "In which town did I get a job?",
-    "What is my dentist called?",
-)
+_STORY = data_table("cli/demo.toml")
+TALKS: Mapping[str, Sequence[str]] = _STORY["talks"]
+QUESTIONS: Sequence[str] = _STORY["questions"]
 
 NO_KEY = (
     "No model was named, so the answers are deterministic: they quote what was recalled. "

@@ -39,15 +39,6 @@ PAGE = 50
 LARGEST_FORM = 16_000_000
 """Bytes of a form that is sent."""
 _DIGITS = len(str(LARGEST_FORM))
-NAVIGATION = (
-    ("/", "Overview"),
-    ("/threads", "Threads"),
-    ("/search", "Search"),
-    ("/facts", "Facts"),
-    ("/experiences", "Experiences"),
-    ("/audit", "Audit"),
-    ("/corrections", "Corrections"),
-)
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -256,7 +247,6 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
     studio = studio_of(request)
     given = {
         "path": _path(request),
-        "navigation": NAVIGATION,
         "version": __version__,
         "read_only": studio.read_only,
         "user": studio.user_of(request),

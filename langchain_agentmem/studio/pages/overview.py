@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,33 +13,12 @@ from starlette.responses import Response
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.studio.application import PAGE, PATIENCE, Seen, page, studio_of
-from langchain_agentmem.upkeep.admin import DayCounts, NamespaceSummary
-from langchain_agentmem.upkeep.database_report import Finding
+from langchain_agentmem.upkeep.admin import NamespaceSummary
 
 LARGEST = 10
 """Namespaces that are shown."""
 PATIENT = 2.0
 """Seconds that a page waits for something without which it is empty."""
-COUNTED = (
-    ("threads", "Threads"),
-    ("conversations", "Conversations"),
-    ("messages", "Messages"),
-    ("checkpoints", "Checkpoints"),
-    ("core", "Core memory"),
-    ("events", "Events"),
-    ("records", "Records"),
-    ("facts", "Facts"),
-    ("items", "Items"),
-    ("audit", "Audit entries"),
-    ("namespaces", "Namespaces"),
-)
-"""What is counted, as statistics call it and as the page does."""
-WAITING = (
-    ("waiting_facts", "messages wait to have their facts extracted"),
-    ("failed_facts", "of them a model was asked about in vain"),
-    ("waiting_groups", "tasks of graphs have remembered something and are not sealed yet"),
-)
-GROWTH = (("messages", "Messages"), ("checkpoints", "Checkpoints"), ("memories", "Memories"))
 
 
 class NamespaceUsage(NamedTuple):
@@ -108,31 +87,11 @@ async def holders(request: Request, what: str, patience: float = 0) -> list[Name
     return sorted(held, key=lambda each: -getattr(each, what))[:PAGE]
 
 
-class Figures(NamedTuple):
-    """What the overview tells of the database.
-
-    Attributes:
-        stats: What `Admin.stats` gives; of a memory within a namespace, counts alone.
-        growth: What was written on each of the last 30 days.
-        findings: What was looked at for trouble; nothing where the memory is within a namespace.
-    """
-
-    stats: Mapping[str, Any]
-    growth: Sequence[DayCounts]
-    findings: Sequence[Finding]
-
-    @property
-    def parts(self) -> Sequence[tuple[str, int]]:
-        """The parts of the database with their bytes, the largest first."""
-        found = self.stats.get("bytes_by_part", {})
-        return sorted(((name, size) for name, size in found.items() if size), key=lambda each: -each[1])
-
-
-def figures_of(memory: AgentMemory) -> Figures:
-    """Count; this reads the whole database."""
-    stats: Any = memory.admin.stats()
+def figures_of(memory: AgentMemory) -> dict[str, Any]:
+    """Count everything, and look for trouble in a whole database; this reads all of it."""
     whole = memory.database.scopes.within is None
-    return Figures(stats=stats, growth=memory.admin.growth(), findings=memory.admin.diagnose() if whole else ())
+    findings = memory.admin.diagnose() if whole else []
+    return {"stats": memory.admin.stats(), "growth": memory.admin.growth(), "findings": findings}
 
 
 async def overview(request: Request) -> Response:
@@ -146,7 +105,4 @@ async def overview(request: Request) -> Response:
         seen=seen,
         sized=sized,
         namespaces=[] if sized is None else parts_of(sized.value)[:LARGEST],
-        counted_kinds=COUNTED,
-        waiting=WAITING,
-        growing=GROWTH,
     )
