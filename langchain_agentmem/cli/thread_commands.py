@@ -17,18 +17,7 @@ from langchain_agentmem.cli import console
 from langchain_agentmem.cli.console import AsJson, Existing, Line, Most, Report, Whose, Within, argument, flag, option
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import is_injected
-from langchain_agentmem.studio.thread_views import (
-    ShownChange,
-    ShownMessage,
-    as_text,
-    changes_in,
-    changes_of_layers,
-    changes_of_state,
-    message_shown,
-    messages_in,
-    state_of,
-    waits_of,
-)
+from langchain_agentmem.studio import thread_views as views
 from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSummary
 
 if TYPE_CHECKING:
@@ -182,9 +171,7 @@ def why(
         (
             *(row[name] for name in ("message_id", "part", "kind", "id")),
             "" if row["score"] is None else f"{row['score']:.2f}",
-            console.shortened(
-                row["reason"] or ", ".join(f"{name} {value:+.2f}" for name, value in row["signals"].items())
-            ),
+            console.shortened(row["reason"] or ", ".join(f"{each} {n:+.2f}" for each, n in row["signals"].items())),
         )
         for row in rows
     ]
@@ -195,7 +182,7 @@ def why(
 
 def brief(value: Any) -> str:
     """A value of a state on one line."""
-    return console.shortened(as_text(value))
+    return console.shortened(views.as_text(value))
 
 
 def _branch_report(memory: AgentMemory, branch: str, namespace: str | None, limit: int | None) -> Report:
@@ -216,7 +203,7 @@ def _log_report(memory: AgentMemory, thread: ThreadSummary, around: str | None, 
     total = len(chat)
     most = limit or max(total, 1)
     before, after = (most, 0) if around is None else ((most - 1) // 2, most // 2)
-    said = [*map(message_shown, chat.around(around, before=before, after=after))]
+    said = [*map(views.message_shown, chat.around(around, before=before, after=after))]
     lines: list[Line] = [
         (f"conversation {named(thread.namespace, thread.thread_id)}: {counted(total, 'messages')}", "bold"),
         *(console.more(len(said), total, console.BEFORE) if around is None else ()),
@@ -230,10 +217,10 @@ def _thread_report(
     memory: AgentMemory, thread: ThreadSummary, at: str | None, limit: int | None, *, with_memory: bool
 ) -> Report:
     found = console.checkpoint_at(memory, thread, at)
-    held = [*messages_in(found).values()]
+    held = [*views.messages_in(found).values()]
     every = [each for each in held if with_memory or not is_injected(each)]
-    said = [*map(message_shown, every[-limit:] if limit else every)]
-    name, state, waits = _checkpoint_id(found.config), state_of(found), [*waits_of(found)]
+    said = [*map(views.message_shown, every[-limit:] if limit else every)]
+    name, state, waits = _checkpoint_id(found.config), views.state_of(found), [*views.waits_of(found)]
     step, source = found.metadata.get("step"), found.metadata.get("source")
     what = f"{counted(len(every), 'messages')} at checkpoint {name} (step {step}, {source})"
     lines: list[Line] = [
@@ -267,7 +254,7 @@ def _whose(thread: ThreadSummary) -> dict[str, Any]:
     return {"namespace": thread.namespace, "id": thread.thread_id}
 
 
-def message_told(shown: ShownMessage) -> dict[str, Any]:
+def message_told(shown: views.ShownMessage) -> dict[str, Any]:
     """A message as JSON has it."""
     return {
         "id": shown.key,
@@ -277,7 +264,7 @@ def message_told(shown: ShownMessage) -> dict[str, Any]:
     }
 
 
-def message_lines(shown: ShownMessage) -> Iterator[Line]:
+def message_lines(shown: views.ShownMessage) -> Iterator[Line]:
     """A message for a person, whole."""
     message, name = shown.message, _name_of(shown)
     parts = [message.role if name is None else f"{message.role} ({name})", shown.key or "without id"]
@@ -292,7 +279,7 @@ def message_lines(shown: ShownMessage) -> Iterator[Line]:
         yield f"   answers {message.tool_call_id}", "dim"
 
 
-def _name_of(shown: ShownMessage) -> str | None:
+def _name_of(shown: views.ShownMessage) -> str | None:
     return "memory" if shown.mark == "memory" else shown.message.name
 
 
@@ -395,13 +382,13 @@ def diff(
             whose = console.one_thread(memory, thread, namespace)
             one, other = (console.checkpoint_at(memory, whose, name) for name in (first, second))
             names, where = (_checkpoint_id(one.config), _checkpoint_id(other.config)), whose.namespace
-            found = list(_between_checkpoints(memory, one.config, other.config))
+            found = list(_between(memory, one.config, other.config))
         elif second is None:
             raise InvalidInput("Name two branches; or a thread with --thread, and one or two of its checkpoints.")
         else:
             where = console.branch_home(memory, namespace, first, second)
             names = first, second
-            found = list(changes_of_layers(memory.layers(first, where).diff(memory.layers(second, where))))
+            found = list(views.changes_of_layers(memory.layers(first, where).diff(memory.layers(second, where))))
     changes = [
         {"layer": each.layer, "key": each.key, "change": each.what, "from": each.before, "to": each.after}
         for each in found[:limit]
@@ -414,13 +401,13 @@ def diff(
     return Report(value, [*lines, *console.more(len(shown), len(found))])
 
 
-def _between_checkpoints(memory: AgentMemory, one: RunnableConfig, other: RunnableConfig) -> Iterator[ShownChange]:
+def _between(memory: AgentMemory, one: RunnableConfig, other: RunnableConfig) -> Iterator[views.ShownChange]:
     changes = memory.checkpointer.changes(other, one["configurable"]["checkpoint_id"])
     if changes is not None:
-        yield from changes_of_state(changes)
-    yield from changes_in("posts", _posts(memory, one), _posts(memory, other))
-    yield from changes_in("items", _items(memory, one), _items(memory, other))
-    yield from changes_of_layers(memory.layers(one).diff(memory.layers(other)))
+        yield from views.changes_of_state(changes)
+    yield from views.changes_in("posts", _posts(memory, one), _posts(memory, other))
+    yield from views.changes_in("items", _items(memory, one), _items(memory, other))
+    yield from views.changes_of_layers(memory.layers(one).diff(memory.layers(other)))
 
 
 def _posts(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
@@ -438,7 +425,7 @@ def _items(memory: AgentMemory, config: RunnableConfig) -> dict[str, str]:
     return found
 
 
-def _change_lines(change: ShownChange) -> Iterator[Line]:
+def _change_lines(change: views.ShownChange) -> Iterator[Line]:
     if change.before == change.after:
         yield f"  ~ {change.key}: {console.shortened(change.before or '')} (the text is the same)", "yellow"
         return
