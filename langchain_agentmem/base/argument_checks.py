@@ -90,13 +90,13 @@ def channels_given(record: Any) -> tuple[str, ...]:
     Raises:
         InvalidInput: They are no list of names.
     """
-    if isinstance(record, str) or not isinstance(record, Sequence) or not all(map(_is_channel, record)):
+    if (
+        isinstance(record, str)
+        or not isinstance(record, Sequence)
+        or not all(isinstance(name, str) and name and "\0" not in name for name in record)
+    ):
         raise InvalidInput(f'record is a list of names of channels, such as ("messages",), not {safe_repr(record)}.')
     return tuple(dict.fromkeys(record))
-
-
-def _is_channel(name: Any) -> bool:
-    return isinstance(name, str) and bool(name) and "\0" not in name
 
 
 def check_whole(name: str, value: Any, least: int = 0) -> None:

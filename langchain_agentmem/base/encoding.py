@@ -23,6 +23,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from json.encoder import encode_basestring
 from math import isfinite
 from typing import Any, NoReturn, TypeVar
@@ -59,16 +60,10 @@ class _Unwritable(Exception):
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is not JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not JSON")
 
 
-_JSON: dict[str, Any] = {
-    "ensure_ascii": False,
-    "separators": (",", ":"),
-    "check_circular": False,
-    "allow_nan": False,
-}
+_JSON: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "check_circular": False, "allow_nan": False}
 _write = json.JSONEncoder(sort_keys=True, **_JSON).encode
 _write_in_order = json.JSONEncoder(**_JSON).encode
 as_json: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
@@ -214,16 +209,19 @@ def read_column(text: str | None, kind: type[T]) -> T:
     Raises:
         DatabaseUnreadable: It holds something else.
     """
+    fault: Exception | None = None
     try:
         value = json.loads(text) if text else kind()
     except (ValueError, TypeError, RecursionError) as error:
-        raise DatabaseUnreadable(_NO_COLUMN.format(safe_repr(text))) from error
+        value, fault = None, error
     if not isinstance(value, kind):
-        raise DatabaseUnreadable(_NO_COLUMN.format(safe_repr(text)))
+        shown = safe_repr(text)
+        raise DatabaseUnreadable(
+            f"The database is damaged: it holds {shown}, which was never stored; verify() tells more."
+        ) from fault
     return value
 
 
-_NO_COLUMN = "The database is damaged: it holds {}, which was never stored; verify() tells more."
 _TAG_BYTES = f'"{TAG}"'.encode()
 _TOO_DEEP = f"The value is nested more than {MAX_DEPTH} levels deep, or refers to itself."
 
@@ -305,45 +303,34 @@ def _cannot_keep(value: Any) -> str:
     return f"an object of type {kind.__module__}.{kind.__qualname__} cannot be stored as JSON. {remedy}."
 
 
-def _moment(value: datetime) -> Any:
-    datetime.fromisoformat(value.isoformat())  # refuses what only looks like a date
+def _zoned(value: datetime | time) -> Any:
+    if isinstance(value, datetime):
+        datetime.fromisoformat(value.isoformat())  # refuses what only looks like a date
     zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     if zone is None and not value.fold:
         return value.isoformat()
-    return {"iso": value.isoformat(), "fold": value.fold, "zone": zone}
+    plain = value.replace(tzinfo=None) if zone and isinstance(value, time) else value
+    return {"iso": plain.isoformat(), "fold": value.fold, "zone": zone}
 
 
-def _to_moment(value: Any) -> datetime:
+def _to_zoned(kind: type[datetime | time], value: Any) -> datetime | time:
     if isinstance(value, str):
-        return datetime.fromisoformat(value)
-    moment = datetime.fromisoformat(value["iso"]).replace(fold=value["fold"])
-    if value["zone"] is None:
-        return moment
+        return kind.fromisoformat(value)
+    found = kind.fromisoformat(value["iso"]).replace(fold=value["fold"])
     try:
-        return moment.replace(tzinfo=ZoneInfo(value["zone"]))
+        return found if value["zone"] is None else found.replace(tzinfo=ZoneInfo(value["zone"]))
     except (KeyError, ValueError, OSError):  # this machine has no such zone: the offset still tells the instant
-        return moment
-
-
-def _clock(value: time) -> Any:
-    if isinstance(value.tzinfo, ZoneInfo):
-        return {"iso": value.replace(tzinfo=None).isoformat(), "fold": value.fold, "zone": value.tzinfo.key}
-    return {"iso": value.isoformat(), "fold": value.fold, "zone": None} if value.fold else value.isoformat()
-
-
-def _to_clock(value: Any) -> time:
-    if isinstance(value, str):
-        return time.fromisoformat(value)
-    clock = time.fromisoformat(value["iso"]).replace(fold=value["fold"])
-    return clock if value["zone"] is None else clock.replace(tzinfo=ZoneInfo(value["zone"]))
+        if isinstance(found, time):
+            raise
+        return found
 
 
 _WRITERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
     (bytes, "bytes", lambda value: base64.b64encode(value).decode("ascii")),
     (bytearray, "bytearray", lambda value: base64.b64encode(value).decode("ascii")),
-    (datetime, "datetime", _moment),  # before date, its parent
+    (datetime, "datetime", _zoned),  # before date, its parent
     (date, "date", lambda value: value.isoformat()),
-    (time, "time", _clock),
+    (time, "time", _zoned),
     (timedelta, "timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
     (UUID, "uuid", lambda value: value.hex),
     (Decimal, "decimal", str),
@@ -353,9 +340,9 @@ _WRITERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
 _READERS: dict[str, Callable[[Any], Any]] = {
     "bytes": lambda value: base64.b64decode(value, validate=True),
     "bytearray": lambda value: bytearray(base64.b64decode(value, validate=True)),
-    "datetime": _to_moment,
+    "datetime": partial(_to_zoned, datetime),
     "date": date.fromisoformat,
-    "time": _to_clock,
+    "time": partial(_to_zoned, time),
     "timedelta": lambda value: timedelta(*value),
     "uuid": lambda value: UUID(hex=value),
     "decimal": Decimal,

@@ -397,7 +397,7 @@ async def _wait_for(answer: Awaitable[object]) -> object:
     return await answer
 
 
-class EventContext:
+class EventContext(Hooks):
     """The agent whose memory it is, and its event bus (`set_event_context`).
 
     The bus has `emit(event)`, sync or async, or `emit_nowait(event)`, called on an event loop, or is a callable.
@@ -411,24 +411,11 @@ class EventContext:
         InvalidInput: The bus offers no way to give it an event.
     """
 
-    __slots__ = ("_hooks", "agent_name", "event_bus", "session_id")
+    __slots__ = ("agent_name", "event_bus", "session_id")
 
     def __init__(self, agent_name: str, event_bus: object, session_id: str | None = None) -> None:
-        self.agent_name = agent_name
-        self.event_bus = event_bus
-        self.session_id = session_id
-        self._hooks = Hooks(() if event_bus is None else [_hook_of(event_bus)])
-
-    def emit(self, event: MemoryEvent) -> None:
-        """Put an event on the bus. An `Exception` is logged the first time and suppressed."""
-        self._hooks.emit(event)
-
-    async def settle(self) -> None:
-        """Wait until the bus has taken what was put on it from the running loop, a second at most."""
-        await self._hooks.settle()
-
-    def __bool__(self) -> bool:
-        return self.event_bus is not None
+        super().__init__(() if event_bus is None else [_hook_of(event_bus)])
+        self.agent_name, self.event_bus, self.session_id = agent_name, event_bus, session_id
 
 
 def _hook_of(bus: Any) -> Hook:

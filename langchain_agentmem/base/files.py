@@ -17,6 +17,8 @@ from langchain_agentmem.errors import InvalidInput
 _PRIVATE = 0o600
 _SQLITE_BEGINS = b"SQLite format 3\0"
 _LOOKED_AT, _PAGE = 64, 4_096
+_BESIDE = ("-wal", "-shm", "-journal")
+"""Ends of the names of files that SQLite keeps next to a database."""
 
 
 def path_of_file(path: Any) -> Path:
@@ -72,6 +74,26 @@ def check_free(path: Path, *, force: bool) -> None:
 
 
 @contextlib.contextmanager
+def _replacement(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
+    """A private file in the folder of another, whose place it takes when the block ends well."""
+    try:
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        os.close(handle)
+        try:
+            yield Path(name)
+            with Path(name).open("rb+") as written:
+                os.fsync(written.fileno())
+            Path(name).replace(target)
+        finally:
+            for suffix in ("", *_BESIDE):
+                Path(f"{name}{suffix}").unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+@contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str], *, make_folder: bool = False) -> Iterator[TextIO]:
     """A text file to write, which takes its name only when the block ends well.
 
@@ -85,24 +107,11 @@ def whole_file(path: str | os.PathLike[str], *, make_folder: bool = False) -> It
         InvalidInput: It cannot be written, or a SQLite database is there.
     """
     target = path_of_file(path)
-    try:
-        if make_folder:
-            target.parent.mkdir(parents=True, exist_ok=True)
+    with _replacement(target, make_folder=make_folder) as made:
         if target.is_file() and is_database(target):
             raise InvalidInput(f"{safe_repr(str(target))} is a database, which a text would replace. Write elsewhere.")
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            Path(name).chmod(_PRIVATE)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise _unwritable(target, error) from error
+        with made.open("w", encoding="utf-8") as file:
+            yield file
 
 
 @contextlib.contextmanager
@@ -116,29 +125,20 @@ def whole_copy(path: str | os.PathLike[str]) -> Iterator[Path]:
         InvalidInput: It cannot be written, or a database is in use there.
     """
     target = path_of_file(path)
-    try:
+    with _replacement(target) as made:
         if target.is_dir():
             raise InvalidInput(f"{safe_repr(str(target))} cannot be written: it is a folder.")
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-        try:
-            Path(name).chmod(target.stat().st_mode & 0o777 if target.exists() else _PRIVATE)
-            yield Path(name)
-            with Path(name).open("rb+") as copy:
-                os.fsync(copy.fileno())
-            if Path(f"{target}-wal").exists() and Path(f"{target}-wal").stat().st_size:
-                raise InvalidInput(
-                    f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
-                    "it first, or write elsewhere."
-                )
-            Path(name).replace(target)
-            for suffix in ("-wal", "-shm", "-journal"):
-                Path(f"{target}{suffix}").unlink(missing_ok=True)
-        finally:
-            for suffix in ("", "-wal", "-shm", "-journal"):
-                Path(f"{name}{suffix}").unlink(missing_ok=True)
-    except OSError as error:
-        raise _unwritable(target, error) from error
+        if target.exists():
+            made.chmod(target.stat().st_mode & 0o777)
+        yield made
+        log = Path(f"{target}-wal")
+        if log.exists() and log.stat().st_size:
+            raise InvalidInput(
+                f"{safe_repr(str(target))} is a database in use: its write-ahead log holds commits. Close "
+                "it first, or write elsewhere."
+            )
+    for suffix in _BESIDE:
+        Path(f"{target}{suffix}").unlink(missing_ok=True)
 
 
 def _unwritable(target: Path, error: OSError) -> InvalidInput:

@@ -143,10 +143,6 @@ def _check_put(namespace: Any = (), key: Any = "", *_: Any, **__: Any) -> None:
     _check_key(key)
 
 
-def _check_search(namespace_prefix: Any = (), /, *_: Any, **__: Any) -> None:
-    path_of_items(namespace_prefix)
-
-
 def _check_listing(*_: Any, prefix: Any = None, suffix: Any = None, **__: Any) -> None:
     for path in (prefix, suffix):
         path_of_items(path or ())
@@ -209,7 +205,6 @@ class ItemStore(BaseStore):
             embed_with(self.database, self.embeddings, config["dims"])
 
     get, aget = _checked(_check_item, BaseStore.get, BaseStore.aget)
-    search, asearch = _checked(_check_search, BaseStore.search, BaseStore.asearch)
     put, aput = _checked(_check_put, BaseStore.put, BaseStore.aput)
     delete, adelete = _checked(_check_item, BaseStore.delete, BaseStore.adelete)
     list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)

@@ -26,6 +26,7 @@ import json
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from langchain_core.stores import BaseStore
@@ -44,134 +45,63 @@ HEAD_BYTES = 2_000
 """So much of a key is in the index; PostgreSQL allows some 2,700 bytes for the whole entry."""
 KEYS_AT_ONCE = 500
 """Keys that one statement asks for, and that one page of a listing holds."""
-BYTES_AT_ONCE = 8_000_000
-"""Values that go through memory together in an export or a check, but for a single one that is larger."""
 
 _BEHIND_ALL = b"\xff"  # no UTF-8 has this byte
 
 
-class Cut(NamedTuple):
+class StoredKey(NamedTuple):
     """A key as it is stored."""
 
     head: bytes
     rest: bytes
     mark: bytes
 
+    @classmethod
+    def of(cls, key: str | bytes) -> StoredKey:
+        """Cut a key, or its bytes."""
+        data = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
+        rest = data[HEAD_BYTES:]
+        return cls(data[:HEAD_BYTES], rest, digest(rest) if rest else b"")
 
-class KeyPage(NamedTuple):
-    """Some keys in order, and where the next page begins; None after the last."""
+    @classmethod
+    def of_row(cls, row: Row) -> StoredKey:
+        """Read a key from its columns."""
+        return cls(bytes(row["head"]), bytes(row["rest"]), bytes(row["mark"]))
 
-    keys: list[str]
-    next: bytes | None
-
-
-def cut(key: str | bytes) -> Cut:
-    """A key as it is stored.
-
-    Args:
-        key: The key, or its bytes.
-    """
-    data = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
-    rest = data[HEAD_BYTES:]
-    return Cut(data[:HEAD_BYTES], rest, digest(rest) if rest else b"")
-
-
-def get(tx: Transaction, path: str, keys: Sequence[str]) -> list[bytes | None]:
-    """The values of keys.
-
-    Args:
-        tx: The transaction.
-        path: The path of the namespace.
-        keys: Any keys, in any order, also twice.
-
-    Returns:
-        A value for each key, None where there is none.
-    """
-    places = {cut(key): key for key in keys}
-    found: dict[str, bytes] = {}
-    for some in _parts(list(places)):
-        rows = query.find_blobs(tx, path=path, keys=_listed_keys(some))
-        found.update((places[_place(row)], bytes(row["value"])) for row in rows)
-    return [found.get(key) for key in keys]
-
-
-def put(tx: Transaction, path: str, values: Mapping[str, bytes], *, now: int) -> None:
-    """Keep values, in the place of what their keys had.
-
-    Args:
-        tx: The transaction.
-        path: The path of the namespace.
-        values: Value by key.
-        now: When.
-    """
-    if not values:
-        return
-    namespace = queries.number_of(tx, path)
-    # In the order of their keys, so that two writers of the same keys never wait for each other in a circle.
-    rows = [_row(namespace, place, value, now) for place, value in sorted((cut(key), values[key]) for key in values)]
-    query.put_blob.many(tx, rows)
-
-
-def remove(tx: Transaction, path: str, keys: Iterable[str]) -> None:
-    """Delete keys with their values; those that are not there are ignored.
-
-    Args:
-        tx: The transaction.
-        path: The path of the namespace.
-        keys: Which.
-    """
-    if rows := [{"path": path, "head": at.head, "mark": at.mark} for at in sorted({cut(key) for key in keys})]:
-        query.delete_blob.many(tx, rows)
-        query.delete_empty_namespaces(tx, path=path)
-
-
-def page(tx: Transaction, path: str, prefix: str, start: bytes | None = None, *, limit: int = KEYS_AT_ONCE) -> KeyPage:
-    """A page of the keys that begin with a prefix, in order.
-
-    Args:
-        tx: The transaction.
-        path: The path of the namespace.
-        prefix: What they begin with; empty for all.
-        start: Where the page begins, as the page before says. Default: with the first key.
-        limit: Most keys.
-    """
-    rows = _rows(tx, path, prefix, start, limit)
-    return KeyPage([_key_of_row(row) for row in rows], _after(rows[-1]) if len(rows) == limit else None)
-
-
-def counts(tx: Transaction, low: str, high: str) -> list[tuple[str, int]]:
-    """The namespaces in a range of paths that hold values, and how many each holds."""
-    rows = query.blob_counts(tx, low=low, high=high)
-    return [(row["path"], int(row["blobs"])) for row in rows]
+    @property
+    def whole(self) -> bytes:
+        """The bytes of the key."""
+        return self.head + self.rest
 
 
 def erase(tx: Transaction, low: str, high: str) -> int:
-    """Delete every value of the namespaces in a range of paths. Returns how many there were."""
-    held = counts(tx, low, high)
-    for path, _ in held:
-        query.delete_blobs(tx, path=path)
-        query.delete_empty_namespaces(tx, path=path)
-    return sum(number for _, number in held)
+    """Delete every value of the namespaces in a range of paths. Return how many there were."""
+    held = query.blob_counts(tx, low=low, high=high)
+    for row in held:
+        query.delete_blobs(tx, path=row["path"])
+        query.delete_empty_namespaces(tx, path=row["path"])
+    return sum(int(row["blobs"]) for row in held)
 
 
 def problems(tx: Transaction, low: str, high: str) -> list[str]:
     """What is wrong with the values of the namespaces in a range of paths, in sentences."""
     found: list[str] = []
-    for path, held in counts(tx, low, high):
-        seen = 0
-        start: bytes | None = b""
-        while start is not None:
-            rows, start = _some(tx, path, start)
-            seen += len(rows)
-            for row in rows:
-                data = bytes(row["head"]) + bytes(row["rest"])
-                key = data.decode("utf-8", "replace")
-                if not _is_key(data) or _place(row) != cut(data):
-                    found.append(f"the key {safe_repr(key)} of a stored value is not what was stored")
+    for held in query.blob_counts(tx, low=low, high=high):
+        start, left = b"", int(held["blobs"])
+        while keys := _listed(tx, held["path"], "", start):
+            start = keys[-1].whole + b"\0"
+            left -= len(keys)
+            for at in keys:
+                [row] = _find(tx, held["path"], [at])  # alone, as it may be large
+                shown = safe_repr(at.whole.decode("utf-8", "replace"))
+                if not _is_key(at.whole) or at != StoredKey.of(at.whole):
+                    found.append(f"the key {shown} of a stored value is not what was stored")
                 if zlib.crc32(row["value"]) != row["checksum"]:
-                    found.append(f"the stored value of the key {safe_repr(key)} is not what was stored")
-        if seen < held:
-            found.append(f"the keys of {held - seen} stored values are not what was stored")
+                    found.append(f"the stored value of the key {shown} is not what was stored")
+            if len(keys) < KEYS_AT_ONCE:
+                break
+        if left > 0:
+            found.append(f"the keys of {left} stored values are not what was stored")
     return found
 
 
@@ -183,64 +113,21 @@ def _is_key(data: bytes) -> bool:
     return True
 
 
-def _rows(tx: Transaction, path: str, prefix: str, start: bytes | None, limit: int) -> Sequence[Row]:
+def _find(tx: Transaction, path: str, keys: Iterable[StoredKey]) -> Sequence[Row]:
+    return query.find_blobs(tx, path=path, keys=json.dumps([[at.head.hex(), at.mark.hex()] for at in keys]))
+
+
+def _listed(tx: Transaction, path: str, prefix: str, start: bytes) -> list[StoredKey]:
+    """A page of the keys that begin with a prefix, in order, from some bytes on."""
     first = prefix.encode("utf-8", "surrogatepass")
-    low = cut(first if start is None else start)
+    low = StoredKey.of(max(first, start))
     # No byte of UTF-8 is the last there is, so the one after it ends the range of a prefix.
-    high = cut(first[:-1] + bytes((first[-1] + 1,)) if first else _BEHIND_ALL)
-    return query.blob_keys(
-        tx, path=path, low_head=low.head, low_rest=low.rest, high_head=high.head, high_rest=high.rest, limit=limit
-    )
-
-
-def _some(tx: Transaction, path: str, start: bytes | None) -> tuple[list[Row], bytes | None]:
-    """Whole rows in the order of their keys, as many as may go through memory together, and where to go on."""
-    listed = _rows(tx, path, "", start, KEYS_AT_ONCE)
-    taken: list[Row] = []
-    size = 0
-    for row in listed:
-        size += row["size"]
-        if taken and size > BYTES_AT_ONCE:
-            break
-        taken.append(row)
-    places = [_place(row) for row in taken]
-    rows = query.find_blobs(tx, path=path, keys=_listed_keys(places))
-    more = len(taken) < len(listed) or len(listed) == KEYS_AT_ONCE
-    return sorted(rows, key=_place), _after(taken[-1]) if more else None
-
-
-def _parts(places: list[Cut]) -> Iterator[list[Cut]]:
-    for first in range(0, len(places), KEYS_AT_ONCE):
-        yield places[first : first + KEYS_AT_ONCE]
-
-
-def _listed_keys(places: Iterable[Cut]) -> str:
-    return json.dumps([[at.head.hex(), at.mark.hex()] for at in places])
-
-
-def _place(row: Row) -> Cut:
-    return Cut(bytes(row["head"]), bytes(row["rest"]), bytes(row["mark"]))
-
-
-def _key_of_row(row: Row) -> str:
-    return (bytes(row["head"]) + bytes(row["rest"])).decode("utf-8", "surrogatepass")
-
-
-def _after(row: Row) -> bytes:
-    """The first key that comes behind this one."""
-    return bytes(row["head"]) + bytes(row["rest"]) + b"\0"
-
-
-def _row(namespace: int, at: Cut, value: bytes, now: int) -> dict[str, Any]:
-    return {
-        "namespace": namespace,
-        "head": at.head,
-        "mark": at.mark,
-        "rest": at.rest,
-        "checksum": zlib.crc32(value),
-        "now": now,
-        "value": value,
-    }
+    high = StoredKey.of(first[:-1] + bytes((first[-1] + 1,)) if first else _BEHIND_ALL)
+    rows = query.blob_keys(
+        tx, path=path, low_head=low.head, low_rest=low.rest, high_head=high.head, high_rest=high.rest,
+        limit=KEYS_AT_ONCE,
+    )  # fmt: skip
+    return list(map(StoredKey.of_row, rows))
 
 
 class AgentMemoryByteStore(BaseStore[str, bytes]):
@@ -288,7 +175,16 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             InvalidInput: A key is not a string.
         """
         wanted = _keys(keys)
-        return self._database.read("bytes.get", lambda tx: get(tx, self._path, wanted), self._inputs(wanted))
+        places = {StoredKey.of(key): key for key in wanted}
+
+        def get(tx: Transaction) -> list[bytes | None]:
+            found: dict[str, bytes] = {}
+            for first in range(0, len(places), KEYS_AT_ONCE):
+                rows = _find(tx, self._path, islice(places, first, first + KEYS_AT_ONCE))
+                found.update((places[StoredKey.of_row(row)], bytes(row["value"])) for row in rows)
+            return [found.get(key) for key in wanted]
+
+        return self._database.read("bytes.get", get, self._inputs(wanted))
 
     async def amget(self, keys: Sequence[str]) -> list[bytes | None]:
         """Async version of `mget`."""
@@ -306,11 +202,11 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
         Raises:
             InvalidInput: The prefix is not a string.
         """
-        return self._yielded(_prefix(prefix))
+        return (key for keys in self._pages(_prefix(prefix)) for key in keys)
 
     def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
         """Async version of `yield_keys`."""
-        return self._ayielded(_prefix(prefix))
+        return (key async for keys in iterate_in_worker(self._pages(_prefix(prefix))) for key in keys)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -325,8 +221,16 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was written.
         """
         values, now = _pairs(key_value_pairs), self._database.now()
-        do = partial(put, path=self._path, values=values, now=now)
-        self._database.write("bytes.set", do, self._inputs(values))
+
+        def put(tx: Transaction) -> None:
+            if values:
+                about = {"namespace": queries.number_of(tx, self._path), "now": now}
+                # Sorted, so that two writers of the same keys never wait for each other in a circle.
+                placed = sorted((StoredKey.of(key), value) for key, value in values.items())
+                rows = ({**about, **at._asdict(), "checksum": zlib.crc32(data), "value": data} for at, data in placed)
+                query.put_blob.many(tx, list(rows))
+
+        self._database.write("bytes.set", put, self._inputs(values))
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """Async version of `mset`."""
@@ -343,8 +247,14 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
             StorageError: The database failed. Nothing was deleted.
         """
         given = _keys(keys)
-        do = partial(remove, path=self._path, keys=given)
-        self._database.write("bytes.delete", do, self._inputs(given))
+
+        def delete(tx: Transaction) -> None:
+            if places := sorted(set(map(StoredKey.of, given))):
+                rows = [{"path": self._path, "head": at.head, "mark": at.mark} for at in places]
+                query.delete_blob.many(tx, rows)
+                query.delete_empty_namespaces(tx, path=self._path)
+
+        self._database.write("bytes.delete", delete, self._inputs(given))
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """Async version of `mdelete`."""
@@ -352,24 +262,18 @@ class AgentMemoryByteStore(BaseStore[str, bytes]):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _page(self, prefix: str, start: bytes | None) -> KeyPage:
-        do = partial(page, path=self._path, prefix=prefix, start=start)
-        return self._database.read("bytes.list", do, lambda: {"namespace": self.namespace, "prefix": prefix})
+    def _page(self, prefix: str, start: bytes) -> list[str]:
+        def read(tx: Transaction) -> list[str]:
+            return [at.whole.decode("utf-8", "surrogatepass") for at in _listed(tx, self._path, prefix, start)]
+
+        return self._database.read("bytes.list", read, lambda: {"namespace": self.namespace, "prefix": prefix})
 
     def _pages(self, prefix: str) -> Iterator[list[str]]:
-        start: bytes | None = b""
-        while start is not None:
-            keys, start = self._page(prefix, start or None)
+        keys = self._page(prefix, b"")
+        yield keys
+        while len(keys) == KEYS_AT_ONCE:
+            keys = self._page(prefix, keys[-1].encode("utf-8", "surrogatepass") + b"\0")
             yield keys
-
-    def _yielded(self, prefix: str) -> Iterator[str]:
-        for keys in self._pages(prefix):
-            yield from keys
-
-    async def _ayielded(self, prefix: str) -> AsyncIterator[str]:
-        async for keys in iterate_in_worker(self._pages(prefix)):
-            for key in keys:
-                yield key
 
     def _inputs(self, keys: Iterable[str]) -> Thunk:
         return lambda: {"namespace": self.namespace, "keys": list(keys)}

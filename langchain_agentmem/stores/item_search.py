@@ -63,16 +63,6 @@ def checked(wanted: Any, limits: MemoryLimits) -> Mapping[str, Any] | None:
     return dict(wanted) or None
 
 
-def fits(value: Mapping[Any, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a value meets every condition of a filter.
-
-    Args:
-        value: The value of an item.
-        wanted: What `checked` gave.
-    """
-    return _meets(value, wanted)
-
-
 def needle(wanted: Mapping[str, Any]) -> bytes | None:
     """What the stored bytes of every value that fits must hold: the longest text that something has to be equal to.
 
@@ -140,18 +130,24 @@ def _is_operator(key: Any) -> bool:
     return isinstance(key, str) and key.startswith("$")
 
 
-def _meets(value: Any, condition: Any) -> bool:
+def fits(value: Any, condition: Any) -> bool:
+    """Whether a value meets a condition, or every condition of a filter.
+
+    Args:
+        value: The value of an item, or a part of it.
+        condition: The filter that `checked` returned, or a part of it.
+    """
     if isinstance(condition, Mapping):
         named = not condition or not all(map(_is_operator, condition))
         return (isinstance(value, Mapping) or not named) and all(
-            _OPERATORS[key](value, inner) if _is_operator(key) else _meets(under(value, key), inner)
+            _OPERATORS[key](value, inner) if _is_operator(key) else fits(under(value, key), inner)
             for key, inner in condition.items()
         )
     if isinstance(condition, list | tuple):
         return (
             isinstance(value, list | tuple)
             and len(value) == len(condition)
-            and all(_meets(mine, inner) for mine, inner in zip(value, condition, strict=True))
+            and all(fits(mine, inner) for mine, inner in zip(value, condition, strict=True))
         )
     return _equal(value, condition)
 
@@ -187,9 +183,9 @@ _OPERATORS: dict[str, Compare] = {
     "$lte": _in_order(operator.le),
     "$in": lambda value, others: any(_equal(value, other) for other in others),
     "$nin": lambda value, others: not any(_equal(value, other) for other in others),
-    "$and": lambda value, conditions: all(_meets(value, each) for each in conditions),
-    "$or": lambda value, conditions: any(_meets(value, each) for each in conditions),
-    "$not": lambda value, condition: not _meets(value, condition),
+    "$and": lambda value, conditions: all(fits(value, each) for each in conditions),
+    "$or": lambda value, conditions: any(fits(value, each) for each in conditions),
+    "$not": lambda value, condition: not fits(value, condition),
 }
 _LOGICAL = ("$and", "$or", "$not")
 _LISTS = frozenset({"$in", "$nin", "$and", "$or"})
@@ -264,8 +260,7 @@ def find(tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
     if look.question:
         return _answers(tx, look, now)
     if look.wanted is None:
-        rows = _newest(tx, look, now, look.limit, look.offset, None)
-        return [_found(row) for row in rows]
+        return list(map(_found, _newest(tx, look, now, look.limit, look.offset, None)))
     return _fitting(tx, look, look.wanted, now)
 
 

@@ -6,8 +6,9 @@ holds several kinds; searches alone show as a retriever, with what they found as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 from langgraph.store.base import (
@@ -54,30 +55,6 @@ def verb_of(op: Op) -> str:
     if isinstance(op, ListNamespacesOp):
         return "list_namespaces"
     return "delete" if op.value is None else "put"
-
-
-def trace_ops(ops: Sequence[Op]) -> dict[str, Any]:
-    """Return what a trace shows of some operations."""
-    if len(ops) == 1:
-        return _fields_of(ops[0])
-    told: dict[str, Any] = {"operations": [{"operation": verb_of(op), **_fields_of(op)} for op in ops]}
-    if ops and all(isinstance(op, SearchOp) for op in ops):
-        told["query"] = "; ".join(op.query or "" for op in ops if isinstance(op, SearchOp))
-    return told
-
-
-def trace_results(ops: Sequence[Op], results: Mapping[int, Any]) -> dict[str, Any]:
-    """Return what a trace shows of the results of operations.
-
-    Args:
-        ops: The operations.
-        results: The results, by the place of the operation that asked for them.
-    """
-    if ops and all(isinstance(op, SearchOp) for op in ops):
-        return {"documents": [_document(each) for found in results.values() for each in found]}
-    if len(ops) == 1:
-        return _outcome(ops[0], results.get(0))
-    return {"operations": [_outcome(op, results.get(number)) for number, op in enumerate(ops)]}
 
 
 def _fields_of(op: Op) -> dict[str, Any]:
@@ -177,11 +154,19 @@ class Batch:
 
     def asked(self) -> Mapping[str, Any]:
         """What a trace shows of it."""
-        return trace_ops(self._ops)
+        if len(self._ops) == 1:
+            return _fields_of(self._ops[0])
+        told: dict[str, Any] = {"operations": [{"operation": verb_of(op), **_fields_of(op)} for op in self._ops]}
+        if self.verb == SEARCH:
+            told["query"] = "; ".join(op.query or "" for op in self._ops if isinstance(op, SearchOp))
+        return told
 
     def told(self, found: Read) -> Mapping[str, Any]:
         """What a trace shows of what came of it."""
-        return trace_results(self._ops, found.results)
+        if self.verb == SEARCH:
+            return {"documents": [_document(each) for hits in found.results.values() for each in hits]}
+        told = [_outcome(op, found.results.get(number)) for number, op in enumerate(self._ops)]
+        return told[0] if len(told) == 1 else {"operations": told}
 
     @property
     def asks(self) -> bool:
@@ -220,11 +205,14 @@ class Batch:
             results[number] = found
             touched += [each.item for each in found if refresh and each.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
-            above = len(self._base)
+            above, conditions = len(self._base), op.match_conditions or ()
+
+            def fits(named: Namespace, above: int = above, conditions: Any = conditions) -> bool:
+                return all(_matches(named[above:], condition) for condition in conditions)
+
             depth = None if op.max_depth is None else above + op.max_depth
-            listing = NamespaceListing(low, high, _matching(op, above), depth, op.limit, op.offset)
-            named = items.namespaces(tx, listing, now=now)
-            results[number] = [namespace[above:] for namespace in named]
+            listing = NamespaceListing(low, high, fits, depth, op.limit, op.offset)
+            results[number] = [named[above:] for named in items.namespaces(tx, listing, now=now)]
         return Read(results, touched)
 
     def run(self, tx: Transaction, items: Items, now: int, *, tail: int) -> Read:
@@ -380,20 +368,11 @@ def _range_listed(op: ListNamespacesOp, base: Namespace) -> tuple[str, str]:
         with _namespaces():
             path_of(condition.path)
         if condition.match_type == "prefix":
-            within = range_of((*base, *_until_wildcard(condition.path)))
+            within = range_of((*base, *takewhile(lambda label: label != "*", condition.path)))
             low, high = max(low, within[0]), min(high, within[1])
     with _namespaces():
         validate_op_namespace(op)
     return low, high
-
-
-def _until_wildcard(path: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(path[: path.index("*")] if "*" in path else path)
-
-
-def _matching(op: ListNamespacesOp, above: int) -> Callable[[Namespace], bool]:
-    conditions = op.match_conditions or ()
-    return lambda namespace: all(_matches(namespace[above:], condition) for condition in conditions)
 
 
 def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
