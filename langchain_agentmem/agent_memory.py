@@ -174,7 +174,7 @@ class AgentMemory(Maintenance, Closing):
         if index is not None:
             from langchain_agentmem.stores.agent_store import index_given  # noqa: PLC0415 - it loads LangGraph
 
-            index = index_given(index)
+            index, _ = index_given(index)
         opening = Opening(synchronous, busy_timeout, timeout, schema, pool_size, read_only, migrate, limits, key)
         self.database = Database(
             url, hooks=hooks, trace_content=trace_content, opening=opening, clock=clock, new_id=new_id, scopes=scopes

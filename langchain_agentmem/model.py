@@ -14,14 +14,6 @@ from langchain_agentmem.messages.role_rounds import (
 )
 
 __all__ = [
-    "Attachment",
-    "AttachmentType",
-    "Conversation",
-    "Post",
-    "Retention",
-    "Round",
-    "RoundState",
-    "Scope",
-    "SharedMemoryEntry",
-    "new_id",
-]
+    "Attachment", "AttachmentType", "Conversation", "Post", "Retention", "Round", "RoundState", "Scope",
+    "SharedMemoryEntry", "new_id",
+]  # fmt: skip

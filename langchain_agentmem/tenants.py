@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -108,8 +109,7 @@ class Tenants(Closing):
     ) -> None:
         if not is_pool(pool):
             raise InvalidInput(f"pool must be a psycopg_pool.ConnectionPool, not {safe_repr(pool)}.")
-        if schema_of is not None and not callable(schema_of):
-            raise InvalidInput(f"schema_of must be a function, not {safe_repr(schema_of)}.")
+        listener_given(schema_of, "schema_of")
         check_whole("max_open", max_open, 1)
         if schema_of is not None and options.get("namespace") is not None:
             raise InvalidInput("Tenants takes no namespace with schema_of: each memory is bound to (tenant,).")
@@ -195,9 +195,7 @@ class TenantMemory:
     """
 
     def __init__(self, tenants: Tenants, schema: str, namespace: Namespace | None) -> None:
-        self._tenants = tenants
-        self._schema = schema
-        self._namespace = namespace
+        self._tenants, self._schema, self._namespace = tenants, schema, namespace
 
     def __enter__(self) -> AgentMemory:
         memory = self._tenants._acquire(self._schema)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
@@ -52,11 +52,7 @@ class _Unwritable(Exception):
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.problem = problem
         self.trail: list[str] = []
-
-    def where(self) -> str:
-        return "".join(reversed(self.trail)).lstrip(".")
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -118,8 +114,8 @@ def to_plain(value: Any) -> Any:
     try:
         return _tagged(value, MAX_DEPTH)
     except _Unwritable as fault:
-        place = fault.where()
-        raise InvalidInput(f"{place}: {fault.problem}" if place else fault.problem) from None
+        place = "".join(reversed(fault.trail)).lstrip(".")
+        raise InvalidInput(f"{place}: {fault}" if place else str(fault)) from None
 
 
 def from_plain(value: Any) -> Any:
@@ -246,43 +242,31 @@ def _tagged(value: Any, depth: int) -> Any:  # noqa: C901, PLR0911 - one line fo
             raise _Unwritable(_TOO_DEEP)
         if isinstance(value, dict):
             return _tagged_dict(value, depth - 1)
+        plain = [_tagged_at(number, item, depth - 1) for number, item in enumerate(value)]
         if isinstance(value, list):
-            return _tagged_items(value, depth - 1)
+            return plain
         if isinstance(value, tuple):
-            return _tag("tuple", _tagged_items(value, depth - 1))
-        name = "set" if isinstance(value, set) else "frozenset"
-        return _tag(name, sorted(_tagged_items(value, depth - 1), key=_write))
+            return _tag("tuple", plain)
+        return _tag("set" if isinstance(value, set) else "frozenset", sorted(plain, key=_write))
     for kind, name, write in _WRITERS:
         if isinstance(value, kind):
             return _tag(name, _written(value, write))
     raise _Unwritable(_cannot_keep(value))
 
 
-def _tagged_items(items: Iterable[Any], depth: int) -> list[Any]:
-    plain: list[Any] = []
+def _tagged_at(place: Any, value: Any, depth: int) -> Any:
     try:
-        for item in items:
-            plain.append(_tagged(item, depth))  # noqa: PERF401 - its length tells where a fault is
+        return _tagged(value, depth)
     except _Unwritable as fault:
-        fault.trail.append(f"[{len(plain)}]")
+        fault.trail.append(f".{place}" if isinstance(place, str) else f"[{safe_repr(place)}]")
         raise
-    return plain
 
 
 def _tagged_dict(items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    pairs: list[list[Any]] = []
-    key: Any = None
-    only_text = TAG not in items
-    try:
-        for key, item in items.items():
-            only_text = only_text and isinstance(key, str)
-            pairs.append([_tagged(key, depth), _tagged(item, depth)])
-    except _Unwritable as fault:
-        fault.trail.append(f".{key}" if isinstance(key, str) else f"[{safe_repr(key)}]")
-        raise
-    if only_text:
+    pairs = [(_tagged_at(key, key, depth), _tagged_at(key, item, depth)) for key, item in items.items()]
+    if TAG not in items and all(isinstance(key, str) for key in items):
         return dict(pairs)
-    return _tag("dict", sorted(pairs, key=lambda pair: _write(pair[0])))
+    return _tag("dict", sorted(map(list, pairs), key=lambda pair: _write(pair[0])))
 
 
 def _written(value: Any, write: Callable[[Any], Any]) -> Any:

@@ -44,8 +44,8 @@ class MemoryLimits:
     import_bytes: int = 2**30
 
     def __post_init__(self) -> None:
-        for name in (each.name for each in fields(self)):
-            check_whole(f"The limit {name}", getattr(self, name), 1)
+        for each in fields(self):
+            check_whole(f"The limit {each.name}", getattr(self, each.name), 1)
 
     def check(self, name: str, size: int, what: str) -> None:
         """Refuse what is too large.

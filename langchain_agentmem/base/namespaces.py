@@ -156,7 +156,8 @@ def id_of(value: Any, what: str, error: type[InvalidInput] = InvalidInput) -> st
     Raises:
         InvalidInput: It is empty, too long, or has control characters.
     """
-    text = value if isinstance(value, str) else str(value) if _is_like_an_id(value) else ""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    text = value if isinstance(value, str) else str(value) if is_number or isinstance(value, UUID) else ""
     parts = text.split(_END, 1) if what == "conversation" else [text]  # that of a nested graph has two
     if not all(part and len(part) <= LONGEST_ID and not _FORBIDDEN.search(part) for part in parts):
         named = f"the {what}" if what.endswith("_id") else f"the id of {'an' if what[:1] in 'aeiou' else 'a'} {what}"
@@ -465,12 +466,10 @@ def configurable_of(config: Any) -> Mapping[str, Any]:
     Raises:
         InvalidInput: It is no config.
     """
-    if config is None:
-        return {}
     found = config.get("configurable") if isinstance(config, Mapping) else config
-    if found is None and "thread_id" in config:
-        raise InvalidInput(f"The thread_id of a config stands within configurable: {EXAMPLE}.")
     if found is None:
+        if config is not None and "thread_id" in config:
+            raise InvalidInput(f"The thread_id of a config stands within configurable: {EXAMPLE}.")
         return {}
     if not isinstance(found, Mapping):
         raise InvalidInput(f"A config is a dictionary such as {EXAMPLE}, not {safe_repr(config)}.")
@@ -483,7 +482,3 @@ def running_config() -> Mapping[str, Any] | None:
     runs = sys.modules.get("langchain_core.runnables.config")
     config: Mapping[str, Any] | None = runs.var_child_runnable_config.get() if runs else None
     return config
-
-
-def _is_like_an_id(value: Any) -> bool:
-    return isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool))

@@ -100,7 +100,7 @@ class SecretPattern:
                 # A number in JSON becomes a text, so that it stays JSON.
                 parts += (text[end:start], f'"{HIDDEN}"' if group == "secret_number" else HIDDEN)
                 end = stop
-        return "".join((*parts, text[end:])) if parts else text
+        return "".join((*parts, text[end:]))
 
 
 def _secret_group(match: re.Match[str]) -> str | int:

@@ -76,7 +76,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search import static_embeddings
-from langchain_agentmem.search.embedding import Embedder, embed_with, embedder_of
+from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import inquiry
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.background import Lease, TaskKey
@@ -194,7 +194,7 @@ class ItemStore(BaseStore):
     _part: str
 
     def __init__(self, memory: MemoryLike, index: IndexGiven | None, ttl: TTLConfig | None) -> None:
-        self.index_config, self._fields = _index(index)
+        self.index_config, self._fields = index_given(index)
         config: Any = self.index_config or {}
         self.embeddings: Embeddings | None = config.get("embed")
         self._cosine = config.get("score") is not None
@@ -245,7 +245,12 @@ class ItemStore(BaseStore):
         check_cancelled()
         embedder, engine = embedder_of(self.database), self.database.engine
         if embedder is not None and batch.asks:
-            self._embed(embedder, batch, opened(), now)
+            items = opened()
+
+            def near(look: Look) -> Near | None:
+                return embedder.near(inquiry(look.question, now), items.walls(look), needed=self._cosine)
+
+            batch.embed(near, cosine=self._cosine)
         if not batch.writes:
             return engine.read(lambda tx: batch.read(tx, opened(), now))
         found = engine.write(lambda tx: batch.run(tx, opened(), now, tail=tail))
@@ -260,12 +265,6 @@ class ItemStore(BaseStore):
     def _base(self) -> Namespace:
         """Where the namespaces of operations begin."""
         return ()
-
-    def _embed(self, embedder: Embedder, batch: Batch, items: Items, now: int) -> None:
-        def near(look: Look) -> Near | None:
-            return embedder.near(inquiry(look.question, now), items.walls(look), needed=self._cosine)
-
-        batch.embed(near, cosine=self._cosine)
 
 
 class _Index(Options):
@@ -289,17 +288,12 @@ class _Expiry(Options):
     omit_expired: Any = None
 
 
-def index_given(index: Any) -> IndexConfig | None:
-    """LangGraph's `IndexConfig`, checked, with the embeddings themselves as "embed".
+def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
+    """Check LangGraph's `IndexConfig`, and return it with the embeddings themselves as "embed", and its fields.
 
     Raises:
         InvalidInput: It cannot be one.
     """
-    return _index(index)[0]
-
-
-def _index(index: Any) -> tuple[IndexConfig | None, Fields | None]:
-    """The configuration of the index with its embeddings, and the fields that it names."""
     if index is None:
         return None, None
     if not isinstance(index, Mapping):

@@ -377,7 +377,8 @@ def _write(
     entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
     times = {key: _times(draft, known.get(key), now) for key, draft in drafts}
     texts = {key: IndexedDocument(draft.text, times[key].created_at) for key, draft in drafts}
-    placed = _places(tx, path, [texts[key] for key in entering])
+    entrants = [texts[key] for key in entering]
+    placed = search_index.places(tx, search_index.Series(path, KIND), entrants) if entrants else None
     if not known and placed is None:
         query.create_namespace(tx, path=path)
     entered = dict(zip(entering, placed.numbers if placed else (), strict=True))
@@ -405,11 +406,6 @@ def _write(
         search_index.replace(tx, number, old, owner, new, tail=tail)
     if placed is not None:
         search_index.write(tx, placed, [ids[key] for key in entering], tail=tail)
-
-
-def _places(tx: Transaction, path: str, documents: Sequence[IndexedDocument]) -> search_index.Placed | None:
-    """Places in the search index for items that enter it."""
-    return search_index.places(tx, search_index.Series(path, KIND), documents) if documents else None
 
 
 def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str, int]:

@@ -80,8 +80,8 @@ def sought(
     walls = walls._replace(
         kinds=all_parts().stored_as(_texts_given("kinds", kinds), named=conversation_id is not None),
         roles=None if roles is None else tuple(str(column_role(role)) for role in _texts_given("roles", roles) or ()),
-        before=_micros("before", before),
-        after=_micros("after", after),
+        before=None if before is None else time_given(before, "before"),
+        after=None if after is None else time_given(after, "after"),
         trusted=trusted_given(trust),
     )
     outlook = outlook._replace(abandoned=check_flag("abandoned", abandoned))
@@ -110,7 +110,3 @@ def _texts_given(name: str, values: Sequence[str] | None) -> tuple[str, ...] | N
     if not all(isinstance(value, str) for value in found):
         raise InvalidInput(f"{name} must be a list of strings, not {safe_repr(values)}.")
     return tuple(str(value) for value in found)
-
-
-def _micros(name: str, time: datetime | None) -> int | None:
-    return None if time is None else time_given(time, name)

@@ -11,24 +11,8 @@ from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
-from langgraph.store.base import (
-    NOT_PROVIDED,
-    GetOp,
-    InvalidNamespaceError,
-    Item,
-    ListNamespacesOp,
-    MatchCondition,
-    NotProvided,
-    Op,
-    PutOp,
-    Result,
-    SearchItem,
-    SearchOp,
-    TTLConfig,
-    get_text_at_path,
-    tokenize_path,
-    validate_op_namespace,
-)
+from langgraph.store import base as langgraph
+from langgraph.store.base import GetOp, Item, ListNamespacesOp, MatchCondition, Op, PutOp, Result, SearchItem, SearchOp
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
@@ -58,7 +42,9 @@ def verb_of(op: Op) -> str:
 
 
 def _fields_of(op: Op) -> dict[str, Any]:
-    fields = {name: value for name, value in op._asdict().items() if value is not None and value is not NOT_PROVIDED}
+    fields = {
+        name: value for name, value in op._asdict().items() if value is not None and value is not langgraph.NOT_PROVIDED
+    }
     if isinstance(op, SearchOp):
         return {**fields, "query": op.query or "", "namespace": op.namespace_prefix}
     return fields
@@ -90,7 +76,7 @@ Items: TypeAlias = SharedItems | ThreadItems
 """Where items are kept. One is made for each transaction."""
 
 
-class InvalidNamespace(InvalidInput, InvalidNamespaceError):
+class InvalidNamespace(InvalidInput, langgraph.InvalidNamespaceError):
     """A namespace that no item can be in. Both an error of ours and one of LangGraph's."""
 
 
@@ -123,7 +109,7 @@ class Batch:
     def __init__(
         self,
         ops: Iterable[Op],
-        ttl: TTLConfig,
+        ttl: langgraph.TTLConfig,
         fields: Fields | None,
         base: Namespace = (),
         limits: MemoryLimits = USUAL_LIMITS,
@@ -268,7 +254,7 @@ class Batch:
         if not op.namespace:
             raise InvalidNamespace("An item cannot be in the empty namespace (): give it a label, as in ('users',).")
         value = item_rows.written(op.value)  # type: ignore[arg-type]  # a deletion has no draft
-        ttl = item_rows.ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, NotProvided) else op.ttl)
+        ttl = item_rows.ttl_of(self._ttl.get("default_ttl") if isinstance(op.ttl, langgraph.NotProvided) else op.ttl)
         draft = item_rows.ItemDraft(value, ttl, source=self._writer.source, actor=self._writer.actor)
         if op.index is False:
             return draft
@@ -305,7 +291,10 @@ def _texts(value: dict[str, Any], fields: Fields) -> Fields:
     view = item_rows.plain_view(value)
     found: list[str] = []
     for path in fields:
-        found += [item_rows.whole_text(view)] if path in {WHOLE, ""} else get_text_at_path(view, tokenize_path(path))
+        if path in {WHOLE, ""}:
+            found.append(item_rows.whole_text(view))
+        else:
+            found += langgraph.get_text_at_path(view, langgraph.tokenize_path(path))
     return tuple(text for text in found if text.strip())
 
 
@@ -323,7 +312,7 @@ def path_of_items(namespace: Any) -> str:
 def _newly_checked_path(namespace: Any) -> str:
     with _namespaces():
         path = path_of(namespace)
-        validate_op_namespace(GetOp(namespace, ""))
+        langgraph.validate_op_namespace(GetOp(namespace, ""))
     return path
 
 
@@ -371,7 +360,7 @@ def _range_listed(op: ListNamespacesOp, base: Namespace) -> tuple[str, str]:
             within = range_of((*base, *takewhile(lambda label: label != "*", condition.path)))
             low, high = max(low, within[0]), min(high, within[1])
     with _namespaces():
-        validate_op_namespace(op)
+        langgraph.validate_op_namespace(op)
     return low, high
 
 
@@ -396,7 +385,9 @@ class _namespaces:  # noqa: N801 - it reads as a function
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InvalidInput | InvalidNamespaceError) and not isinstance(error, InvalidNamespace):
+        if isinstance(error, InvalidInput | langgraph.InvalidNamespaceError) and not isinstance(
+            error, InvalidNamespace
+        ):
             raise InvalidNamespace(str(error)) from error
 
 

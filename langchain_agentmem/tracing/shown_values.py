@@ -40,59 +40,46 @@ class Withheld(Exception):
     """Stands for an error whose text is content. It is told in place of it, and never raised."""
 
 
-class Showing:
-    """Shows the values of steps.
-
-    Args:
-        content: Whether texts are shown (True), left out (False), or as a function from text to text gives them.
+def checked_content(content: Content) -> Content:
+    """Return how content is shown.
 
     Raises:
         InvalidInput: It is something else.
     """
+    if not isinstance(content, bool) and not callable(content):
+        raise InvalidInput(
+            "trace_content must be True, False or a function from text to text, "
+            f"not {type(content).__name__}: {safe_repr(content)}"
+        )
+    return content
 
-    __slots__ = ("_content",)
 
-    def __init__(self, content: Content) -> None:
-        if not isinstance(content, bool) and not callable(content):
-            raise InvalidInput(
-                "trace_content must be True, False or a function from text to text, "
-                f"not {type(content).__name__}: {safe_repr(content)}"
-            )
-        self._content = content
+def show_values(given: Mapping[str, Any], content: Content) -> dict[str, Any]:
+    """Return values as plain data, with content as it is to be shown."""
+    told = {key: summary(value) for key, value in given.items()}
+    return told if content is True else {key: _masked(key, value, content) for key, value in told.items()}
 
-    @property
-    def everything(self) -> bool:
-        """Whether content is shown as it is."""
-        return self._content is True
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Plain data, with content as it is to be shown."""
-        told = {key: summary(value) for key, value in given.items()}
-        return told if self.everything else {key: self._masked(key, value) for key, value in told.items()}
+def show_error(error: BaseException, content: Content) -> BaseException:
+    """Return the error itself, or one that says of which type it is and shows its text as content is shown."""
+    return error if content is True else Withheld(f"{type(error).__name__}: {_text(str(error), content)}")
 
-    def error(self, error: BaseException) -> BaseException:
-        """The error itself, or one that says of which type it is and shows its text as content is shown."""
-        if self.everything:
-            return error
-        text = self._text(str(error))
-        return Withheld(f"{type(error).__name__}: {text}")
 
-    def _masked(self, key: str, value: Any) -> Any:
-        if isinstance(value, str):
-            return value if _names(key) else self._text(value)
-        if key in GIVEN and isinstance(value, list | dict):
-            return self._text(json.dumps(value, ensure_ascii=False))
-        if isinstance(value, list):
-            return [self._masked(key, each) for each in value]
-        if isinstance(value, dict):
-            masked = {name: self._masked(name, each) for name, each in value.items()}
-            return masked | {"id": self._text(str(value["id"]))} if _is_item(value) else masked
-        return value
+def _masked(key: str, value: Any, content: Content) -> Any:
+    if isinstance(value, str):
+        return value if _names(key) else _text(value, content)
+    if key in GIVEN and isinstance(value, list | dict):
+        return _text(json.dumps(value, ensure_ascii=False), content)
+    if isinstance(value, list):
+        return [_masked(key, each, content) for each in value]
+    if isinstance(value, dict):
+        masked = {name: _masked(name, each, content) for name, each in value.items()}
+        return masked | {"id": _text(str(value["id"]), content)} if _is_item(value) else masked
+    return value
 
-    def _text(self, text: str) -> str:
-        if callable(self._content):
-            return str(self._content(text))
-        return f"<{len(text)} characters>"
+
+def _text(text: str, content: Content) -> str:
+    return str(content(text)) if callable(content) else f"<{len(text)} characters>"
 
 
 def _names(key: str) -> bool:
@@ -176,13 +163,13 @@ def summary(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one lin
         return "…"
     if isinstance(value, Mapping):
         return {brief(str(key)): summary(each, depth + 1) for key, each in islice(value.items(), _LISTED)}
-    if callable(fields_of := getattr(value, "_asdict", None)):
-        return {name: summary(each, depth + 1) for name, each in fields_of().items()}
+    if not isinstance(value, type):
+        for name in ("_asdict", "model_dump"):  # of named tuples, and of LangChain's messages
+            if callable(fields_of := getattr(value, name, None)):
+                return {key: summary(each, depth + 1) for key, each in fields_of().items()}
     if isinstance(value, list | tuple | set | frozenset):
         listed = [summary(each, depth + 1) for each in islice(value, _LISTED)]
         return listed if len(value) <= _LISTED else [*listed, f"… ({len(value)} in all)"]
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: summary(getattr(value, each.name), depth + 1) for each in fields(value)}
-    if not isinstance(value, type) and callable(dump := getattr(value, "model_dump", None)):  # LangChain's messages
-        return {name: summary(each, depth + 1) for name, each in dump().items()}
     return brief(str(value))

@@ -10,17 +10,24 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
-from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from uuid import uuid4
 
+from langchain_agentmem.base.clock import Clock, utc_now
 from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
 from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, may_be_traced, stream_writer, unseen
-from langchain_agentmem.tracing.shown_values import Content, Showing, Withheld, given_only
+from langchain_agentmem.tracing.shown_values import (
+    Content,
+    Withheld,
+    checked_content,
+    given_only,
+    show_error,
+    show_values,
+)
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -70,10 +77,6 @@ _open: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
 """The step that this runs within."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Step:
     """One operation, as the block of `Tracing.step` holds it. This one serves while nobody listens."""
 
@@ -119,7 +122,7 @@ class Tracing:
         InvalidInput: `content` is something else.
     """
 
-    __slots__ = ("_failures", "_showing", "clock", "hooked", "hooks", "metadata", "timer")
+    __slots__ = ("_content", "_failures", "clock", "hooked", "hooks", "metadata", "timer")
 
     def __init__(
         self,
@@ -127,7 +130,7 @@ class Tracing:
         metadata: Values | None = None,
         *,
         content: Content = True,
-        clock: Callable[[], datetime] = _now,
+        clock: Clock = utc_now,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.hooks = Hooks() if hooks is None else hooks
@@ -135,13 +138,13 @@ class Tracing:
         self.metadata = dict(metadata or {})
         self.clock = clock
         self.timer = timer
-        self._showing = Showing(content)
+        self._content = checked_content(content)
         self._failures = FirstFailures(logger)
 
     @property
     def shows_content(self) -> bool:
         """Whether content is shown as it is."""
-        return self._showing.everything
+        return self._content is True
 
     def step(
         self,
@@ -196,16 +199,14 @@ class Tracing:
 
     def evaluate(self, thunk: Thunk | None, doing: str) -> dict[str, Any]:
         """What the function says, as it is to be shown; nothing if it fails."""
-        values: dict[str, Any] = {}
-        if thunk is not None:
-            with self.unharmed(doing):
-                values = self._showing.values(thunk())
-        return values
+        with self.unharmed(doing):
+            return {} if thunk is None else show_values(thunk(), self._content)
+        return {}
 
     def shown_error(self, error: BaseException) -> BaseException:
         """The error as it is to be shown."""
         with self.unharmed("to show an error"):
-            return self._showing.error(error)
+            return show_error(error, self._content)
         return Withheld(type(error).__name__)  # what should have masked its text has failed
 
 
