@@ -51,7 +51,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import Said
+from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.checkpoint_log import Saved
@@ -244,7 +244,7 @@ def check_checkpoint(checkpoint: Any, metadata: Any, new_versions: Any) -> None:
             raise InvalidInput(f"A checkpoint has a dictionary of {what}, not {safe_repr(checkpoint.get(what))}.")
 
 
-def said_in(part: StoredPart, serde: SerializerProtocol) -> Said | None:
+def said_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | None:
     """The message that a part is, if it is one.
 
     Args:
@@ -252,11 +252,11 @@ def said_in(part: StoredPart, serde: SerializerProtocol) -> Said | None:
         serde: What wrote it, if it is of a class of a user's own.
     """
     if part.form == MESSAGE:
-        return Said(part.name, part.body)
+        return CheckpointMessage(part.name, part.body)
     if not part.form.startswith(VALUE):
         return None
     value = serde.loads_typed((part.form.removeprefix(VALUE), part.body))
-    return Said(value.id, value) if isinstance(value, BaseMessage) else None
+    return CheckpointMessage(value.id, value) if isinstance(value, BaseMessage) else None
 
 
 def listed(values: Any, what: str) -> list[Any]:

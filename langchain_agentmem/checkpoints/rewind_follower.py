@@ -36,7 +36,7 @@ from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, ru
 from langchain_agentmem.rewinding.sealing import Parent, Put
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import Said
+from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
@@ -346,12 +346,12 @@ def _reader_of(
     before: Rows,
     parent: str | None,
     serde: SerializerProtocol,
-) -> Callable[..., list[Said]]:
+) -> Callable[..., list[CheckpointMessage]]:
     """Return the function that reads the messages of a checkpoint, see `said` of `Put`."""
     values = {name: recipes[name] for name in recorded if name in recipes}
     deltas = [name for name in recorded if name not in values]
 
-    def read(tx: Transaction, *, everything: bool) -> list[Said]:
+    def read(tx: Transaction, *, everything: bool) -> list[CheckpointMessage]:
         parts = checkpoint_log.brought(tx, thread, values, before, parent=parent, deltas=deltas, everything=everything)
         return [each for part in parts if (each := said_in(part, serde)) is not None]
 

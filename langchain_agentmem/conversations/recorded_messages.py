@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
@@ -25,43 +24,35 @@ from langchain_agentmem.messages.message import Message, decode_body, encode_bod
 from langchain_agentmem.messages.message_marks import MARKS, is_filler, is_made
 from langchain_agentmem.rewinding.outlook import Outlook, said_from
 from langchain_agentmem.storage import Transaction, queries, query
-from langchain_agentmem.storage.part import Noted, Said
+from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage
 from langchain_agentmem.storage.transaction import Row
 
 _PAGE, _PAGES = 50, 4
 """Messages that are read first to find the newest of a user's; each further page, of four, is four times as long."""
 
 
-class _Message(NamedTuple):
-    """A message to be noted, its body, if that is stored already, and whether it is called by what it says."""
+def named(messages: Sequence[CheckpointMessage]) -> dict[str, CheckpointMessage]:
+    """Return the messages to be recorded, by the name of each; of two of one id the last.
 
-    message: Message
-    body: bytes | None
-    nameless: bool
-
-
-def named(messages: Sequence[Said]) -> dict[str, _Message]:
-    """What of some messages is to be noted, by what each is called; of two of one id the last.
-
-    What has no id is called by what it says, and for which time.
+    A message without an id is named by its content, and by how often that was named before.
 
     Args:
-        messages: The messages that a checkpoint brings. Those that nobody said are left out.
+        messages: The messages of a checkpoint. Those that nobody said are left out.
     """
-    found: dict[str, _Message] = {}
+    found: dict[str, CheckpointMessage] = {}
     times: Counter[str] = Counter()
-    for key, body in messages:
-        if isinstance(body, RemoveMessage):
+    for each in messages:
+        if isinstance(each.body, RemoveMessage):
             continue
-        stored = None if isinstance(body, BaseMessage) else body
-        message = storable(body) if stored is None else decode_body(stored, key or "-")
+        stored = None if isinstance(each.body, BaseMessage) else each.body
+        message = storable(each.body) if stored is None else decode_body(stored, each.key or "-")
         if not (_is_marked(message) and is_filler(to_langchain(message))):
-            name = _id(key)
+            name = _id(each.key)
             if nameless := name is None:
                 name = f"msg-{queries.digest(encode_body(message)).hex()}"
                 times[name] += 1
                 name = name if times[name] == 1 else f"{name}-{times[name]}"
-            found[name] = _Message(message, stored, nameless)
+            found[name] = CheckpointMessage(name, stored, message, nameless)
     return found
 
 
@@ -69,17 +60,17 @@ def note(
     tx: Transaction,
     path: str,
     name: str,
-    messages: Mapping[str, Any],
+    messages: Mapping[str, CheckpointMessage],
     known: Mapping[str, bytes | None],
     *,
     now: int,
     tail: int,
-) -> list[Noted]:
+) -> list[RecordedMessage]:
     """Note what is new to a thread; the arguments are those of `Listener.note`."""
     entries: list[message_log.LogEntry] = []
     hashes: dict[str, bytes] = {}
     made: set[str] = set()
-    for key, (message, body, nameless) in messages.items():
+    for key, (_, body, message, nameless) in messages.items():
         entry = _entry(message, body, now)._replace(key=key, follows=True)
         hashes[key] = queries.digest(entry.body)
         altered = _is_marked(message) and is_made(to_langchain(message))
@@ -93,7 +84,7 @@ def note(
     stored = message_log.record(tx, Address(path, name), entries, now=now, tail=tail, unless_there=made)
     new = set(stored.keys)
     return [
-        Noted(each.key, hashes[each.key], each.created_at, each.role, each.key in new)
+        RecordedMessage(each.key, hashes[each.key], each.created_at, each.role, each.key in new)
         for each in entries
         if each.key in new or each.key not in made
     ]

@@ -34,7 +34,7 @@ from langchain_agentmem.rewinding.graph_runs import (
 )
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, View
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.part import Heard, Noted, Said, all_parts
+from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage, all_parts
 from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, find, make_thread
@@ -111,7 +111,7 @@ class Put(NamedTuple):
     before: Callable[[Transaction], Parent | None]
     looked: Beforehand
     now: int
-    said: Callable[..., Sequence[Said]] | None
+    said: Callable[..., Sequence[CheckpointMessage]] | None
     tail: int
     stored: list[str]
 
@@ -739,7 +739,7 @@ def _record(tx: Transaction, put: Put, spot: Spot | None, head: _Head) -> Spot |
     if put.said is None:
         return spot
     listener = all_parts().listener
-    messages: Mapping[str, Heard] = {}
+    messages: Mapping[str, CheckpointMessage] = {}
     known: dict[str, bytes | None] = {}
     if spot is not None:
         messages = listener.named(put.said(tx, everything=False))
@@ -762,7 +762,9 @@ def _record(tx: Transaction, put: Put, spot: Spot | None, head: _Head) -> Spot |
     return spot
 
 
-def _known(tx: Transaction, spot: Spot, messages: Mapping[str, Heard], head: _Head) -> dict[str, bytes | None]:
+def _known(
+    tx: Transaction, spot: Spot, messages: Mapping[str, CheckpointMessage], head: _Head
+) -> dict[str, bytes | None]:
     """The hashes of messages that the line behind a place shows, by their ids; and None where it shows any at all."""
     if not messages or head.own is None:
         return {}
@@ -771,7 +773,7 @@ def _known(tx: Transaction, spot: Spot, messages: Mapping[str, Heard], head: _He
 
 
 def _write_said(
-    tx: Transaction, put: Put, spot: Spot, noted: Sequence[Noted], known: Mapping[str, Any], head: _Head
+    tx: Transaction, put: Put, spot: Spot, noted: Sequence[RecordedMessage], known: Mapping[str, Any], head: _Head
 ) -> None:
     branch, position = spot
     own = head.own or author_of(tx, put.thread)

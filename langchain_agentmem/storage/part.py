@@ -58,23 +58,27 @@ class Erasure:
     conversations: list[tuple[str, str]] = field(default_factory=list)
 
 
-class Said(NamedTuple):
-    """A message that a checkpoint brings.
+class CheckpointMessage(NamedTuple):
+    """A message of a checkpoint.
 
     Attributes:
         key: Its id; None for one that has none.
-        body: It, as it is stored, or where it is stored in another way, the message.
+        body: The stored body; where the message is stored in another way, the message.
+        message: The decoded message, after `Listener.named`.
+        nameless: Whether it is named by its content, and by how often that was named before.
     """
 
     key: str | None
     body: Any
+    message: Any = None
+    nameless: bool = False
 
 
-class Noted(NamedTuple):
-    """A message as it was noted.
+class RecordedMessage(NamedTuple):
+    """A message in the conversation of a thread.
 
     Attributes:
-        key: What it is called.
+        key: Its name there.
         hash: The digest of its body.
         created_at: When it was said.
         role: Who said it, as models name it.
@@ -88,20 +92,11 @@ class Noted(NamedTuple):
     new: bool
 
 
-class Heard(Protocol):
-    """A message to be noted."""
-
-    @property
-    def nameless(self) -> bool:
-        """Whether it is called by what it says, and for which time among those that it was named with."""
-        ...
-
-
 class Listener(Protocol):
     """Keeps what is said in threads."""
 
-    def named(self, messages: Sequence[Said]) -> Mapping[str, Heard]:
-        """What of some messages is to be noted, by what each is called; of two of one id the last."""
+    def named(self, messages: Sequence[CheckpointMessage]) -> dict[str, CheckpointMessage]:
+        """Return the messages to be recorded, by the name of each; of two of one id the last."""
         ...
 
     def note(
@@ -109,12 +104,12 @@ class Listener(Protocol):
         tx: Transaction,
         path: str,
         name: str,
-        messages: Mapping[str, Any],
+        messages: Mapping[str, CheckpointMessage],
         known: Mapping[str, bytes | None],
         *,
         now: int,
         tail: int,
-    ) -> list[Noted]:
+    ) -> list[RecordedMessage]:
         """Note what is new to a thread.
 
         Args:
