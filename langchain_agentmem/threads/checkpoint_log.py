@@ -189,8 +189,7 @@ def put(
     found = find(tx, at, ns, exact=exact)
     if check is not None:
         check(found)
-    thread, line = _line(tx, found, at, ns, now)
-    plan, recipes, writer = _shelved(tx, thread.place, plan, writer)
+    thread, line, plan, recipes, writer = _shelved(tx, found, at, ns, plan, writer, now)
     if retention is not None and (retention.off or thread.delta or checkpoint.delta):
         retention = None
     if retention is not None and writer is None:
@@ -200,20 +199,10 @@ def put(
     ]
     if rows:
         query.insert_value.many(tx, rows)
-    query.insert_checkpoint(
-        tx,
-        line=line,
-        name=checkpoint.name,
-        parent=checkpoint.parent,
-        run_id=checkpoint.run_id,
-        versions=checkpoint_head.written(checkpoint.versions),
-        head=checkpoint.head,
-        metadata=checkpoint.metadata,
-        now=now,
-    )
+    fields = {name: getattr(checkpoint, name) for name in ("name", "parent", "run_id", "head", "metadata")}
+    query.insert_checkpoint(tx, line=line, versions=checkpoint_head.written(checkpoint.versions), now=now, **fields)
     if checkpoint.delta and not thread.delta:
         query.mark_delta(tx, thread=thread.id)
-    thread = thread._replace(line=line)
     if then is not None:
         # A thread that is made anew may get the ids of one that is gone.
         if follow is None or seen is None or found is None or (seen.id, seen.line) != (found.id, found.line):
@@ -312,13 +301,11 @@ def put_writes(
     found = find(tx, at, ns, exact=exact)
     if check is not None:
         check(found)
-    thread, line = _line(tx, found, at, ns, now)
-    plan, recipes, writer = _shelved(tx, thread.place, plan, writer)
+    thread, line, plan, recipes, writer = _shelved(tx, found, at, ns, plan, writer, now)
     rows = [
         {"line": line, "checkpoint": checkpoint, "run_id": run_id, **row, "recipe": each}
         for row, each in zip(plan.rows, recipes, strict=True)
     ]
-    thread = thread._replace(line=line)
     if before is not None:
         before(tx, thread)
     if rows:
@@ -380,11 +367,10 @@ def load(
 
 def _ask(tx: Transaction, line: int, name: str | None) -> tuple[Rows, Rows, Rows]:
     """Ask for a checkpoint, its values, and what was written towards the next one, and wait for none of them."""
-    found = (
-        query.latest_checkpoint.ahead(tx, line=line)
-        if name is None
-        else query.checkpoint_named.ahead(tx, line=line, name=name)
-    )
+    if name is None:
+        found = query.latest_checkpoint.ahead(tx, line=line)
+    else:
+        found = query.checkpoint_named.ahead(tx, line=line, name=name)
     values = query.values_of.ahead(tx, line=line, name=name)
     return found, values, query.writes_at.ahead(tx, line=line, checkpoint=name)
 
@@ -410,17 +396,10 @@ def _load(
 
 
 def _saved(thread: Thread, row: Row, values: Rows, writes: Rows, parts: dict[int, Any]) -> Saved:
-    return Saved(
-        thread,
-        row["name"],
-        row["parent"],
-        checkpoint_head.read(row["versions"]),
-        bytes(row["head"]),
-        bytes(row["metadata"]),
-        {each["channel"]: _recipe(each) for each in values},
-        [_written(each) for each in writes],
-        parts,
-    )
+    versions, head, metadata = checkpoint_head.read(row["versions"]), bytes(row["head"]), bytes(row["metadata"])
+    recipes = {each["channel"]: _recipe(each) for each in values}
+    written = [_written(each) for each in writes]
+    return Saved(thread, row["name"], row["parent"], versions, head, metadata, recipes, written, parts)
 
 
 def keys(
@@ -448,25 +427,18 @@ def keys(
         after: The last one of the page before.
         limit: Most.
     """
-    thread: Thread | None = None
-    if at is not None:
-        thread = find(tx, at, ns or OWN_LINE)
-        if thread is None:
+    edge = None if after is None else after.name
+    if at is None:
+        thread = None
+    elif (thread := find(tx, at, ns or OWN_LINE)) is None:
+        return []
+    elif ns is not None and name is None:
+        if thread.line is None:
             return []
-    if thread is not None and ns is not None and name is None:
-        rows: Sequence[Row] = ()
-        if thread.line is not None:
-            edge = before if after is None else after.name
-            rows = query.line_keys(tx, line=thread.line, before=edge, limit=limit)
+        rows = query.line_keys(tx, line=thread.line, before=before if after is None else edge, limit=limit)
         return [_key(row, thread.path, thread.name, ns) for row in rows]
-    wanted = {
-        "ns": ns,
-        "name": name,
-        "before": before,
-        "after": None if after is None else after.name,
-        "after_line": None if after is None else after.line,
-        "limit": limit,
-    }
+    wanted = {"ns": ns, "name": name, "before": before, "limit": limit}
+    wanted |= {"after": edge, "after_line": None if after is None else after.line}
     if thread is not None:
         rows = query.thread_keys(tx, thread=thread.id, **wanted)
         return [_key(row, thread.path, thread.name, row["ns"]) for row in rows]
@@ -508,8 +480,8 @@ def delta_history(
     if name is None:
         rows = query.latest_checkpoint(tx, line=line)
         name = rows[0]["name"] if rows else None
-    rows = query.valued_versions(tx, line=line, channels=json.dumps(list(channels)))
-    valued = {(row["channel"], row["version"]) for row in rows}
+    asked = json.dumps(list(channels))
+    valued = {(row["channel"], row["version"]) for row in query.valued_versions(tx, line=line, channels=asked)}
     paths: dict[str, list[str]] = {channel: [] for channel in channels}
     seeds: dict[str, str] = {}
     walked: set[str] = set() if name is None else {name}
@@ -529,7 +501,7 @@ def delta_history(
                     seeds[channel] = versions[channel]
     values = query.values_at(tx, line=line, versions=checkpoint_head.written(seeds))
     names = sorted({name for path in paths.values() for name in path})
-    found = query.writes_of_channels(tx, line=line, checkpoints=json.dumps(names), channels=json.dumps(list(paths)))
+    found = query.writes_of_channels(tx, line=line, checkpoints=json.dumps(names), channels=asked)
     writes: dict[tuple[str, str], list[WrittenCheckpoint]] = {}
     for row in found:
         writes.setdefault((row["channel"], row["checkpoint"]), []).append(_written(row))
@@ -544,11 +516,6 @@ def delta_history(
     return history
 
 
-def _line(tx: Transaction, found: Thread | None, at: ThreadAt, ns: str, now: int) -> tuple[Thread, int]:
-    thread = make_thread(tx, at.path, at.name, now) if found is None else found
-    return thread, thread.line if thread.line is not None else make_line(tx, thread, ns)
-
-
 def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
     """Hold the shelf that a plan was made for. It is nearly always the thread's, so this need not wait to know."""
     if plan.draft.shelf is None or not shelves.needs_hold(plan.recipes):
@@ -557,11 +524,20 @@ def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
 
 
 def _shelved(
-    tx: Transaction, place: StorePlace, plan: WritePlan, writer: ShelfWriter | None
-) -> tuple[WritePlan, list[bytes], ShelfWriter | None]:
-    if not shelves.fits(tx, place, plan.draft):
-        plan, writer = plan.again(place), None
-    return plan, *shelves.shelve(tx, place, plan.draft, plan.recipes, writer)
+    tx: Transaction,
+    found: Thread | None,
+    at: ThreadAt,
+    ns: str,
+    plan: WritePlan,
+    writer: ShelfWriter | None,
+    now: int,
+) -> tuple[Thread, int, WritePlan, list[bytes], ShelfWriter | None]:
+    """Put the values of a plan on the shelf of a thread, which is made if it was not found."""
+    thread = make_thread(tx, at.path, at.name, now) if found is None else found
+    line = thread.line if thread.line is not None else make_line(tx, thread, ns)
+    if not shelves.fits(tx, thread.place, plan.draft):
+        plan, writer = plan.again(thread.place), None
+    return thread._replace(line=line), line, plan, *shelves.shelve(tx, thread.place, plan.draft, plan.recipes, writer)
 
 
 def _key(row: Row, path: str, thread: str, ns: str) -> Key:

@@ -74,7 +74,11 @@ def find(tx: Transaction, at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = Fal
         return None
     row = rows[0]
     if len(rows) > 1 and row["path"]:
-        raise _in_several(at.name, [each["path"] for each in rows])
+        homes = ", ".join(repr(namespace_of(each["path"])) for each in rows[:3])
+        raise InvalidInput(
+            f"There is a thread {safe_repr(at.name)} in several namespaces ({homes}, …): say which, with "
+            'config["configurable"]["agentmem_namespace"].'
+        )
     place = StorePlace(row["shelf_id"], row["swept"])
     delta, litter, line, created_at = (row[name] for name in ("delta", "litter", "line", "created_at"))
     return Thread(row["id"], row["path"], at.name, place, bool(delta), litter, line, created_at)
@@ -84,10 +88,14 @@ def make_thread(tx: Transaction, path: str, name: str, now: int, *, delta: bool 
     """Make a thread with a shelf of its own."""
     query.create_namespace(tx, path=path)
     [shelf] = query.create_shelf(tx, loose=LOOSE)
-    rows = query.create_thread(tx, path=path, name=name, shelf=shelf["id"], delta=int(delta), now=now)
+    return _make(tx, path, name, StorePlace(shelf["id"], 0), now, delta=delta)
+
+
+def _make(tx: Transaction, path: str, name: str, place: StorePlace, now: int, *, delta: bool) -> Thread:
+    rows = query.create_thread(tx, path=path, name=name, shelf=place.shelf, delta=int(delta), now=now)
     if not rows:
         raise BranchMoved  # somebody else made it: begin again
-    return Thread(rows[0]["id"], path, name, StorePlace(shelf["id"], 0), delta, 0, None, now)
+    return Thread(rows[0]["id"], path, name, place, delta, 0, None, now)
 
 
 def line_of(tx: Transaction, thread: Thread, ns: str) -> int:
@@ -107,9 +115,9 @@ def make_line(tx: Transaction, thread: Thread, ns: str) -> int:
 def has(tx: Transaction, at: ThreadAt, ns: str, name: str) -> bool:
     """Whether just this thread has a checkpoint."""
     thread = find(tx, at, ns, exact=True)
-    return bool(
-        thread is not None and thread.line is not None and query.checkpoint_named(tx, line=thread.line, name=name)
-    )
+    if thread is None or thread.line is None:
+        return False
+    return bool(query.checkpoint_named(tx, line=thread.line, name=name))
 
 
 MOST_LITTER = 32
@@ -153,19 +161,16 @@ def prune(tx: Transaction, at: ThreadAt, *, keep: int, limit: int = BATCH) -> in
         removed += len(rows)
         if removed >= limit:
             break
-    if removed < limit and removed + thread.litter:
-        shelves.sweep(tx, thread.place.shelf)
-    elif removed:
-        query.add_litter(tx, shelf=thread.place.shelf, count=removed)  # the last batch sweeps
+    _sweep(tx, thread, removed, now=removed < limit)  # the last batch sweeps
     return removed
 
 
-def _in_several(name: str, paths: Sequence[str]) -> InvalidInput:
-    homes = ", ".join(repr(namespace_of(path)) for path in paths[:3])
-    return InvalidInput(
-        f"There is a thread {safe_repr(name)} in several namespaces ({homes}, …): say which, with "
-        'config["configurable"]["agentmem_namespace"].'
-    )
+def _sweep(tx: Transaction, thread: Thread, removed: int, *, now: bool) -> None:
+    """Sweep what only removed checkpoints needed, now or when there are more of them."""
+    if now and thread.litter + removed:
+        shelves.sweep(tx, thread.place.shelf)
+    elif removed:
+        query.add_litter(tx, shelf=thread.place.shelf, count=removed)
 
 
 def named(tx: Transaction, low: str, high: str, name: str) -> list[ThreadAt]:
@@ -250,13 +255,7 @@ def copy(tx: Transaction, source: ThreadAt, target: str, *, now: int) -> int:
     shelves.hold(tx, thread.place)
     copied = find(tx, ThreadAt(thread.path, target), exact=True)
     if copied is None:
-        rows = query.create_thread(
-            tx, path=thread.path, name=target, shelf=thread.place.shelf, delta=int(thread.delta), now=now
-        )
-        if not rows:
-            raise BranchMoved
-        [row] = rows
-        copied = thread._replace(id=row["id"], name=target, line=None)
+        copied = _make(tx, thread.path, target, thread.place, now, delta=thread.delta)
     elif thread.delta and not copied.delta:
         query.mark_delta(tx, thread=copied.id)
     count = 0
@@ -300,10 +299,7 @@ def retain(tx: Transaction, thread: Thread, line: int, ns: str, current: str, re
         for row in calls:
             query.delete_line(tx, line=row["id"])
         removed += len(calls)
-    if thread.litter + removed >= MOST_LITTER:
-        shelves.sweep(tx, thread.place.shelf)
-    elif removed:
-        query.add_litter(tx, shelf=thread.place.shelf, count=removed)
+    _sweep(tx, thread, removed, now=thread.litter + removed >= MOST_LITTER)
 
 
 def _remove(tx: Transaction, line: int, names: Sequence[str]) -> None:

@@ -10,7 +10,6 @@ from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part
-from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import ThreadAt, add, find, line_of
 from langchain_agentmem.threads.value_recipe import Damaged, Range, covered, moved, opened, pack, ranges_of, unpack
@@ -41,10 +40,12 @@ def problems(tx: Transaction, low: str, high: str) -> list[str]:
         there: list[Range] = []
         after = -1
         while page := query.parts_after(tx, shelf=shelf, after=after, limit=PAGE):
-            for row in page:
-                there.append((row["number"], row["number"] + 1))
-                if row["body"] is None or zlib.crc32(bytes(row["body"])) != row["checksum"]:
-                    found.append(f"part {row['number']} of shelf {shelf} is not what was stored")
+            there += [(row["number"], row["number"] + 1) for row in page]
+            found += [
+                f"part {row['number']} of shelf {shelf} is not what was stored"
+                for row in page
+                if row["body"] is None or zlib.crc32(bytes(row["body"])) != row["checksum"]
+            ]
             there = covered(there)
             after = page[-1]["number"]
         if covered([*there, *needed]) != there:
@@ -59,33 +60,20 @@ def _line(tx: Transaction, line: int, thread: str, found: list[str]) -> list[Ran
             try:
                 opened(row[name], beside)
             except Damaged as error:
-                found.append(
-                    f"the {name} of the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}: {error}"
-                )
-    values = query.line_values(tx, line=line)
-    writes = query.line_writes(tx, line=line)
-    return [*_needed(values, thread, found), *_needed(writes, thread, found)]
-
-
-def _needed(rows: Iterable[Row], thread: str, found: list[str]) -> list[Range]:
+                where = f"the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}"
+                found.append(f"the {name} of {where}: {error}")
     needed: list[Range] = []
-    for row in rows:
+    for row in (*query.line_values(tx, line=line), *query.line_writes(tx, line=line)):
         try:
             needed += ranges_of(unpack(row["recipe"]))
         except (Damaged, TypeError, ValueError, IndexError) as error:
-            found.append(
-                f"a value of the channel {safe_repr(row['channel'])} of the thread {safe_repr(thread)}: {error}"
-            )
+            where = f"the channel {safe_repr(row['channel'])} of the thread {safe_repr(thread)}"
+            found.append(f"a value of {where}: {error}")
     return needed
 
 
 def merge(
-    tx: Transaction,
-    at: ThreadAt,
-    parts: Iterable[Mapping[str, Any]],
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    delta: bool,
+    tx: Transaction, at: ThreadAt, parts: Iterable[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], *, delta: bool
 ) -> int:
     """Add to a thread the checkpoints, values and writes that it lacks.
 
@@ -121,15 +109,7 @@ def merge(
 
 PART = Part(
     tables={
-        "checkpoints": (
-            "thread",
-            "shelf",
-            "checkpoint_line",
-            "part",
-            "checkpoint",
-            "channel_value",
-            "pending_write",
-        )
+        "checkpoints": ("thread", "shelf", "checkpoint_line", "part", "checkpoint", "channel_value", "pending_write")
     },
     verify={"threads": lambda tx: problems(tx, *range_of(()))},
 )

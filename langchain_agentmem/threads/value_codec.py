@@ -53,6 +53,7 @@ from langchain_agentmem.threads.value_recipe import (
     has_parts,
     merged,
     read_ranges,
+    rebuilt,
     runs,
     written_ranges,
 )
@@ -323,24 +324,14 @@ class ValueDraft:
             tidy: May give other ranges for the same parts, told whether they are a channel's whole value.
         """
 
-        def settled(recipe: Recipe, *, top: bool = False) -> Recipe:
-            kind = recipe[0]
-            if kind == PART:
-                return [PART, recipe[1] if recipe[1] >= 0 else numbers[~recipe[1]]]
-            if kind in (LIST, DICT):
-                ranges = merged(
-                    each if type(each) is tuple else (numbers[~each], numbers[~each] + 1) for each in recipe[1]
-                )
-                return [kind, *written_ranges(tidy(ranges, top and self._listing))]
-            if kind == FIELDS:
-                return [FIELDS, recipe[1], [settled(inner) for inner in recipe[2]]]
-            if kind == ITEMS:
-                return [ITEMS, [settled(inner) for inner in recipe[1]]]
-            if kind == SEND:
-                return [SEND, recipe[1], settled(recipe[2]), recipe[3] and settled(recipe[3])]
-            return [SNAPSHOT, settled(recipe[1])] if kind == SNAPSHOT else recipe
+        def number(index: int) -> int:
+            return index if index >= 0 else numbers[~index]
 
-        return settled(recipe, top=True)
+        def listed(part: Recipe) -> Recipe:
+            ranges = merged(each if type(each) is tuple else (numbers[~each], numbers[~each] + 1) for each in part[1])
+            return [part[0], *written_ranges(tidy(ranges, part is recipe and self._listing))]
+
+        return rebuilt(recipe, number, listed)
 
     def stamp(
         self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Prototypes
@@ -387,12 +378,8 @@ class ValueDraft:
                 recipe = [FIELDS, list(value), [self._any(item, depth + 1) for item in value.values()]]
         elif kind is Send:
             timeout = getattr(value, "timeout", None)
-            recipe = [
-                SEND,
-                value.node,
-                self._any(value.arg, depth + 1),
-                None if timeout is None else self._whole(timeout),
-            ]
+            waits = None if timeout is None else self._whole(timeout)
+            recipe = [SEND, value.node, self._any(value.arg, depth + 1), waits]
         elif kind is _DeltaSnapshot:
             recipe = [SNAPSHOT, self._any(value.value, depth + 1)]
         elif kind is tuple and _holds_messages(value):

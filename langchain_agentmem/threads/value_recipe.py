@@ -138,7 +138,7 @@ def moved(recipe: Recipe, place: Callable[[int], int]) -> Recipe:
         recipe: A recipe.
         place: Gives the number there of a part here.
     """
-    return _rebuilt(recipe, place, lambda numbers: written_ranges(runs(list(map(place, numbers)))))
+    return rebuilt(recipe, place, lambda each: [each[0], *written_ranges(runs(list(map(place, _numbers(each)))))])
 
 
 def with_parts(recipe: Recipe, part: Callable[[int], Any]) -> Recipe:
@@ -148,18 +148,26 @@ def with_parts(recipe: Recipe, part: Callable[[int], Any]) -> Recipe:
         recipe: A recipe.
         part: Gives the part of a number.
     """
-    return _rebuilt(recipe, part, lambda numbers: list(map(part, numbers)))
+    return rebuilt(recipe, part, lambda each: [each[0], *map(part, _numbers(each))])
 
 
-def _rebuilt(recipe: Recipe, one: Callable[[int], Any], many: Callable[[Iterator[int]], list[Any]]) -> Recipe:
+def rebuilt(recipe: Recipe, part: Callable[[Any], Any], listed: Callable[[Recipe], Recipe]) -> Recipe:
+    """A recipe with other parts.
+
+    Args:
+        recipe: A recipe.
+        part: Gives what takes the place of a number.
+        listed: Gives what takes the place of a recipe of ranges.
+    """
+
     def again(recipe: Recipe) -> Recipe:
-        return _rebuilt(recipe, one, many)
+        return rebuilt(recipe, part, listed)
 
     kind = recipe[0]
     if kind == PART:
-        return [PART, one(recipe[1])]
+        return [PART, part(recipe[1])]
     if kind in (LIST, DICT):
-        return [kind, *many(number for start, stop in read_ranges(recipe[1:]) for number in range(start, stop))]
+        return listed(recipe)
     if kind == FIELDS:
         return [FIELDS, recipe[1], list(map(again, recipe[2]))]
     if kind == ITEMS:
@@ -167,6 +175,11 @@ def _rebuilt(recipe: Recipe, one: Callable[[int], Any], many: Callable[[Iterator
     if kind == SEND:
         return [SEND, recipe[1], again(recipe[2]), recipe[3] and again(recipe[3])]
     return [SNAPSHOT, again(recipe[1])] if kind == SNAPSHOT else recipe
+
+
+def _numbers(recipe: Recipe) -> Iterator[int]:
+    """The numbers in a recipe of ranges."""
+    return (number for start, stop in read_ranges(recipe[1:]) for number in range(start, stop))
 
 
 def runs(numbers: list[int]) -> list[Range]:

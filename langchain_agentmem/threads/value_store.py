@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.storage import Transaction, queries, query
-from langchain_agentmem.storage.transaction import Row, Rows
+from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads.value_recipe import (
     FARTHEST,
     LIST,
@@ -113,11 +113,10 @@ def fits(tx: Transaction, place: StorePlace, draft: Drafted) -> bool:
         return True
     if draft.shelf is None or draft.shelf.shelf != place.shelf:
         return False
-    for low, high in covered(draft.relied):
-        rows = query.part_hashes(tx, shelf=place.shelf, low=low, high=high)
-        if len(rows) < high - low:
-            return False
-    return True
+    return all(
+        len(query.part_hashes(tx, shelf=place.shelf, low=low, high=high)) == high - low
+        for low, high in covered(draft.relied)
+    )
 
 
 def needs_hold(recipes: Iterable[Recipe]) -> bool:
@@ -332,16 +331,19 @@ def transplant(tx: Transaction, source: int, target: StorePlace, recipes: Sequen
     read = [unpack(recipe) for recipe in recipes]
     needed = covered(each for recipe in read for each in ranges_of(recipe))
     loose = sum(high - low for low, high in needed if low >= LOOSE)
-    listed = sum(high - low for low, high in needed if low < LOOSE)
-    following = list(hold(tx, target, listed=listed, loose=loose))
+    following = list(hold(tx, target, listed=sum(high - low for low, high in needed) - loose, loose=loose))
     places: list[tuple[int, int, int]] = []
     for low, high in needed:
         row = int(low >= LOOSE)
-        places.append((low, high, following[row] - low))
+        shift = following[row] - low
+        places.append((low, high, shift))
         following[row] += high - low
-    for low, high, shift in places:
         query.copy_parts(tx, shelf=source, target=target.shelf, low=low, high=high, shift=shift)
-    return [pack(moved(recipe, _mover(places))) for recipe in read]
+
+    def place(number: int) -> int:
+        return next(number + shift for low, high, shift in places if low <= number < high)
+
+    return [pack(moved(recipe, place)) for recipe in read]
 
 
 def adopt(tx: Transaction, place: StorePlace, parts: Mapping[int, StoredPart]) -> dict[int, int]:
@@ -364,10 +366,7 @@ def sweep(tx: Transaction, shelf: int) -> None:
     """Take away the values that no checkpoint has any more, and the parts that no value needs."""
     query.clear_litter(tx, shelf=shelf)  # first, so that nobody puts anything on the shelf meanwhile
     lines = query.shelf_lines(tx, shelf=shelf)
-    needed: list[Range] = []
-    for line in lines:
-        needed += _sweep_line(tx, line["id"])
-    drop_unneeded(tx, shelf, needed)
+    drop_unneeded(tx, shelf, [each for line in lines for each in _sweep_line(tx, line["id"])])
 
 
 def drop_unneeded(tx: Transaction, shelf: int, needed: Iterable[Range]) -> None:
@@ -428,16 +427,10 @@ def _sweep_line(tx: Transaction, line: int) -> list[Range]:
     values = query.line_values(tx, line=line)
     dead = [row for row in values if (row["channel"], row["version"]) not in alive]
     if dead:
-        query.delete_value.many(
-            tx, [{"line": line, "channel": row["channel"], "version": row["version"]} for row in dead]
-        )
-    writes = query.line_writes(tx, line=line)
-    return list(_needed(row for row in values if (row["channel"], row["version"]) in alive)) + list(_needed(writes))
-
-
-def _needed(rows: Iterable[Row]) -> Iterator[Range]:
-    for row in rows:
-        yield from ranges_of(unpack(row["recipe"]))
+        gone = [{"line": line, "channel": row["channel"], "version": row["version"]} for row in dead]
+        query.delete_value.many(tx, gone)
+    kept = [row for row in values if (row["channel"], row["version"]) in alive]
+    return [each for row in (*kept, *query.line_writes(tx, line=line)) for each in ranges_of(unpack(row["recipe"]))]
 
 
 def _lightest(ranges: Sequence[Range], width: int) -> int:
@@ -450,10 +443,3 @@ def _lightest(ranges: Sequence[Range], width: int) -> int:
         if weight < best:
             best, at = weight, start
     return at
-
-
-def _mover(places: Sequence[tuple[int, int, int]]) -> Callable[[int], int]:
-    def place(number: int) -> int:
-        return next(number + shift for low, high, shift in places if low <= number < high)
-
-    return place
