@@ -19,7 +19,7 @@ from typing import NoReturn, TypeAlias
 
 from langchain_agentmem.errors import InvalidInput
 
-KeyLike: TypeAlias = "str | bytes | Callable[[], str | bytes]"
+KeyLike: TypeAlias = str | bytes | Callable[[], str | bytes]
 """A passphrase, 32 bytes, or a function that gives one of these."""
 
 SIZE = 32

@@ -401,18 +401,13 @@ class Background:
         with lease:
             return work(lease)
 
-    def begin(self, key: TaskKey, function: Callable[[], object]) -> bool:
-        """Call a function once in the background, under a lease. Never waits.
-
-        Returns:
-            Whether it was begun: not while another of this name is under way.
-        """
+    def begin(self, key: TaskKey, function: Callable[[], object]) -> None:
+        """Call a function once in the background, under a lease; not while another of this name is. Never waits."""
         with self._lock:
             if key in self._begun:
-                return False
+                return
             self._begun.add(key)
         _in_thread(partial(self._call_once, key, function))
-        return True
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is under way that `begin` was given, at most some seconds. Return whether nothing is."""
@@ -467,11 +462,10 @@ class Background:
     def _call_once(self, key: TaskKey, function: Callable[[], object]) -> None:
         lease = Lease(self, key)
         try:
-            if lease.take():
-                with lease:
-                    function()
-        except MemoryClosed:
-            pass
+            with contextlib.suppress(MemoryClosed):
+                if lease.take():
+                    with lease:
+                        function()
         except Exception:
             logger.warning("Background work %r failed; who needs it does it again.", key.kind, exc_info=True)
         finally:

@@ -22,14 +22,7 @@ from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
-from langchain_agentmem.storage import (
-    Engine,
-    Opening,
-    Operation,
-    is_postgres,
-    name_of,
-    open_engine,
-)
+from langchain_agentmem.storage import Engine, Opening, Operation, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.background import Background
 from langchain_agentmem.storage.part import bring_up_to_date
 from langchain_agentmem.tracing import SILENT, Content, RunType, Step, Thunk, Tracing, outcome
@@ -208,14 +201,11 @@ class Database:
 
     def attached(self, kind: type[A], make: Callable[[], A]) -> A:
         """The one object of a class that belongs to this database, made when it is first wanted."""
-        found = self._attached.get(kind)
-        if found is None:
+        if kind not in self._attached:
             with self._attached.making:
-                found = self._attached.get(kind)
-                if found is None:
-                    found = make()
-                    self.attach(found)
-        return cast("A", found)
+                if kind not in self._attached:
+                    self.attach(make())
+        return cast("A", self._attached[kind])
 
     def attachment(self, kind: type[A]) -> A | None:
         """The object of a class that belongs to this database, if there is one."""

@@ -35,6 +35,7 @@ from langchain_agentmem.errors import (
     MissingExtra,
     StorageError,
 )
+from langchain_agentmem.storage.foreign_tables import quoted
 
 PLAIN_BEGINS = b"SQLite format 3\0"
 ROUNDS = 256_000
@@ -89,13 +90,9 @@ class Cipher:
 
     def _specified(self, salt: str) -> str:
         if salt not in self._made:
-            given = self.key()
-            assert isinstance(given, str)  # noqa: S101 - for the type checker
-            made = hashlib.pbkdf2_hmac("sha512", given.encode(), bytes.fromhex(salt), ROUNDS, 32)
-            self._made = {salt: EncryptionKey(made)}
-        made_before = self._made[salt]()
-        assert isinstance(made_before, bytes)  # noqa: S101 - for the type checker
-        return f"x'{made_before.hex()}{salt}'"
+            made = hashlib.pbkdf2_hmac("sha512", str(self.key()).encode(), bytes.fromhex(salt), ROUNDS, 32)
+            self._made = {salt: EncryptionKey(f"x'{made.hex()}{salt}'")}
+        return str(self._made[salt]())
 
 
 def errors_of(key: EncryptionKey | None) -> type[Exception]:
@@ -112,9 +109,17 @@ def connected(path: Path | str, key: EncryptionKey | None, **options: Any) -> An
         **options: What the driver takes besides.
     """
     cipher = None if key is None else Cipher(key)
-    connection = (cipher.driver if cipher else sqlite3).connect(path, **options)
-    if cipher is not None:
-        cipher.unlock(connection)
+    return _connected(cipher.driver if cipher else sqlite3, path, cipher, **options)
+
+
+def _connected(driver: Any, path: Path | str, cipher: Cipher | None, **options: Any) -> Any:
+    connection = driver.connect(path, **options)
+    try:
+        if cipher is not None:
+            cipher.unlock(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -176,11 +181,15 @@ def rewrite(
         # What is opened here is closed after SQLite's connection: closing it drops SQLite's locks.
         with contextlib.ExitStack() as held:
             remains = [held.enter_context(path.open("rb+"))]
-            source = held.enter_context(contextlib.closing(_alone(driver, path, old, name)))
+            source = held.enter_context(_alone(driver, path, old))
             with contextlib.suppress(FileNotFoundError):
                 remains.append(held.enter_context(Path(f"{path}-wal").open("rb+")))
             sizes = [os.fstat(each.fileno()).st_size for each in remains]
-            _check_ours(source, application_id, name)
+            if source.execute("pragma application_id").fetchone()[0] != application_id:
+                raise ForeignDatabase(f"{name} is no database of langchain-agentmem.")
+            [problem, *_] = source.execute("pragma quick_check(1)").fetchone()
+            if problem != "ok":
+                raise DatabaseUnreadable(f"{name} is damaged: {problem}. Restore it from a backup.")
             _dropped(made)
             try:
                 rows = _made(driver, source, made, new, progress)
@@ -199,41 +208,16 @@ def rewrite(
     return RekeyReport(str(path), new is not None, rows, sum(sizes))
 
 
-def _connected(driver: Any, path: Path, cipher: Cipher | None) -> Any:
-    connection = driver.connect(str(path), timeout=0, isolation_level=None)
-    try:
-        if cipher is not None:
-            cipher.unlock(connection)
-        connection.execute("pragma temp_store = memory")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _alone(driver: Any, path: Path, cipher: Cipher | None, name: str) -> Any:
+@contextlib.contextmanager
+def _alone(driver: Any, path: Path, cipher: Cipher | None) -> Iterator[Any]:
     """A connection that keeps all others out, whatever it does."""
-    connection = _connected(driver, path, cipher)
-    try:
-        connection.execute("pragma locking_mode = exclusive").fetchone()
-        connection.execute("begin exclusive")
-        connection.execute("commit")
-    except BaseException as error:
-        connection.close()
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-            raise DatabaseBusy(
-                f"{name} is open in another program. Nobody may have it open meanwhile: end that program first."
-            ) from error
-        raise
-    return connection
-
-
-def _check_ours(source: Any, application_id: int, name: str) -> None:
-    if source.execute("pragma application_id").fetchone()[0] != application_id:
-        raise ForeignDatabase(f"{name} is no database of langchain-agentmem.")
-    [problem, *_] = source.execute("pragma quick_check(1)").fetchone()
-    if problem != "ok":
-        raise DatabaseUnreadable(f"{name} is damaged: {problem}. Restore it from a backup.")
+    options = {"timeout": 0, "isolation_level": None}
+    with contextlib.closing(_connected(driver, path, cipher, **options)) as connection:
+        for statement in (
+            "pragma temp_store = memory", "pragma locking_mode = exclusive", "begin exclusive", "commit",
+        ):  # fmt: skip
+            connection.execute(statement).fetchone()
+        yield connection
 
 
 def _made(driver: Any, source: Any, made: Path, cipher: Cipher | None, progress: Watch | None) -> int:
@@ -249,7 +233,7 @@ def _made(driver: Any, source: Any, made: Path, cipher: Cipher | None, progress:
     source.execute("select sqlcipher_export('made')").fetchone()
     source.execute("detach made")
     tell(Progress("checking", 1, 2))
-    with contextlib.closing(_connected(driver, made, cipher)) as copy:
+    with _alone(driver, made, cipher) as copy:
         problem = copy.execute("pragma integrity_check(1)").fetchone()[0]
         rows = 0
         for statement in _contents(source):
@@ -269,10 +253,8 @@ def _made(driver: Any, source: Any, made: Path, cipher: Cipher | None, progress:
 def _contents(source: Any) -> Iterator[str]:
     """What shows all that a database holds, the same in both."""
     yield "select type, name, tbl_name, sql from sqlite_master order by type, name"
-    stored = "select name from sqlite_master where type = 'table' and rootpage > 0"
-    for (name,) in source.execute(stored).fetchall():
-        quoted = '"' + name.replace('"', '""') + '"'
-        yield f"select * from {quoted}"  # noqa: S608 - a name that the database told
+    for (name,) in source.execute("select name from sqlite_master where type = 'table' and rootpage > 0").fetchall():
+        yield f"select * from {quoted(name)}"  # noqa: S608 - a name that the database told
 
 
 def _dropped(made: Path) -> None:
@@ -305,6 +287,10 @@ def file_error(error: Exception, name: str, done: str, *, keyed: bool) -> AgentM
         done: The participle of what failed.
         keyed: Whether a key was given.
     """
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return DatabaseBusy(
+            f"{name} is open in another program. Nobody may have it open meanwhile: end that program first."
+        )
     if "file is not a database" in str(error):  # SQLCipher's driver gives no code when a backup fails
         return DatabaseUnreadable(no_database(name, keyed=keyed))
     kind = InvalidInput if isinstance(error, OSError) else StorageError

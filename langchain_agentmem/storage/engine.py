@@ -19,12 +19,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
 
-from langchain_agentmem.base.argument_checks import check_flag, check_whole
+from annotated_types import Ge
+
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
+from langchain_agentmem.base.options import check_options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import (
     DatabaseReadOnly,
@@ -54,7 +56,7 @@ class OpeningOptions(TypedDict, total=False):
     busy_timeout: float
     timeout: float
     schema: str
-    pool_size: int
+    pool_size: Annotated[int, Ge(1)]
     read_only: bool
     migrate: bool
     limits: MemoryLimits
@@ -67,8 +69,8 @@ class Opening(NamedTuple):
     Attributes:
         synchronous: SQLite's durability, "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".
-        busy_timeout: Seconds to wait for others that write.
-        timeout: Seconds to wait for an answer of a server, or until it can be reached again.
+        busy_timeout: float to wait for others that write.
+        timeout: float to wait for an answer of a server, or until it can be reached again.
         schema: The schema of PostgreSQL in which everything is.
         pool_size: Most connections to PostgreSQL at once.
         read_only: Whether nothing is written.
@@ -99,23 +101,21 @@ class Opening(NamedTuple):
         Raises:
             InvalidInput: Something of it cannot be.
         """
-        if not isinstance(self.synchronous, str) or self.synchronous not in ("NORMAL", "FULL"):
-            raise InvalidInput(f"synchronous must be 'NORMAL' or 'FULL', not {safe_repr(self.synchronous)}.")
+        options = self._asdict()
+        key, limits = options.pop("key"), options.pop("limits")
         for name in ("busy_timeout", "timeout"):
-            seconds = getattr(self, name)
+            seconds = options.pop(name)
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST:
                 raise InvalidInput(f"{name} must be a number of seconds, not {safe_repr(seconds)}.")
-        if not isinstance(self.schema, str) or not _SCHEMA.fullmatch(self.schema):
+        check_options(OpeningOptions, options)
+        if not isinstance(limits, MemoryLimits):
+            raise InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(limits)}.")
+        if not _SCHEMA.fullmatch(self.schema):
             raise InvalidInput(
                 f"schema must be a name of lower-case letters, digits and underscores, not {safe_repr(self.schema)}."
             )
-        check_whole("pool_size", self.pool_size, 1)
-        for name in ("read_only", "migrate"):
-            check_flag(name, getattr(self, name))
-        if not isinstance(self.limits, MemoryLimits):
-            raise InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(self.limits)}.")
-        if self.key is not None:
-            self.key.check()
+        if key is not None:
+            key.check()
         return self
 
 
@@ -271,11 +271,8 @@ class Engine(ABC):
             MemoryClosed: The engine was closed.
             StorageError: The database failed.
         """
-        self._enter()
-        try:
+        with self._in_use():
             return self._run(do, write=False)
-        finally:
-            self._leave()
 
     def write(self, do: Operation[T]) -> T:
         """Run an operation that may write: all of it is stored, or nothing.
@@ -292,14 +289,9 @@ class Engine(ABC):
             StorageError: The database failed; nothing was written.
         """
         self._check_writable()
-        self._enter()
-        try:
-            if not is_in_reading_lane():
-                return self._run(do, write=True)
-            with place_given_up():  # a call that mostly reads waits for other writers here, and readers not for it
-                return self._run(do, write=True)
-        finally:
-            self._leave()
+        # A call that mostly reads waits for other writers here, and readers do not wait for it.
+        with self._in_use(), place_given_up() if is_in_reading_lane() else contextlib.nullcontext():
+            return self._run(do, write=True)
 
     def rehearse(self, do: Operation[T]) -> T:
         """Run an operation as `write` does, then roll back everything it wrote.
@@ -335,11 +327,8 @@ class Engine(ABC):
             StorageError: Somebody was in the way, or the database failed; nothing was written.
         """
         self._check_writable()
-        self._enter()
-        try:
+        with self._in_use():
             return self._run_at_once(do, patience)
-        finally:
-            self._leave()
 
     def close(self) -> None:
         """Wait for what runs, then close. Closing twice is harmless."""
@@ -437,12 +426,9 @@ DEVELOPMENT = (
     "start with a new database."
 )
 
-NAME = re.compile(r"^\d{4}_[a-z][a-z0-9_]*$")
-"""What a migration may be called: its place in the order, then what it brings."""
-
 
 class Migration(NamedTuple):
-    """One step of the schema: its name and its SQL."""
+    """One step of the schema: its name, such as "0002_labels", and its SQL."""
 
     name: str
     sql: str

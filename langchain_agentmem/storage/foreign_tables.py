@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -25,35 +25,16 @@ _FILE_FORMAT = 18
 """Where the header of a SQLite file says whether it has a write-ahead log."""
 
 
-class _Form(NamedTuple):
-    """How the tables of a program are known.
-
-    Attributes:
-        kind: The kind by which `import_from` takes them.
-        what: What they are.
-        columns: Columns that one table has.
-        table: The name of that table. Default: any.
-    """
-
-    kind: str
-    what: str
-    columns: frozenset[str]
-    table: str | None = None
-
-    def is_in(self, columns: Columns) -> bool:
-        """Whether there is such a table."""
-        some = columns.values() if self.table is None else [columns.get(self.table, frozenset())]
-        return any(self.columns <= each for each in some)
-
-
 _FORMS = (
-    _Form("langgraph-saver", "LangGraph checkpoints", frozenset({"thread_id", "checkpoint_id"}), "checkpoints"),
-    _Form("langgraph-store", "a LangGraph store", frozenset({"prefix", "key", "value"}), "store"),
-    _Form("mem0", "mem0's history", frozenset({"memory_id", "new_memory"}), "history"),
-    _Form("letta", "the agents of a Letta server", frozenset({"id", "name", "message_ids"}), "agents"),
-    _Form("memgpt", "a MemGPT-style memory", frozenset({"branch_id", "key", "value"})),
-    _Form("chat-history", "chat histories of LangChain", frozenset({"session_id", "message"})),
+    ("langgraph-saver", "LangGraph checkpoints", {"thread_id", "checkpoint_id"}, "checkpoints"),
+    ("langgraph-store", "a LangGraph store", {"prefix", "key", "value"}, "store"),
+    ("mem0", "mem0's history", {"memory_id", "new_memory"}, "history"),
+    ("letta", "the agents of a Letta server", {"id", "name", "message_ids"}, "agents"),
+    ("memgpt", "a MemGPT-style memory", {"branch_id", "key", "value"}, None),
+    ("chat-history", "chat histories of LangChain", {"session_id", "message"}, None),
 )
+"""The kinds that `import_from` takes: their names, what they are, and columns of one table, with its name if it has one
+of its own."""
 
 
 def how_to_import(columns: Columns, source: str) -> str:
@@ -63,8 +44,11 @@ def how_to_import(columns: Columns, source: str) -> str:
         columns: Its tables.
         source: What names it.
     """
-    known = [each for each in _FORMS if each.is_in(columns)]
-    told = " and ".join(f"{each.what} (agentmem import-from DATABASE {each.kind} {source})" for each in known)
+    told = " and ".join(
+        f"{what} (agentmem import-from DATABASE {kind} {source})"
+        for kind, what, needed, table in _FORMS
+        if any(needed <= found for name, found in columns.items() if table in (None, name))
+    )
     return f" It holds {told}." if told else ""
 
 
@@ -81,6 +65,11 @@ def is_text(path: Path) -> bool:
 def columns_in(connection: sqlite3.Connection) -> Columns:
     """The tables of a SQLite database."""
     return _grouped(connection.execute(_TABLES))
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 class ForeignTables:
@@ -106,17 +95,17 @@ class ForeignTables:
         Raises:
             InvalidInput: The database cannot be read.
         """
-        by = ", ".join(_quoted(each) for each in order if each in self.columns[table])
-        return self._read(f"select * from {_quoted(table)}" + (f" order by {by}" if by else ""))  # noqa: S608
+        by = ", ".join(quoted(each) for each in order if each in self.columns[table])
+        return self._read(f"select * from {quoted(table)}" + (f" order by {by}" if by else ""))  # noqa: S608
 
     def counts(self, table: str, column: str) -> dict[Any, int]:
         """How many rows have each value of a column of a table, in the order of the values."""
-        counted = f"select {_quoted(column)} as value, count(*) as count from {_quoted(table)} group by 1 order by 1"  # noqa: S608
+        counted = f"select {quoted(column)} as value, count(*) as count from {quoted(table)} group by 1 order by 1"  # noqa: S608
         return {row["value"]: int(row["count"]) for row in self._read(counted)}
 
     def count(self, table: str) -> int:
         """How many rows a table has."""
-        [row] = self._read(f"select count(*) as count from {_quoted(table)}")  # noqa: S608
+        [row] = self._read(f"select count(*) as count from {quoted(table)}")  # noqa: S608
         return int(row["count"])
 
 
@@ -203,10 +192,6 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> Columns:
     for table, column in pairs:
         found.setdefault(table, set()).add(column)
     return {table: frozenset(columns) for table, columns in found.items()}
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager

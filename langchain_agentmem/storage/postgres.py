@@ -48,9 +48,9 @@ try:
     from psycopg.rows import dict_row, tuple_row
 
     from langchain_agentmem.storage.postgres_session import (
+        Answer,
         Connection,
         GivenPool,
-        Later,
         NoAnswerError,
         Pool,
         Prepared,
@@ -165,11 +165,10 @@ class _PostgresTransaction(Transaction):
     Queries are pipelined: only rows that are needed now are waited for.
     """
 
-    __slots__ = ("_check", "_copy_in", "_execute", "_session", "_sql")
+    __slots__ = ("_check", "_copy_in", "_execute", "_sql")
 
     def __init__(self, engine: PostgresEngine, session: Session) -> None:
         self._check, self._sql = engine._check_sizes, engine._sql
-        self._session = session
         self._execute: Callable[..., Any] = session.execute
         self._copy_in: Callable[..., object] = session.copy_in
 
@@ -193,10 +192,10 @@ class _PostgresTransaction(Transaction):
         return self._send(prepared(sql), parameters, ahead=ahead)
 
     def _send(self, query: Prepared, parameters: Mapping[str, Any], *, ahead: bool) -> Rows:
-        answer = self._execute(query, parameters)
+        answer: Answer = self._execute(query, parameters)
         if not query.returns:
             return ()
-        return Later(self._session, answer) if ahead else self._session.rows(answer)
+        return answer if ahead else answer.rows()
 
     def insert_rows(self, table: str, columns: Sequence[str], rows: Sequence[Values]) -> None:
         self._copy_in(f"copy {table} ({', '.join(columns)}) from stdin", rows)

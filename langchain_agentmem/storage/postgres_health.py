@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.storage.engine import SCHEMA
-from langchain_agentmem.storage.postgres import address_of, translated
-from langchain_agentmem.storage.storage_health import Finding, known_schema, vectors
+from langchain_agentmem.storage.postgres import address_of, look_in, translated
+from langchain_agentmem.storage.storage_health import Finding, content
 
 try:
     import psycopg
-    from psycopg.rows import DictRow, dict_row
+    from psycopg.rows import DictRow, dict_row, tuple_row
 except ImportError as error:
     raise MissingExtra("A PostgreSQL database", "postgres") from error
 
@@ -35,6 +35,9 @@ _RIGHTS = """
     ) t left join pg_namespace n on n.nspname = %(schema)s
 """
 """What this role may do in the database, in the schema (null if there is none), with its tables (null if none)."""
+
+
+_GRANT = "grant {}insert, update, delete "
 
 
 def server(url: str, schema: str = SCHEMA) -> Iterator[Finding]:
@@ -63,14 +66,16 @@ def server(url: str, schema: str = SCHEMA) -> Iterator[Finding]:
         yield _connections(connection)
         rows = connection.execute("select tablename from pg_tables where schemaname = %s", (schema,)).fetchall()
         tables = {row["tablename"] for row in rows}
-        if tables and "agentmem_migration" not in tables:
-            problem = f"The schema {safe_repr(schema)} is another program's."
-            yield Finding("schema", "problem", problem, "Give langchain-agentmem a database of its own.")
-        elif not tables:
+        if not tables:
             remedy = "The first program that opens it begins it."
             yield Finding("schema", "note", "Nothing was stored here yet.", remedy)
+        elif "agentmem_migration" not in tables:
+            problem = f"The schema {safe_repr(schema)} is another program's."
+            yield Finding("schema", "problem", problem, "Give langchain-agentmem a database of its own.")
         elif permissions.level != "problem":
-            yield from _inside(connection, schema)
+            look_in(connection, schema)
+            cursor = connection.cursor(row_factory=tuple_row)
+            yield from content("postgres", lambda sql: cursor.execute(sql.encode()).fetchall())
 
 
 def memory_schemas(url: str) -> list[str]:
@@ -100,26 +105,23 @@ def _itself(connection: psycopg.Connection[DictRow]) -> Iterator[Finding]:
 
 def _permissions(connection: psycopg.Connection[DictRow], schema: str) -> Finding:
     [row] = connection.execute(_RIGHTS, {"schema": schema}).fetchall()
-    named = safe_repr(schema)
-    if row["uses"] is None and not row["creates"]:
-        says, remedy = f"make the schema {named}", "Let an owner run: grant create on database ... to ..."
-    elif row["uses"] is False:
-        says, remedy = f"use the schema {named}", f"Let its owner run: grant usage on schema {schema} to ..."
-    elif row["reads"] is None and row["makes"] is False:
-        says, remedy = f"make tables in the schema {named}", "Let its owner run: agentmem migrate URL"
-    elif row["reads"] is False:
-        grant = f"grant select, insert, update, delete on all tables in schema {schema} to ..."
-        says, remedy = f"read all tables of the schema {named}", f"Let their owner run: {grant}"
-    elif row["replica"]:
+    named, tables = safe_repr(schema), f"on all tables in schema {schema} to ..."
+    uses, reads = row["uses"], row["reads"]
+    for lacks, what, remedy in (
+        (uses is None and not row["creates"], "make the schema", "an owner run: grant create on database ... to ..."),
+        (uses is False, "use the schema", f"its owner run: grant usage on schema {schema} to ..."),
+        (reads is None and row["makes"] is False, "make tables in the schema", "its owner run: agentmem migrate URL"),
+        (reads is False, "read all tables of the schema", f"their owner run: {_GRANT.format('select, ')}{tables}"),
+    ):
+        if lacks:
+            return Finding("permissions", "problem", f"This user may not {what} {named}.", f"Let {remedy}")
+    if row["replica"]:
         return Finding("permissions", "note", "The server is a replica, which is only read.", "Write to the primary.")
-    elif row["writes"] is False:
+    if row["writes"] is False:
         note = f"This user may read the tables of the schema {named}, and not write all of them."
-        grant = f"grant insert, update, delete on all tables in schema {schema} to ..."
-        remedy = f"Open the memory with read_only=True, or let their owner run: {grant}"
+        remedy = f"Open the memory with read_only=True, or let their owner run: {_GRANT.format('')}{tables}"
         return Finding("permissions", "note", note, remedy)
-    else:
-        return Finding("permissions", "ok", "this user may write")
-    return Finding("permissions", "problem", f"This user may not {says}.", remedy)
+    return Finding("permissions", "ok", "this user may write")
 
 
 def _connections(connection: psycopg.Connection[DictRow]) -> Finding:
@@ -131,15 +133,3 @@ def _connections(connection: psycopg.Connection[DictRow]) -> Finding:
         remedy = "Lower pool_size in the programs, put a pooler in front, or raise max_connections."
         return Finding("connections", "problem", f"{used} connections are in use; opening more will fail.", remedy)
     return Finding("connections", "ok", f"{used} are in use")
-
-
-def _inside(connection: psycopg.Connection[DictRow], schema: str) -> Iterator[Finding]:
-    rows = connection.execute(f"select name from {schema}.agentmem_migration").fetchall()  # noqa: S608 - checked
-    known = known_schema("postgres", {row["name"] for row in rows})
-    yield known
-    if known.level == "ok":
-        [row] = connection.execute(
-            f"select (select coalesce(max(dimensions), 0) from {schema}.search_state) as dimensions, "  # noqa: S608 - checked
-            f"(select count(*) from {schema}.search_unembedded) as waiting"
-        ).fetchall()
-        yield vectors(row["dimensions"], row["waiting"])

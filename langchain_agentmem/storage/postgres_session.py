@@ -84,20 +84,6 @@ _Key: TypeAlias = tuple[str, bytes, tuple[int, ...]]
 """What tells a prepared statement from others: the schema that it was prepared for, its text, and its types."""
 
 
-class _Answer:
-    """The answer to something that was sent, when it is there.
-
-    Args:
-        prepares: The statement that was to be prepared, if any was.
-    """
-
-    __slots__ = ("prepares", "result")
-
-    def __init__(self, prepares: _Key | None = None) -> None:
-        self.prepares = prepares
-        self.result: pq.abc.PGresult | None = None
-
-
 class _Bound(NamedTuple):
     """A parameter as it travels."""
 
@@ -107,32 +93,41 @@ class _Bound(NamedTuple):
 
 
 _NULL: Final = _Bound(_UNKNOWN, pq.Format.TEXT, None)
-_SYNC: Final = _Answer()
-"""Stands for the end of a part of the pipe: after a failure the server skips what comes before it."""
 
 
-class Later(Sequence[Any]):
-    """Rows that are fetched when they are looked at."""
+class Answer(Sequence[Any]):
+    """The answer to something that was sent, whose rows are fetched when they are looked at.
 
-    __slots__ = ("_answer", "_rows", "_session")
+    Args:
+        session: The session that sent it.
+        prepares: The statement that was to be prepared, if any was.
+    """
 
-    def __init__(self, session: Session, answer: _Answer) -> None:
-        self._session, self._answer = session, answer
+    __slots__ = ("_rows", "_session", "prepares", "result")
+
+    def __init__(self, session: Session, prepares: _Key | None = None) -> None:
+        self._session, self.prepares = session, prepares
         self._rows: Rows | None = None
+        self.result: pq.abc.PGresult | None = None
 
-    def _fetched(self) -> Rows:
+    def rows(self) -> Rows:
+        """Wait for the rows.
+
+        Raises:
+            psycopg.Error: The statement failed, or one before it.
+        """
         if self._rows is None:
-            self._rows = self._session.rows(self._answer)
+            self._rows = self._session.rows(self)
         return self._rows
 
     def __getitem__(self, index: Any) -> Any:
-        return self._fetched()[index]
+        return self.rows()[index]
 
     def __len__(self) -> int:
-        return len(self._fetched())
+        return len(self.rows())
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._fetched())
+        return iter(self.rows())
 
 
 class Connection(psycopg.Connection[Any]):
@@ -167,8 +162,9 @@ class Session:
         self._names: dict[_Key, bytes] = {}  # of the prepared statements
         self._unnamed: tuple[bytes, tuple[int, ...]] | None = None  # what the server keeps until the next one
         self._count = 0
-        self._sent: deque[_Answer] = deque()  # what is not answered yet
-        self._begun = _Answer()
+        self._sent: deque[Answer] = deque()  # what is not answered yet
+        self._part_end = Answer(self)  # stands for the end of a part of the pipe, up to which the server skips
+        self._begun = Answer(self)
         self._patience = self._deadline = 0.0
         self._autocommit = connection.autocommit
         self.enter()
@@ -234,7 +230,7 @@ class Session:
         self._begun = self._put(BEGIN if write else BEGIN_READING)
         self._put(SETTINGS, [_bound(each) for each in (schema, milliseconds(lock), milliseconds(patience))])
 
-    def execute(self, query: Prepared, parameters: Mapping[str, Any]) -> _Answer:
+    def execute(self, query: Prepared, parameters: Mapping[str, Any]) -> Answer:
         """Put a statement into the pipe."""
         self.wrote = self.wrote or query.writes
         return self._put(query.text, [_bound(parameters[name]) for name in query.names])
@@ -252,7 +248,7 @@ class Session:
         finally:
             self._libpq.enter_pipeline_mode()
 
-    def rows(self, answer: _Answer) -> Rows:
+    def rows(self, answer: Answer) -> Rows:
         """Wait for a statement's rows.
 
         Raises:
@@ -319,7 +315,7 @@ class Session:
 
     # -- the pipe ----------------------------------------------------------------------------------------------
 
-    def _put(self, text: bytes, bound: Sequence[_Bound] = ()) -> _Answer:
+    def _put(self, text: bytes, bound: Sequence[_Bound] = ()) -> Answer:
         types = tuple([each.type for each in bound])
         values, formats = [each.value for each in bound], [each.format for each in bound]
         if self.direct:
@@ -330,7 +326,7 @@ class Session:
         else:
             self._libpq.send_query_params(text, values, types, formats, pq.Format.BINARY)
             self._unnamed = text, types
-        answer = _Answer()
+        answer = Answer(self)
         self._sent.append(answer)
         return answer
 
@@ -339,15 +335,15 @@ class Session:
         self._count += 1
         _, text, types = key
         self._libpq.send_prepare(name, text, types)
-        self._sent.append(_Answer(key))
+        self._sent.append(Answer(self, key))
         self._names[key] = name
         return name
 
     def _sync(self) -> None:
         self._libpq.pipeline_sync()
-        self._sent.append(_SYNC)
+        self._sent.append(self._part_end)
 
-    def _wait(self, answer: _Answer) -> pq.abc.PGresult:
+    def _wait(self, answer: Answer) -> pq.abc.PGresult:
         self._flush()
         while (result := answer.result) is None:
             self._receive()

@@ -39,7 +39,7 @@ from langchain_agentmem.errors import (
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, has_log, no_database
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
-from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text
+from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text, quoted
 from langchain_agentmem.storage.queries import for_sqlite, load
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
@@ -66,6 +66,7 @@ _PAGES_BY_TABLE = """
     where s.aggregate = true group by 1
 """
 
+_FILE = "select file from pragma_database_list where name = 'main'"
 _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 _MAKES_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
 """A path, or a URI that does not ask for a file that is there."""
@@ -105,23 +106,20 @@ class _SqliteTransaction(Transaction):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._execute = self._executemany = refuse
-        connection = self._connection
         try:
             if error is None:
-                connection.execute("commit")
+                self._connection.execute("commit")
         finally:
-            if connection.in_transaction:
-                connection.rollback()
+            if self._connection.in_transaction:
+                self._connection.rollback()
 
     def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:  # noqa: ARG002 - rows are read at once
         self._check(query, parameters)
-        text, values = for_sqlite(self._sql[query])
-        return self._execute(text, values(parameters)).fetchall()
+        return self.run_sql(self._sql[query], parameters)
 
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         self._check(query, rows)
-        text, values = for_sqlite(self._sql[query])
-        self._executemany(text, map(values, rows))
+        self.run_sql_many(self._sql[query], rows)
 
     def run_sql(self, sql: str, parameters: Mapping[str, Any], *, ahead: bool = False) -> Rows:  # noqa: ARG002
         text, values = for_sqlite(sql)
@@ -275,22 +273,15 @@ class SqliteEngine(Engine):
             made_private(file)
         try:
             return self._prepared()
-        except self._driver.OperationalError as error:
-            address = None if self._in_memory else address_to_read(self._file)
-            if address is None or _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
+        except self._driver.DatabaseError as error:
+            code, address = _code(error), None if self._in_memory else address_to_read(self._file)
+            if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} and address is not None:
+                self._address = address
+            elif self.cipher is None or code != sqlite3.SQLITE_NOTADB:
                 raise
-            self._address = address
-            return self._prepared()
+        return self._prepared()  # of two processes that make one encrypted file, one has a salt that is not the file's
 
     def _prepared(self) -> sqlite3.Connection:
-        try:
-            return self._once_prepared()
-        except self._driver.DatabaseError as error:
-            if self.cipher is None or _code(error) != sqlite3.SQLITE_NOTADB:
-                raise
-        return self._once_prepared()  # of two processes that make one encrypted file, one has a salt not the file's
-
-    def _once_prepared(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
             self._prepare(connection)
@@ -327,7 +318,7 @@ class SqliteEngine(Engine):
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Check that the file is ours, and bring its schema up to date."""
+        """Check that the file is ours, and bring its schema up to date; a connection that fails here is closed."""
         if self._driver.sqlite_version_info < OLDEST_SQLITE:
             raise StorageError(
                 f"SQLite {self._driver.sqlite_version} is too old; 3.35 or newer is needed. Use a newer Python build."
@@ -348,23 +339,18 @@ class SqliteEngine(Engine):
             connection.execute("pragma auto_vacuum = incremental")  # before the first table, or never
             self._patiently(lambda: connection.execute("pragma journal_mode = wal"))
         connection.execute("begin immediate")
-        try:
-            # Another process may have been quicker: look again, now that nobody else can write.
-            pending = self._pending(self._applied(connection))
-            connection.execute(engine.RECORD)
-            for migration in pending:
-                for statement in _statements(migration.sql):
-                    connection.execute(statement)
-                connection.execute(
-                    "insert into agentmem_migration (name, applied_at) values (?, ?)",
-                    (migration.name, time.time_ns() // 1000),
-                )
-            connection.execute(f"pragma application_id = {APPLICATION_ID}")
-            connection.execute("commit")
-        except BaseException:
-            if connection.in_transaction:
-                connection.rollback()
-            raise
+        # Another process may have been quicker: look again, now that nobody else can write.
+        pending = self._pending(self._applied(connection))
+        connection.execute(engine.RECORD)
+        for migration in pending:
+            for statement in _statements(migration.sql):
+                connection.execute(statement)
+            connection.execute(
+                "insert into agentmem_migration (name, applied_at) values (?, ?)",
+                (migration.name, time.time_ns() // 1000),
+            )
+        connection.execute(f"pragma application_id = {APPLICATION_ID}")
+        connection.execute("commit")
 
     def _applied(self, connection: sqlite3.Connection) -> set[str]:
         tables = {str(name) for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
@@ -453,16 +439,12 @@ class SqliteEngine(Engine):
         Where this Python's SQLite was built without the table `dbstat`, those of each table are estimated: by the
         lengths of what lies in it. Either way the whole file is read, once.
         """
-        with self._in_use(), self._translated(), self._reader() as connection:
-            connection.execute("begin")
-            try:
-                page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
-                pages = connection.execute("pragma page_count").fetchone()[0]
-                free = connection.execute("pragma freelist_count").fetchone()[0]
-                file = connection.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
-                tables, estimated = self._table_sizes(connection, page * (pages - free))
-            finally:
-                connection.rollback()
+        with self._snapshot() as connection:
+            page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
+            pages = connection.execute("pragma page_count").fetchone()[0]
+            free = connection.execute("pragma freelist_count").fetchone()[0]
+            file = connection.execute(_FILE).fetchone()[0]
+            tables, estimated = self._table_sizes(connection, page * (pages - free))
         log = Path(f"{file}-wal")
         return Sizes(
             total=page * pages,
@@ -484,8 +466,8 @@ class SqliteEngine(Engine):
         lengths: dict[str, int] = {}
         for (name,) in connection.execute("select name from sqlite_master where type = 'table' and rootpage > 0"):
             columns = connection.execute("select name from pragma_table_info(?)", (name,)).fetchall()
-            each = " + ".join(f"coalesce(length(cast({_quoted(column)} as blob)), 0) + 2" for (column,) in columns)
-            lengths[name] = connection.execute(f"select coalesce(sum({each}), 0) from {_quoted(name)}").fetchone()[0]  # noqa: S608
+            each = " + ".join(f"coalesce(length(cast({quoted(column)} as blob)), 0) + 2" for (column,) in columns)
+            lengths[name] = connection.execute(f"select coalesce(sum({each}), 0) from {quoted(name)}").fetchone()[0]  # noqa: S608
         scale = used / (sum(lengths.values()) or 1)
         return {name: int(length * scale) for name, length in lengths.items()}, True
 
@@ -558,24 +540,19 @@ class SqliteEngine(Engine):
             )
         cipher = self.cipher if key is None else Cipher(key)
         told = None if progress is None else lambda _, left, total: progress(Progress("copying", total - left, total))
-        with self._in_use(), self._translated(), self._reader() as source:
-            own = source.execute("select file from pragma_database_list where name = 'main'").fetchone()[0]
+        with self._snapshot() as source:  # nobody who writes makes the copy begin anew
+            own = source.execute(_FILE).fetchone()[0]
             if own and path.exists() and path.samefile(own):
                 raise InvalidInput(f"{safe_repr(str(path))} is the database itself: give the copy a name of its own.")
             with whole_copy(path) as copy, contextlib.closing(self._driver.connect(copy)) as target:
                 if cipher is not None:
                     target.set_key(cipher.specified())
-                source.execute("begin")
-                try:
-                    source.execute("select 1 from sqlite_schema").fetchone()  # nobody who writes makes it begin anew
-                    source.backup(target, pages=BACKUP_PAGES, progress=told)
-                finally:
-                    source.execute("rollback")
+                source.backup(target, pages=BACKUP_PAGES, progress=told)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Select]:
         """Read as of the moment when the block begins."""
-        with self._in_use(), self._translated(), self._reader() as connection:
+        with self._snapshot() as connection:
 
             def select(sql: str, parameters: Mapping[str, Any]) -> tuple[list[str], Iterator[Values]]:
                 cursor = connection.cursor()
@@ -583,10 +560,16 @@ class SqliteEngine(Engine):
                 cursor.execute(sql, parameters)
                 return [column[0] for column in cursor.description], cursor
 
+            yield select
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A connection that reads the database as of the moment when the block begins."""
+        with self._in_use(), self._translated(), self._reader() as connection:
             connection.execute("begin")
             try:
                 connection.execute("select 1 from sqlite_schema").fetchone()  # the snapshot begins with the first look
-                yield select
+                yield connection
             finally:
                 connection.rollback()
 
@@ -662,11 +645,6 @@ def _code(error: Exception) -> int:
     """The primary result code; the driver itself raises errors that have none."""
     extended: Any = getattr(error, "sqlite_errorcode", None)
     return int(extended) & 0xFF if extended is not None else -1
-
-
-def _quoted(name: str) -> str:
-    """A name as SQL takes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from langchain_agentmem.base.encryption_key import EncryptionKey
@@ -97,22 +97,41 @@ def interrupted(path: Path) -> Iterator[Finding]:
         )
 
 
-def known_schema(dialect: str, applied: set[str]) -> Finding:
-    """Whether the code and the database have one schema."""
+def content(dialect: str, run: Callable[[str], Sequence[Any]], *, empty: bool = False) -> Iterator[Finding]:
+    """Check whether the code and a database have one schema, and how many documents wait for their vectors.
+
+    Args:
+        dialect: "sqlite" or "postgres".
+        run: Runs a query of the database, and returns rows as tuples.
+        empty: Whether the database has no tables yet.
+    """
     try:
-        pending = engine.missing(dialect, applied)
+        applied = () if empty else run("select name from agentmem_migration")
+        pending = engine.missing(dialect, {name for (name,) in applied})
     except NewerDatabase as error:
-        return Finding("schema", "problem", str(error), "pip install --upgrade langchain-agentmem")
+        yield Finding("schema", "problem", str(error), "pip install --upgrade langchain-agentmem")
+        return
     except StorageError as error:
-        return Finding("schema", "problem", str(error), "Start with a new database.")
+        yield Finding("schema", "problem", str(error), "Start with a new database.")
+        return
     if pending:
-        return Finding(
-            "schema",
-            "note",
-            f"{len(pending)} schema changes are missing, the first is {safe_repr(pending[0].name)}.",
-            "The next program that opens the database makes them; older versions of the package cannot open it then.",
+        lacking = f"{len(pending)} schema changes are missing, the first is {safe_repr(pending[0].name)}."
+        remedy = (
+            "The next program that opens the database makes them; older versions of the package cannot open it then."
         )
-    return Finding("schema", "ok", "up to date")
+        yield Finding("schema", "note", lacking, remedy)
+        return
+    yield Finding("schema", "ok", "up to date")
+    [(dimensions, waiting)] = run(
+        "select (select coalesce(max(dimensions), 0) from search_state), (select count(*) from search_unembedded)"
+    )
+    if not dimensions:
+        yield Finding("vectors", "ok", "none are wanted: search goes by words")
+    elif not waiting:
+        yield Finding("vectors", "ok", f"every document has one of {dimensions:,} dimensions")
+    else:
+        lag = f"{waiting:,} documents wait for their vectors, and are found by words alone until then."
+        yield Finding("vectors", "note", lag, "Open the memory with its embeddings (index=...) and call settle().")
 
 
 def _permissions(path: Path) -> Finding:
@@ -130,28 +149,11 @@ def _permissions(path: Path) -> Finding:
     return Finding("permissions", "ok", "the file and its folder may be written")
 
 
-def _inside(connection: sqlite3.Connection) -> Iterator[Finding]:
-    def one(sql: str) -> int:
-        return int(connection.execute(sql).fetchone()[0] or 0)
-
+def _inside(connection: Any) -> Iterator[Finding]:
     tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
-    if tables and (one("pragma application_id") != APPLICATION_ID or "agentmem_migration" not in tables):
+    owner = connection.execute("pragma application_id").fetchone()[0]
+    if tables and (owner != APPLICATION_ID or "agentmem_migration" not in tables):
         remedy = "Give langchain-agentmem a file of its own."
         yield Finding("file", "problem", "The file holds another program's tables.", remedy)
-        return
-    applied = {name for (name,) in connection.execute("select name from agentmem_migration")} if tables else set()
-    known = known_schema("sqlite", applied)
-    yield known
-    if tables and known.level == "ok":
-        dimensions = one("select coalesce(max(dimensions), 0) from search_state")
-        yield vectors(dimensions, one("select count(*) from search_unembedded"))
-
-
-def vectors(dimensions: int, waiting: int) -> Finding:
-    """Report how many documents wait for their vectors, if vectors are wanted."""
-    if not dimensions:
-        return Finding("vectors", "ok", "none are wanted: search goes by words")
-    if not waiting:
-        return Finding("vectors", "ok", f"every document has one of {dimensions:,} dimensions")
-    lag = f"{waiting:,} documents wait for their vectors, and are found by words alone until then."
-    return Finding("vectors", "note", lag, "Open the memory with its embeddings (index=...) and call settle().")
+    else:
+        yield from content("sqlite", lambda sql: connection.execute(sql).fetchall(), empty=not tables)

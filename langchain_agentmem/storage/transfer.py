@@ -262,12 +262,7 @@ class Filled(NamedTuple):
 
 
 def fill(
-    source: RowSource,
-    tx: Transaction,
-    *,
-    within: Namespace = (),
-    digest: bool = False,
-    progress: Watch | None = None,
+    source: RowSource, tx: Transaction, *, within: Namespace = (), digest: bool = False, progress: Watch | None = None
 ) -> Filled:
     """Write the rows of a database into an empty one under the same ids, without the full-text index.
 

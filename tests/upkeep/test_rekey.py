@@ -99,9 +99,9 @@ class TestRefused:
     def test_where_the_new_file_is_not_like_the_old_one_or_cannot_be_written(self, path, monkeypatch):
         before, real = digest(path), encrypted_database._connected
 
-        def altered(driver, place, cipher):
-            connection = real(driver, place, cipher)
-            if place.suffix == ".rekeying":
+        def altered(*given, **options):
+            connection = real(*given, **options)
+            if given[1].suffix == ".rekeying":
                 connection.execute("delete from agentmem_migration where name like '0001%'")
             return connection
 

@@ -7,8 +7,7 @@ on conflict (namespace_id, head, mark) do update
 set checksum = excluded.checksum, updated_at = excluded.updated_at, value = excluded.value;
 
 -- name: delete_blob
-delete from blob
-where head = :head and mark = :mark and namespace_id = (select id from namespace where path = :path);
+delete from blob where head = :head and mark = :mark and namespace_id = (select id from namespace where path = :path);
 
 -- name: blob_counts
 -- The namespaces in a range of paths that hold values, with their number.

@@ -45,10 +45,7 @@ where branch_id = :branch and lane = :lane and id not in (
 
 -- name: compactions_after
 -- A page of them, to see that each is as it was written.
-select id, checksum, body from compaction
-where id > :after
-order by id
-limit cast(:limit as bigint);
+select id, checksum, body from compaction where id > :after order by id limit cast(:limit as bigint);
 
 -- name: slot_of_key
 select id as slot from entry where branch_id = :branch and key = :key and replaces is null;
@@ -81,9 +78,7 @@ order by v.position, v.id;
 
 -- name: compactions_naming
 -- Those of a conversation whose bodies hold a word, the oldest first.
-select id from compaction
-where branch_id = :branch and instr(body, cast(:word as {blob})) > 0
-order by id;
+select id from compaction where branch_id = :branch and instr(body, cast(:word as {blob})) > 0 order by id;
 
 -- name: messages_of_keys
 -- Some messages of a conversation, as they are now.

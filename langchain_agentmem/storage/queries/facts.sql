@@ -82,8 +82,7 @@ x.deleted = 0 and x.created_at <= cast(:learned_at as bigint)
     and (cast(:labels as text) is null or x.label in (select key from chosen)) and not exists ({newer})
 
 -- fragment: latest
-order by x.created_at desc, coalesce(x.origin, x.id) desc
-    limit cast(:limit as bigint)
+order by x.created_at desc, coalesce(x.origin, x.id) desc limit cast(:limit as bigint)
 
 -- fragment: since
 -- When the last was learned that is needed of others: the line itself may show enough that was learned later.

@@ -46,13 +46,11 @@ from given
 where true
 
 -- name: insert_item
-{new_item}
-on conflict (id) do nothing;
+{new_item} on conflict (id) do nothing;
 
 -- name: add_item
 -- One item alone, whose row is told at once.
-{new_item}
-returning id, key;
+{new_item} returning id, key;
 
 -- name: update_item
 update item
@@ -70,11 +68,7 @@ where id = :id and updated_at = :updated_at and expires_at > :now and expires_at
 delete from item where id = :id;
 
 -- name: any_item
-select 1 as found
-from namespace n
-join item i on i.namespace_id = n.id
-where n.path = :path
-limit 1;
+select 1 as found from namespace n join item i on i.namespace_id = n.id where n.path = :path limit 1;
 
 -- name: namespaces_of_items
 -- A page of the namespaces in a range of paths that hold items.
@@ -125,9 +119,7 @@ order by page.updated_at desc, page.key, page.path;
 
 -- name: item_texts
 -- What items are found by; the value only where the whole of it is meant.
-select id, indexed, case when indexed is null then value end as value
-from item
-where id {in_numbers ids};
+select id, indexed, case when indexed is null then value end as value from item where id {in_numbers ids};
 
 -- name: expired_items
 -- What another transaction is writing is left for the next sweep.

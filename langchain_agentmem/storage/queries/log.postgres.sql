@@ -25,8 +25,7 @@ from given
 
 -- name: insert_entries
 -- No id is ever taken already. Said, it has Citus tell which constraint was broken, as a statement that returns rows does.
-{new_entry}
-on conflict (id) do nothing;
+{new_entry} on conflict (id) do nothing;
 
 -- name: lock_contents
 -- Two transactions that each drop one of the last two references must not both see the other's: the second waits here

@@ -18,8 +18,7 @@ where n.path = :path and b.kind = :kind and b.name = :name
 select id from namespace where path = :path;
 
 -- name: create_namespace
-insert into namespace (path) values (:path)
-on conflict (path) do nothing;
+insert into namespace (path) values (:path) on conflict (path) do nothing;
 
 -- name: create_branch
 insert into branch (namespace_id, kind, name, created_at)
@@ -38,8 +37,7 @@ where namespace_id = (select id from namespace where path = :path) and kind = :k
 returning id, head;
 
 -- name: store_content
-insert into content (hash, body) values (:hash, :body)
-on conflict (hash) do nothing;
+insert into content (hash, body) values (:hash, :body) on conflict (hash) do nothing;
 
 -- fragment: new_entry
 insert into entry (
@@ -85,24 +83,18 @@ slot.id as slot, v.id, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key
     v.created_at, v.written_at, c.hash as content_hash, a.hash as attachments_hash, c.body, a.body as attachments
 
 -- fragment: contents
-join content c on c.id = v.content_id
-left join content a on a.id = v.attachments_id
+join content c on c.id = v.content_id left join content a on a.id = v.attachments_id
 
 -- fragment: newest_version
 -- The newest version of the message or round `slot`, with its contents.
-join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id)
-{contents}
+join entry v on v.id = coalesce((select max(n.id) from entry n where n.replaces = slot.id), slot.id) {contents}
 
 -- fragment: version_that_counts
 -- The version of `slot` that counts, with its contents.
-join entry v on v.id = ({version})
-{contents}
+join entry v on v.id = ({version}) {contents}
 
 -- fragment: messages_in_order
-select {entry_columns}
-from slot
-{version_that_counts}
-order by slot.position, slot.id
+select {entry_columns} from slot {version_that_counts} order by slot.position, slot.id
 
 -- fragment: edited
 -- The newest version of the wording that begins with `own`.
@@ -121,17 +113,14 @@ case when own.document_id is not null then (
 ) end
 
 -- name: insert_entry
-{new_entry}
-returning id;
+{new_entry} returning id;
 
 -- name: insert_entries
 {new_entry}
 
 -- name: entries_at
 -- What one call wrote, in the order it was given.
-select id from entry
-where branch_id = :branch and position = :position
-order by id;
+select id from entry where branch_id = :branch and position = :position order by id;
 
 -- name: say_again
 -- A wording that something else was said after is the newest again.

@@ -29,6 +29,4 @@ order by chain.depth;
 
 -- fragment: seen_of
 -- Every version of some keys that a view shows.
-{seen_here_of}
-union all
-{counting_of}
+{seen_here_of} union all {counting_of}

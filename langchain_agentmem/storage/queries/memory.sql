@@ -26,11 +26,7 @@ x.scope_id = :scope and x.kind = :kind and x.gone > 0 and x.gone < 4611686018427
 
 -- fragment: seen
 -- Every version of one kind that a view shows.
-{seen_here}
-union all
-select x.* from memory x where {counts}
-union all
-select x.* from memory x where {counted}
+{seen_here} union all select x.* from memory x where {counts} union all select x.* from memory x where {counted}
 
 -- fragment: seen_here
 -- Those of its own line. `+` has SQLite go by `until`: of what lies on a branch, most has ended.
@@ -152,9 +148,7 @@ select coalesce(
 
 -- fragment: held
 -- Whether the row m can be seen from somewhere; or a copy of it can, which a search finds by the original's document.
-{stood_on}
-union all
-select 1 from memory k where k.origin = m.id
+{stood_on} union all select 1 from memory k where k.origin = m.id
 
 -- fragment: stood_on
 -- Whether somebody stands where the row m can be seen: a checkpoint, a fork, or a subgraph; or a kept checkpoint still has the
@@ -196,8 +190,7 @@ order by chain.depth;
 
 -- name: current_memory
 -- Everything of one kind that a view shows.
-with {view}, seen as ({seen}), ranked as ({ranked})
-{current};
+with {view}, seen as ({seen}), ranked as ({ranked}) {current};
 
 -- name: current_of_few_keys
 -- The same as of now in a scope, of a kind that has few keys, which many may have written: each costs two seeks.
@@ -300,8 +293,7 @@ where (({counts}) or ({counted})) and x.subject is not null and x.deleted = 0
 
 -- name: count_seen
 -- How many versions of a kind a view shows, up to a limit.
-with {view}, seen as ({seen})
-select count(*) as found from (select 1 from seen limit cast(:limit as bigint)) few;
+with {view}, seen as ({seen}) select count(*) as found from (select 1 from seen limit cast(:limit as bigint)) few;
 
 -- name: newest_memory
 -- The newest of one kind that a view shows, the newest first.
@@ -648,9 +640,7 @@ left join author a on a.namespace_id = n.id and a.name is null
 where n.path = :path;
 
 -- name: create_main_author
-insert into author (namespace_id) select id from namespace where path = :path
-on conflict do nothing
-returning id;
+insert into author (namespace_id) select id from namespace where path = :path on conflict do nothing returning id;
 
 -- name: delete_idle_authors
 -- Those of a namespace whose threads are gone, of whom nothing is left.
@@ -935,9 +925,7 @@ delete from memory_group where id = :group;
 
 -- name: last_rows
 -- The last row of each of some groups.
-select group_id, max(id) as row from memory
-where group_id {in_numbers ids} and origin is null
-group by group_id;
+select group_id, max(id) as row from memory where group_id {in_numbers ids} and origin is null group by group_id;
 
 -- name: beginning
 -- Where a checkpoint stands, and the tasks that finished under it: at least one row.
@@ -948,8 +936,7 @@ left join finished_task f on f.thread_id = :thread and f.ns = :ns and f.checkpoi
 
 -- name: finished_at
 -- The tasks that finished under a checkpoint.
-select task, caller, groups from finished_task
-where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
+select task, caller, groups from finished_task where thread_id = :thread and ns = :ns and checkpoint = :checkpoint;
 
 -- name: insert_finished
 -- The first success of a task counts. One of a run that remembered nothing has left its result alone.
@@ -1017,10 +1004,7 @@ on conflict (group_id, thread_id, task) do nothing;
 
 -- name: places_of_thread
 -- The branches on which the checkpoints of a thread stand.
-select distinct p.branch_id as id
-from checkpoint_line l
-join place p on p.line_id = l.id
-where l.thread_id = :thread;
+select distinct p.branch_id as id from checkpoint_line l join place p on p.line_id = l.id where l.thread_id = :thread;
 
 -- name: branches_of_thread
 -- The branches on which the checkpoints of a thread stand, those that it began, and those with what its tasks had written when

@@ -210,9 +210,7 @@ cross join {lookup search_speaker p}
 
 -- name: speakers
 -- Who is named by some words in some ranges.
-select distinct p.word, p.speaker
-{named}
-limit 1000;
+select distinct p.word, p.speaker {named} limit 1000;
 
 -- name: spoken
 -- The newest that those said who are named by some words, a hundred of each series at most.

@@ -34,9 +34,7 @@ returning id;
 update thread set delta = 1 where id = :thread and delta = 0;
 
 -- name: create_line
-insert into checkpoint_line (thread_id, ns) values (:thread, :ns)
-on conflict (thread_id, ns) do nothing
-returning id;
+insert into checkpoint_line (thread_id, ns) values (:thread, :ns) on conflict (thread_id, ns) do nothing returning id;
 
 -- name: lines_of
 select id, ns from checkpoint_line where thread_id = :thread order by ns;
@@ -98,10 +96,7 @@ set path = excluded.path, channel = excluded.channel, run_id = excluded.run_id, 
 where excluded.place < 0;
 
 -- name: latest_checkpoint
-select name, parent, versions, head, metadata from checkpoint
-where line_id = :line
-order by name desc
-limit 1;
+select name, parent, versions, head, metadata from checkpoint where line_id = :line order by name desc limit 1;
 
 -- name: checkpoint_named
 select name, parent, versions, head, metadata from checkpoint where line_id = :line and name = :name;
@@ -145,8 +140,7 @@ where line_id = :line
 
 -- name: valued_versions
 -- The versions in which some channels have a stored value.
-select channel, version from channel_value
-where line_id = :line and channel {in_texts channels};
+select channel, version from channel_value where line_id = :line and channel {in_texts channels};
 
 -- name: ancestors
 -- The line from a checkpoint's parent back to the first; a checkpoint that was put again may be its own ancestor.

@@ -53,8 +53,8 @@ def look():
     return 0
 from langchain_agentmem.storage import encrypted_database as rekeying
 connect = rekeying._connected
-def watched(*given):
-    connection = connect(*given)
+def watched(*given, **options):
+    connection = connect(*given, **options)
     connection.set_progress_handler(look, 2000)
     return connection
 rekeying._connected = watched
