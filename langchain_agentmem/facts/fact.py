@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import check_timeout, check_whole
-from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -303,6 +303,11 @@ def data_file(name: str) -> dict[str, Any]:
     """What a YAML file of this package holds."""
     loaded: dict[str, Any] = data_table(f"facts/{name}")
     return loaded
+
+
+def maybe_time(value: Any, what: str) -> int | None:
+    """A time that a user gave, see `time_given`; None if they gave none."""
+    return None if value is None else time_given(value, what)
 
 
 def maybe_moment(at: int | None) -> datetime | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -15,20 +14,16 @@ from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import changed
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts import fact_events, fact_store, source_texts
+from langchain_agentmem.facts import fact_events, source_texts
 from langchain_agentmem.facts.fact import name_of
 from langchain_agentmem.facts.fact_events import RULE
 from langchain_agentmem.facts.fact_extraction import FactsGround
+from langchain_agentmem.facts.fact_store import Book, FactView, message_of, state_of
 from langchain_agentmem.messages.message import Message, MessageLike
-from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, inputs_of
-from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, TEXT, RowDraft, View, body_of
-from langchain_agentmem.storage import Transaction
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, FORMER, TEXT, RowDraft, body_of
 
 DESCRIPTION = "description"
 """The key of the text with which a memory begins."""
-_FACT_FIELDS = ("role", "subject", "predicate", "obj", "object", "valid_from", "valid_to", "confidence")
-
 
 FactSource: TypeAlias = "str | MessageLike | tuple[str, str]"
 """A message that says something: its id, or the message; or a pair of its id and that of its conversation."""
@@ -40,7 +35,7 @@ def keep(
     *,
     conversation: str | None = None,
     own: bool = True,
-    shown: bool = True,
+    name: str | None = None,
 ) -> list[str]:
     """Keep messages as they are, and have them wait. Returns the ids of those that were not here.
 
@@ -48,76 +43,70 @@ def keep(
         MessageError: A message cannot be stored, or the id of one that belongs here is taken by other content.
     """
 
-    def make(tx: Transaction, change: Change) -> list[str]:
-        book = ground.book(tx, change)
-        describe(tx, change, ground.description)
-        path = ground.point.path
-        return source_texts.keep(tx, book, messages, path=path, conversation=conversation, own=own)
+    def make(book: Book) -> list[str]:
+        describe(book, ground.description)
+        return source_texts.keep(book, messages, conversation=conversation, own=own)
 
-    told = partial(fact_store.messages_shown, messages)
-    name = "facts.add" if shown else None
-    return ground.write(name, make, outputs=lambda new: {"message_ids": new}, messages=told)
+    return ground.edit(name, make, messages=messages)
 
 
-def describe(tx: Transaction, change: Change, description: str | None) -> None:
+def describe(book: Book, description: str | None) -> None:
     """See that a memory begins with a text; None leaves it as it is."""
-    if description is None:
-        return
-    known = memory_rows.named(tx, change.view, RULE, [DESCRIPTION])
-    if DESCRIPTION not in known or known[DESCRIPTION].text != description:
-        change.drafts.append(RowDraft(RULE, DESCRIPTION, body_of(description), change.now, label=DESCRIPTION))
+    if description is not None and description_of(book.facts) != description:
+        book.change.drafts.append(RowDraft(RULE, DESCRIPTION, body_of(description), book.change.now, label=DESCRIPTION))
 
 
-def description_of(ground: FactsGround) -> str | None:
-    """The text with which a memory begins, if it has one; it is written with the first change."""
-
-    def look(tx: Transaction, view: View) -> str | None:
-        known = memory_rows.named(tx, view, RULE, [DESCRIPTION])
-        return known[DESCRIPTION].text if known else ground.description
-
-    return ground.read(None, look)
+def description_of(facts: FactView) -> str | None:
+    """The text with which a memory begins, if one was written."""
+    return next((kept.text for kept in facts.named(RULE, [DESCRIPTION]).values()), None)
 
 
-def update(ground: FactsGround, key: str, changes: Mapping[str, Any]) -> bool:
+def update(book: Book, key: str, changes: Mapping[str, Any]) -> bool:
     """Change a fact, or what was said. Returns whether something waits to be extracted now.
 
     Raises:
         MessageError: There is neither, or a change does not fit.
     """
-    text_given(key, "An id")
-
-    def make(tx: Transaction, change: Change) -> bool:
-        book = ground.book(tx, change)
-        said = memory_rows.named(tx, change.view, TEXT, [key])
-        if key in said:
-            kept = said[key]
-            event = kept.extra["told"][0]
-            message = changed(fact_store.message_of(kept), changes)
-            book.forsake(tx, kept, ground.point.path)
-            source_texts.put(
-                book,
-                message,
-                said_at=kept.created_at,
-                conversation=event.get("in"),
-                listed=source_texts.is_listed(kept),
-            )
-            return True
-        kept = fact_store.fact_there(tx, change.view, key)
-        if fact_events.state(kept.extra) is None:
-            raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
-        book.correct(kept, fields_given(kept.extra, changes))
-        return False
-
-    told: dict[str, Any] = {"id": key, "changes": lambda: inputs_of(changes)}
-    return ground.write("facts.update", make, outputs=lambda waits: {"kind": "message" if waits else "fact"}, **told)
+    said = book.facts.named(TEXT, [key]).get(key)
+    if said is not None:
+        message = changed(message_of(said), changes)
+        book.forsake(said)
+        there, listed = source_texts.conversation_of(said), source_texts.is_listed(said)
+        source_texts.put(book, message, said_at=said.created_at, conversation=there, listed=listed)
+        return True
+    kept = book.facts.row(key)
+    if fact_events.state(kept.extra) is None:
+        raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
+    book.correct(kept, fields_given(kept.extra, changes))
+    return False
 
 
-def clear(tx: Transaction, change: Change, *, rules: bool = False) -> None:
-    """Have facts, texts and aliases be gone; with `rules` also what is declared, and the description."""
-    for kind in (FACT, TEXT, DUE, FORMER, FAILURE, RULE):
-        for kept in memory_rows.current(tx, change.view, kind):
-            if kind != RULE or rules or kept.label == "alias":
-                change.remove(kind, kept.key)
+def remove(book: Book, key: str) -> bool:
+    """Have a fact, or what was said, be gone. Returns whether it was there."""
+    if (said := book.facts.named(TEXT, [key]).get(key)) is not None:
+        book.forsake(said)
+        book.change.remove(TEXT, key)
+        book.change.remove(DUE, key)
+        return True
+    if (kept := book.facts.named(FACT, [key]).get(key)) is not None:
+        book.remove(kept)
+    return kept is not None
+
+
+def clear(book: Book, *, rules: bool = False) -> int:
+    """Have facts, texts and aliases be gone; with `rules` also what is declared, and the description.
+
+    Returns how much is gone.
+    """
+    gone = [
+        kept
+        for kind in (FACT, TEXT, DUE, FORMER, FAILURE, RULE)
+        for kept in book.facts.every(kind)
+        if kind != RULE or rules or kept.label == "alias"
+    ]
+    for kept in gone:
+        book.change.remove(kept.kind, kept.key)
+    return len(gone)
 
 
 def role_given(role: Any) -> str:
@@ -163,28 +152,36 @@ def check_order(start: int | None, end: int | None) -> None:
         raise InvalidInput("valid_to must come after valid_from: a fact holds up to, but not at, valid_to.")
 
 
+def thing_given(value: Any, what: str) -> str:
+    """A subject or object that somebody gave, without secrets."""
+    return name_of(redact(text_given(value, what)), what)
+
+
+def _end_given(value: Any) -> dict[str, Any]:
+    return {"end": None, "lasting": True} if value is None else {"end": time_given(value, "valid_to")}
+
+
+_FACT_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "role": lambda value: {"role": role_given(value)},
+    "subject": lambda value: {"subject": thing_given(value, "The subject")},
+    "predicate": lambda value: {"predicate": name_of(value, "The predicate")},
+    "obj": lambda value: {"object": thing_given(value, "The object")},
+    "object": lambda value: {"object": thing_given(value, "The object")},
+    "valid_from": lambda value: {"start": time_given(value, "valid_from"), "given": True},
+    "valid_to": _end_given,
+    "confidence": lambda value: {"sure": confidence_given(value)},
+}
+"""What can be changed of a fact, and the fields of its state that a value stands for."""
+
+
 def fields_given(extra: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Changes that somebody wants of a fact, as fields of its state."""
     if not changes or (unknown := [name for name in changes if name not in _FACT_FIELDS]):
         what = f"{safe_repr(unknown[0])} is none of them" if changes else "none is given"
         raise MessageError(f"What can be changed of a fact is {', '.join(_FACT_FIELDS)}; {what}.")
-    known = fact_store.state_of(extra)
+    known = state_of(extra)
     fields: dict[str, Any] = {}
     for name, value in changes.items():
-        if name in ("subject", "obj", "object"):
-            what = "subject" if name == "subject" else "object"
-            fields[what] = name_of(redact(text_given(value, f"The {what}")), f"The {what}")
-        elif name == "predicate":
-            fields["predicate"] = name_of(value, "The predicate")
-        elif name == "role":
-            fields["role"] = role_given(value)
-        elif name == "confidence":
-            fields["sure"] = confidence_given(value)
-        elif name == "valid_from":
-            fields |= {"start": time_given(value, name), "given": True}
-        else:
-            fields["end"] = None if value is None else time_given(value, name)
-            if value is None:
-                fields["lasting"] = True
+        fields |= _FACT_FIELDS[name](value)
     check_order(fields.get("start", known.start), fields.get("end", known.end))
     return fields

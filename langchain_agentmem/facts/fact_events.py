@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.facts.fact import SINGLE_VALUED, Alias, entity_key, predicate_key
@@ -31,7 +32,8 @@ from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.storage import Transaction
 
 BESIDE = "beside"
-_NOBODY: frozenset[str] = frozenset()
+_TELLING = ("id", "in", "source", "actor", "role", "to")
+"""What two events by which the same is told have in common."""
 
 Event: TypeAlias = Mapping[str, Any]
 
@@ -67,7 +69,7 @@ class State(NamedTuple):
     learned: int
     rank: int
     said: tuple[Event, ...]
-    beside: frozenset[str]
+    beside: frozenset[str] = frozenset()
 
 
 def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None:
@@ -80,71 +82,44 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None
     Returns:
         None if it was not known, or was taken back.
     """
-    if len(extra["told"]) == 1:
-        return _told_once(extra, recorded)
     known = counting(extra["told"], recorded)
     said = tuple(event for event in known if event["do"] == SAID)
     if not said:
         return None
-    ends = [event["to"] for event in said if event["to"] is not None]
-    sure = [event["sure"] for event in said if event.get("sure") is not None]
     start = min(event["from"] for event in said)
-    fields: dict[str, Any] = {
-        "subject": extra["subject"],
-        "predicate": extra["predicate"],
-        "object": extra["object"],
-        "role": extra["role"],
-        "start": start,
-        "end": max(ends, default=None),
-        "given": any(event["from"] == start and event.get("given") for event in said),
-        "lasting": len(ends) < len(said),
-        "sure": max(sure, default=None),
-        "beside": frozenset[str](),
-    }
-    for event in known:
-        if event["do"] == SET:
-            fields.update(event["fields"])
-        elif event["do"] == BESIDE:
-            fields["beside"] |= set(event["of"])
-    return State(**fields, learned=said[0]["at"], rank=said[0]["n"], said=said)
-
-
-def _told_once(extra: Mapping[str, Any], recorded: int | None) -> State | None:
-    """The same of a fact that has one event, as most have."""
-    [event] = extra["told"]
-    if event["do"] != SAID or (recorded is not None and event["at"] > recorded):
-        return None
-    return State(
-        extra["subject"],
-        extra["predicate"],
-        extra["object"],
-        extra["role"],
-        event["from"],
-        event["to"],
-        bool(event.get("given")),
-        event["to"] is None,
-        event.get("sure"),
-        event["at"],
-        event["n"],
-        (event,),
-        _NOBODY,
+    ends = [event["to"] for event in said if event["to"] is not None]
+    found = State(
+        subject=extra["subject"],
+        predicate=extra["predicate"],
+        object=extra["object"],
+        role=extra["role"],
+        start=start,
+        end=max(ends, default=None),
+        given=any(event["from"] == start and event.get("given") for event in said),
+        lasting=len(ends) < len(said),
+        sure=max((event["sure"] for event in said if event.get("sure") is not None), default=None),
+        learned=said[0]["at"],
+        rank=said[0]["n"],
+        said=said,
     )
+    for event in known if len(known) > len(said) else ():
+        if event["do"] == SET:
+            found = found._replace(**event["fields"])
+        elif event["do"] == BESIDE:
+            found = found._replace(beside=found.beside.union(event["of"]))
+    return found
 
 
 def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
     """The events that count, as far as they were known at some time; an undone one does not."""
     known = [event for event in events if recorded is None or event["at"] <= recorded]
+    if len(known) == 1:
+        return [event for event in known if event["do"] != UNDO]
     off: set[int] = set()
     for event in known:
         if event["do"] == UNDO:
             off ^= {event["of"]}
     return [event for event in known if event["do"] != UNDO and event["n"] not in off]
-
-
-def undone(events: Sequence[Event]) -> int | None:
-    """The number of the event that an undoing is about: the last; or the one that the last undid, to have it back."""
-    last = events[-1]
-    return int(last["of"]) if last["do"] == UNDO else int(last["n"])
 
 
 def says_more(known: State, event: Event) -> bool:
@@ -157,18 +132,11 @@ def says_more(known: State, event: Event) -> bool:
     sure = event.get("sure")
     if sure is not None and all(each.get("sure", -1) < sure for each in known.said):
         return True
-    for each in known.said:
-        if (
-            each.get("id") == event.get("id")
-            and each.get("in") == event.get("in")
-            and each.get("source") == event.get("source")
-            and each.get("actor") == event.get("actor")
-            and each["role"] == event["role"]
-            and each["to"] == event["to"]
-            and (not event.get("given") or (each.get("given") and each["from"] == event["from"]))
-        ):
-            return False
-    return True
+    return not any(
+        all(each.get(name) == event.get(name) for name in _TELLING)
+        and (not event.get("given") or (each.get("given") and each["from"] == event["from"]))
+        for each in known.said
+    )
 
 
 RULE = "fact_rule"
@@ -242,9 +210,7 @@ def rules_in(tx: Transaction, view: View) -> Rules:
         if kept.label == _SINGLE:
             (one.add if kept.extra["single"] else one.discard)(key)
         elif kept.label == _ALIAS:
-            aliases[key] = Alias(
-                name=kept.extra["name"], into=kept.extra["into"], merged=kept.extra["merged"], why=kept.extra["why"]
-            )
+            aliases[key] = Alias(**{name: kept.extra[name] for name in ("name", "into", "merged", "why")})
     return Rules(aliases, frozenset(one))
 
 
@@ -268,9 +234,7 @@ def named_alike(alias: Alias, now: int, *, told: Sequence[Mapping[str, Any]] = (
         now: When that is said.
         told: The events of the messages that it was made of, with any of which it goes. Default: somebody says so.
     """
-    extra: dict[str, Any] = {"name": alias.name, "into": alias.into, "merged": alias.merged, "why": alias.why}
-    if told:
-        extra |= {"told": list(told), "rests_on_all": True}
+    extra = asdict(alias) | ({"told": list(told), "rests_on_all": True} if told else {})
     return RowDraft(RULE, _alias_key(alias.name), alias.name.encode(), now, label=_ALIAS, extra=extra)
 
 
@@ -314,12 +278,11 @@ def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, FactEnding]
     found = {key: FactEnding(known.end) for key, known in states.items()}
     for values in _values(states, agreed):
         for place, value in enumerate(values):
-            if value.known.end is not None:
-                continue
-            for later in values[place + 1 :]:
-                if _follows(later, value):
-                    found[value.key] = FactEnding(later.known.start, later.key)
-                    break
+            if value.known.end is None:
+                following = (later for later in values[place + 1 :] if _follows(later, value))
+                found[value.key] = next(
+                    (FactEnding(each.known.start, each.key) for each in following), FactEnding(None)
+                )
     return found
 
 
@@ -339,11 +302,9 @@ def clashes(states: Mapping[str, State], agreed: Rules) -> list[tuple[str, str, 
                 start = other.known.start
                 if end is not None and start >= end:
                     break
-                if one.object != other.object:
-                    stops = [at for at in (end, ends[other.key].at) if at is not None]
-                    stop = min(stops, default=None)
-                    if stop is None or start < stop:
-                        found.append((one.key, other.key, start, stop))
+                stop = min((at for at in (end, ends[other.key].at) if at is not None), default=None)
+                if one.object != other.object and (stop is None or start < stop):
+                    found.append((one.key, other.key, start, stop))
     return found
 
 
@@ -355,34 +316,36 @@ def united(states: Mapping[str, State], others: Mapping[str, State], agreed: Rul
         others: More of them, whose ids stay only where none of the first is the same.
         agreed: What is agreed on names.
     """
+    every = {**others, **states}
+    until: dict[str, int | None] = {key: ending.at for key, ending in endings(every, agreed).items()}
     found: dict[str, State] = {}
-    until: dict[str, int | None] = {key: ending.at for key, ending in endings({**others, **states}, agreed).items()}
-    alike: dict[tuple[str, str, str], list[str]] = {}
-    for some in (states, {key: known for key, known in others.items() if key not in states}):
-        for key, known in sorted(some.items(), key=lambda each: (each[1].learned, each[0])):
-            thing = agreed.canonical(known.subject), predicate_key(known.predicate), agreed.canonical(known.object)
-            there = alike.setdefault(thing, [])
-            same = next((each for each in there if overlaps(found[each], until[each], known.start, until[key])), None)
-            if same is None:
-                there.append(key)
-                found[key] = known
-            else:
-                found[same] = _together(found[same], known)
-                ends = until[same], until[key]
-                until[same] = None if None in ends else max(at for at in ends if at is not None)
+    alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for key, known in sorted(every.items(), key=lambda each: (each[0] not in states, each[1].learned, each[0])):
+        there = alike[agreed.canonical(known.subject), predicate_key(known.predicate), agreed.canonical(known.object)]
+        same = next((each for each in there if overlaps(found[each], until[each], known.start, until[key])), None)
+        if same is None:
+            there.append(key)
+            found[key] = known
+        else:
+            found[same] = _together(found[same], known)
+            until[same] = _later(until[same], until[key])
     return {key: found[key] for key in (*states, *others) if key in found}
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    """The later of two ends, of which None is the last."""
+    return None if one is None or other is None else max(one, other)
 
 
 def _together(one: State, other: State) -> State:
     """Two facts that are one."""
     first, second = sorted((one, other), key=lambda known: known.start)
-    sure = [known.sure for known in (one, other) if known.sure is not None]
     return one._replace(
         start=first.start,
         given=first.given or (first.start == second.start and second.given),
-        end=None if one.end is None or other.end is None else max(one.end, other.end),
+        end=_later(one.end, other.end),
         lasting=one.lasting or other.lasting,
-        sure=max(sure, default=None),
+        sure=max((known.sure for known in (one, other) if known.sure is not None), default=None),
         learned=min(one.learned, other.learned),
         said=tuple(sorted((*one.said, *other.said), key=lambda event: (event["at"], event["n"]))),
         beside=one.beside | other.beside,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -25,22 +25,16 @@ from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
-from langchain_agentmem.facts import fact_store, source_texts
-from langchain_agentmem.facts.fact import (
-    Alias,
-    FactsConfig,
-    data_file,
-    entity_key,
-    name_of,
-)
-from langchain_agentmem.facts.fact_events import named_alike, rules_in
-from langchain_agentmem.facts.fact_store import Book, FactStatement, SpokenTurn
+from langchain_agentmem.facts import source_texts
+from langchain_agentmem.facts.fact import Alias, FactsConfig, data_file, entity_key, name_of
+from langchain_agentmem.facts.fact_events import named_alike
+from langchain_agentmem.facts.fact_store import Book, FactStatement, FactView, SpokenTurn
 from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
 from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
 from langchain_agentmem.language_models.summarization import is_refusal
 from langchain_agentmem.rewinding.memory_access import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import FOREVER
+from langchain_agentmem.rewinding.memory_rows import DUE, FOREVER
 from langchain_agentmem.search.dates import spans
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.tracing import brief
@@ -63,6 +57,8 @@ clipped."""
 _GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class ExtractionAnswer(NamedTuple):
@@ -348,9 +344,18 @@ class FactsGround(MemorySession):
     settings: FactsConfig
     description: str | None = None
 
+    def look(self, name: str | None, find: Callable[[FactView], T], **inputs: Any) -> T:
+        """`read`, given the facts that the memory shows."""
+        return self.read(name, lambda tx, view: find(FactView(tx, view)), **inputs)
+
+    def edit(self, name: str | None, make: Callable[[Book], T], **inputs: Any) -> T:
+        """`write`, given where facts are changed."""
+        return self.write(name, lambda tx, change: make(self.book(tx, change)), **inputs)
+
     def book(self, tx: Transaction, change: Change) -> Book:
         """Where facts are changed."""
-        return Book(change=change, agreed=rules_in(tx, change.view), new_id=self.database.new_id)
+        facts = FactView(tx, change.view)
+        return Book(facts=facts, change=change, path=self.point.path, new_id=self.database.new_id)
 
 
 @dataclass(slots=True)
@@ -387,12 +392,6 @@ class _BatchOutcome(NamedTuple):
     silent: int = 0
     lost: bool = False
 
-    def told(self) -> dict[str, Any]:
-        if self.lost:
-            return {"lost": True}
-        failure = {} if self.failure is None else {"failure": brief(self.failure.error)}
-        return {"read": self.read, **fact_store.turns_shown(self.turns, self.refused), **failure}
-
 
 def learn(
     ground: FactsGround,
@@ -420,7 +419,7 @@ def learn(
     alone: set[str] = set()
     parked: set[str] = set()
     while True:
-        waits = ground.read(None, source_texts.waiting)
+        waits = ground.look(None, source_texts.waiting)
         here = [due for due in waits if wanted(due) and due.key not in parked]
         ready, _ = source_texts.in_time(here, most, ground.now() if patient else FOREVER)
         for some in _batches(ready, alone):
@@ -436,7 +435,7 @@ def learn(
                 learned.lost = True
                 return learned
             learned.messages += outcome.read
-            learned.fact_ids |= {turn.key: None for turn in outcome.turns if turn.outcome != "known"}
+            learned.fact_ids |= {turn.fact_id: None for turn in outcome.turns if turn.operation != "known"}
             if outcome.failure is not None:
                 learned.failed = True
                 if patient or (outcome.silent and is_last):
@@ -465,33 +464,31 @@ def _batch(
         alone.update(due.key for due in some)
         return _BatchOutcome(0)
 
-    def keep(tx: Transaction, change: Change) -> _BatchOutcome:
-        if holds is not None and not holds(tx):
+    def keep(book: Book) -> _BatchOutcome:
+        if holds is not None and not holds(book.facts.tx):
             return _BatchOutcome(0, lost=True)
         # What was changed meanwhile waits to be shown as it is now.
         shown = {due.key: due.shown for due in some}
-        still = [due for due in source_texts.waiting(tx, change.view, list(shown)) if due.shown == shown[due.key]]
-        change.writer = Writer("model")
-        book = ground.book(tx, change)
-        whole = len(still) == len(some)  # else the answer may quote what is gone by now, and is not kept
+        still = [due for due in source_texts.waiting(book.facts, list(shown)) if due.shown == shown[due.key]]
+        book.change.writer = Writer("model")
         most = ground.settings.max_attempts
         told = ExtractionTrouble(" ".join(answer.problems), said) if failure is None else failure
-        told = told if whole else told._replace(error=_GONE, answer="")
+        if len(still) < len(some):  # the answer may quote what is gone by now, and is not kept
+            told = told._replace(error=_GONE, answer="")
         if failure is not None:
-            silent = source_texts.failed(tx, book, still, told, most) if still else 0
+            silent = source_texts.failed(book, still, told, most) if still else 0
             return _BatchOutcome(0, failure=told, silent=silent)
-        source_texts.answered(tx, book, some, most)
+        source_texts.answered(book, some, most)
         if not keeps:
             return _BatchOutcome(0)
         if answer.problems and still:
             source_texts.record(book, still, told)
-        _tell(tx, book, answer, [due.key for due in some], still)
+        turns = _tell(book, answer, some, still)
         for due in still:
-            source_texts.done(book, due)
-        return _BatchOutcome(len(still), book.turns, answer.problems)
+            book.change.remove(DUE, due.key)
+        return _BatchOutcome(len(still), turns, answer.problems)
 
-    asked_about = [due.message.message_id for due in some]
-    return ground.write("facts.learn", keep, outputs=_BatchOutcome.told, message_ids=asked_about)
+    return ground.edit("facts.learn", keep, message_ids=[due.message.message_id for due in some])
 
 
 class _Reports(FirstFailures):
@@ -502,57 +499,47 @@ def _asked(
     ground: FactsGround, model: Any, some: Sequence[Due]
 ) -> tuple[ExtractionAnswer, str, ExtractionTrouble | None]:
     """What a model answers about some messages, in its words too, and what went wrong."""
-    agreed = ground.read(None, rules_in)
+    single = ground.look(None, lambda facts: sorted(facts.rules.single))
     try:
         reply = ask(
             ground.database,
             model if some[0].failed else structured(model) or model,  # what failed is asked without a form
-            question(some, ground.settings, sorted(agreed.single)),
+            question(some, ground.settings, single),
             "facts.extract",
             ground.settings.timeout,
             reply_of,
-            inputs=lambda: ground.trace_inputs(said=fact_store.messages_shown([due.message for due in some])),
+            inputs=lambda: ground.trace_inputs(said=[due.message for due in some]),
         )
         answer = read(reply, some)
+        source, raised = "".join(answer.problems[:1]), None
+        trouble = ExtractionTrouble("The answer cannot be used: " + " ".join(answer.problems), str(reply))
     except Exception as error:  # whatever a model raises, the messages go on waiting
         if leaves_the_node(error):
             raise
-        trouble = ExtractionTrouble(f"The model gave no answer: {type(error).__name__}: {error}", "", silent=True)
-        _report(ground, type(error).__name__, some, trouble, error)
-        return ExtractionAnswer(), "", trouble
-    if not answer.readable:
-        trouble = ExtractionTrouble("The answer cannot be used: " + " ".join(answer.problems), str(reply))
-        _report(ground, answer.problems[0], some, trouble)
-        return answer, str(reply), trouble
-    return answer, str(reply), None
-
-
-def _report(
-    ground: FactsGround, source: str, some: Sequence[Due], trouble: ExtractionTrouble, error: Exception | None = None
-) -> None:
+        answer, source, raised = ExtractionAnswer(readable=False), type(error).__name__, error
+        trouble = ExtractionTrouble(f"The model gave no answer: {source}: {error}", "", silent=True)
+    if answer.readable:
+        return answer, str(reply), None
     reports = ground.database.attached(_Reports, partial(_Reports, logger))
     message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"
-    reports.report(source, message, len(some), brief(trouble.error), error=error)
+    reports.report(source, message, len(some), brief(trouble.error), error=raised)
+    return answer, trouble.answer, trouble
 
 
-def _tell(
-    tx: Transaction,
-    book: Book,
-    answer: ExtractionAnswer,
-    asked: Sequence[str],
-    still: Sequence[Due],
-) -> None:
-    """Keep what a model answered about messages, by their keys, of which some still wait."""
+def _tell(book: Book, answer: ExtractionAnswer, asked: Sequence[Due], still: Sequence[Due]) -> list[SpokenTurn]:
+    """Keep what a model answered about messages, of which some still wait."""
     keys = {due.key for due in still}
-    for place, fact in answer.facts:
-        if asked[place] in keys:
-            clean = fact._replace(subject=redact(fact.subject), object=redact(fact.object))
-            book.tell(tx, clean)
+    turns = [
+        book.tell(fact._replace(subject=redact(fact.subject), object=redact(fact.object)))
+        for place, fact in answer.facts
+        if asked[place].key in keys
+    ]
     for name, into, why in answer.same if len(still) == len(asked) else ():
-        if entity_key(name) not in book.agreed.aliases:
+        if entity_key(name) not in book.facts.rules.aliases:
             now = book.change.now
             alias = Alias(name=name, into=into, merged=False, why=why)
             book.change.drafts.append(named_alike(alias, now, told=source_texts.resting_on(still, now)))
+    return turns
 
 
 def _batches(waits: Sequence[Due], alone: Collection[str]) -> Iterator[list[Due]]:

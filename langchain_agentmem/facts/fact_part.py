@@ -18,13 +18,12 @@ from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.facts import fact_commands, fact_store
-from langchain_agentmem.facts.fact import Fact, data_file, sentence
-from langchain_agentmem.facts.fact_events import RULE, rules_in, state
-from langchain_agentmem.facts.fact_extraction import FactsGround
+from langchain_agentmem.facts.fact import Fact, data_file
+from langchain_agentmem.facts.fact_events import RULE, state
+from langchain_agentmem.facts.fact_store import Book, FactView
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.memory_access import Change
-from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, Kept, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, RowDraft
 from langchain_agentmem.rewinding.message_sources import SET
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
@@ -52,47 +51,28 @@ def recollections(
     for view, numbers in sights:
         new = {number: there[number] for number in sorted(numbers - values.keys())}
         if view is not None:
-            values |= _values(tx, view, new)
+            values |= _values(FactView(tx, view), new)
             continue
         for branch in sorted({row["branch_id"] for row in new.values()}):  # each stands at the end of its own
             end = branches.view_of(tx, branch, memory_rows.FOREVER - 1, now)
-            values |= _values(tx, end, {n: row for n, row in new.items() if row["branch_id"] == branch})
-    found = {number: (value.text, value) for number, value in values.items()}
-    shown = recollections_of(hits, there, found, FOUND_AS)
+            values |= _values(FactView(tx, end), {n: row for n, row in new.items() if row["branch_id"] == branch})
+    shown = recollections_of(hits, there, {n: (value.text, value) for n, value in values.items()}, FOUND_AS)
     ended = {number: each.value.ended_by for number, each in shown.items() if each.value.ended_by is not None}
     return shown | {number: replace(shown[number], replaced_by=(FOUND_AS, by)) for number, by in ended.items()}
 
 
-def _values(tx: Transaction, view: View, some: Mapping[int, Row]) -> dict[int, Fact]:
+def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
     """Rows as they are seen from somewhere."""
-    if not some:
-        return {}
-    kept: dict[int, Kept] = {number: memory_rows.kept_of(row) for number, row in some.items()}
-    values = {number: fact_store.raw_fact(each) for number, each in kept.items() if each.kind != FACT}
-    facts = {each.key: each for each in kept.values() if each.kind == FACT}
-    if facts:
-        agreed = rules_in(tx, view)
-        settled = {fact.id: fact for fact in fact_store.settled(tx, view, agreed, facts)}
-        values |= {number: settled[each.key] for number, each in kept.items() if each.key in settled}
-    return values
+    kept = {number: memory_rows.kept_of(row) for number, row in some.items()}
+    values = {fact.id: fact for fact in facts.settled({each.key: each for each in kept.values() if each.kind == FACT})}
+    values |= {each.key: fact_store.raw_fact(each) for each in kept.values() if each.kind != FACT}
+    return {number: values[each.key] for number, each in kept.items() if each.key in values}
 
 
 KINDS = (RULE, TEXT, memory_rows.DUE, FACT, FORMER)
 """What is kept in a file."""
 CHECKED = (*KINDS, memory_rows.FAILURE)
 """What can be told to be whole."""
-
-
-def record_of(kept: Kept) -> dict[str, Any]:
-    """Something that is kept, as a record that JSON knows."""
-    return {
-        "kind": kept.kind,
-        "id": kept.key,
-        "label": kept.label,
-        "body": memory_rows.text_of(kept.body),
-        "created_at": kept.created_at,
-        "extra": dict(kept.extra),
-    }
 
 
 def draft_of(record: Any) -> RowDraft:
@@ -109,37 +89,28 @@ def draft_of(record: Any) -> RowDraft:
         ) from error
 
 
-def dump(ground: FactsGround) -> list[dict[str, Any]]:
+def dump(facts: FactView) -> list[dict[str, Any]]:
     """All that a memory holds, as records that JSON knows."""
+    return [
+        {
+            "kind": kept.kind,
+            "id": kept.key,
+            "label": kept.label,
+            "body": kept.text,
+            "created_at": kept.created_at,
+            "extra": dict(kept.extra),
+        }
+        for kind in KINDS
+        for kept in facts.every(kind)
+    ]
 
-    def look(tx: Transaction, view: View) -> list[dict[str, Any]]:
-        found = []
-        for kind in KINDS:
-            found += memory_rows.current(tx, view, kind)
-        return [record_of(kept) for kept in found]
 
-    def told(found: list[dict[str, Any]]) -> dict[str, Any]:
-        return {"records": len(found), **fact_store.kinds_shown(record["kind"] for record in found)}
-
-    return ground.read("facts.save", look, outputs=told)
-
-
-def load(ground: FactsGround, records: list[Any]) -> None:
-    """Have a memory hold what was dumped, and nothing else.
-
-    Raises:
-        InvalidInput: A record is damaged. The memory is as it was.
-    """
-    drafts = [draft_of(record) for record in records]
-
-    def make(tx: Transaction, change: Change) -> None:
-        fact_commands.clear(tx, change, rules=True)
-        anew = {(draft.kind, draft.key) for draft in drafts}
-        gone = [draft for draft in change.drafts if (draft.kind, draft.key) not in anew]
-        change.drafts = gone + drafts  # what is here already is written in the order of the file, too
-
-    here = fact_store.kinds_shown(draft.kind for draft in drafts)
-    ground.write("facts.load", make, outputs=lambda _: here, records=len(records))
+def load(book: Book, drafts: Sequence[RowDraft]) -> None:
+    """Have a memory hold what was dumped, and nothing else."""
+    fact_commands.clear(book, rules=True)
+    anew = {(draft.kind, draft.key) for draft in drafts}
+    gone = [draft for draft in book.change.drafts if (draft.kind, draft.key) not in anew]
+    book.change.drafts = [*gone, *drafts]  # what is here already is written in the order of the file, too
 
 
 def _draft(record: Any) -> RowDraft:
@@ -156,14 +127,14 @@ def _draft(record: Any) -> RowDraft:
                 _holds(event["fields"], {name: forms["fields"][name] for name in event["fields"]})
         if kind != FACT:  # of which another line may tell
             next(event for event in extra["told"] if event["do"] == SAID)
+    if kind in (FACT, FORMER):
+        names = fact_store.names_of(extra) if kind == FACT else extra["names"]
+        found = kind == FACT and state(extra) is not None
+        return fact_store.draft_of(kind, key, names, record["created_at"], extra=extra, findable=found)
     draft = RowDraft(kind, key, memory_rows.body_of(record["body"]), record["created_at"], label=label, extra=extra)
     if kind == TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])
         return draft._replace(subject=extra["role"], findable=label is None)
-    if kind in (FACT, FORMER):
-        names = fact_store.names_of(extra) if kind == FACT else extra["names"]
-        found = kind == FACT and state(extra) is not None
-        return fact_store.looked_up_by(draft._replace(findable=found), names)
     return draft
 
 
@@ -205,36 +176,32 @@ def fact_problems(tx: Transaction) -> list[str]:
     """
     found: list[str] = []
     after = 0
-    kinds = as_json(CHECKED)
-    while page := query.facts_after(tx, after=after, kinds=kinds, limit=PAGE):
+    while page := query.facts_after(tx, after=after, kinds=as_json(CHECKED), limit=PAGE):
         after = page[-1]["id"]
         for row in page:
-            indexed = row["origin"] is not None or row["document_id"] is not None
             try:
-                trouble = _trouble_of(row, bytes(row["body"]), json.loads(row["extra"] or "{}"), indexed=indexed)
-            except (TypeError, ValueError, RecursionError):
+                trouble = _trouble_of(row)
+            except (InvalidInput, TypeError, ValueError, RecursionError):
                 trouble = "cannot be read"
             if trouble is not None:
                 found.append(f"memory {row['id']}, a {row['kind'].replace('_', ' ')}, {trouble}")
     return found
 
 
-def _trouble_of(row: Any, body: bytes, extra: Any, *, indexed: bool = True) -> str | None:
+def _trouble_of(row: Any) -> str | None:
     """What is wrong with something, if anything is."""
+    kind, body, extra = row["kind"], bytes(row["body"]), json.loads(row["extra"] or "{}") or {}
     record = {name: row[name] for name in ("kind", "label", "created_at")}
-    try:
-        draft = draft_of({**record, "id": row["key"], "body": memory_rows.text_of(body), "extra": extra or {}})
-    except (InvalidInput, UnicodeDecodeError):
-        return "cannot be read"
-    if row["kind"] == FACT and state(extra) is None:
+    draft = draft_of({**record, "id": row["key"], "body": memory_rows.text_of(body), "extra": extra})
+    if kind == FACT and not draft.findable:
         return None  # what was taken back is looked up by nobody but who knows its id
-    if row["kind"] in (FACT, FORMER):
+    if kind in (FACT, FORMER):
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
             return "is not looked up by what it says"
-        names = extra["names"] if row["kind"] == FORMER else fact_store.names_of(extra)
-        if body != memory_rows.body_of(sentence(*names)):
+        if body != draft.body:
             return "does not say what was told of it"
-    return "is not in the index" if draft.findable and not indexed else None
+    is_indexed = row["origin"] is not None or row["document_id"] is not None
+    return "is not in the index" if draft.findable and not is_indexed else None
 
 
 PART = Part(

@@ -316,7 +316,7 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         with ground.step("facts.remember", message_ids=[message.message_id for message in read]) as step:
             new: list[str] = []
             if read:
-                new = fact_commands.keep(ground, read, conversation=conversation, own=False, shown=False)
+                new = fact_commands.keep(ground, read, conversation=conversation, own=False)
             learned = learn(ground, self._model, wanted=wanted, patient=True)
             step.finish(lambda: {"new_ids": new, **learned.told()})
         return {}

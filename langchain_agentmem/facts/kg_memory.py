@@ -39,32 +39,22 @@ until `unmerge`; `to_networkx` returns the graph.
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeAlias, Unpack
 
-from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given
+from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
-from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts import (
-    fact_commands,
-    fact_events,
-    fact_graph,
-    fact_part,
-    fact_queries,
-    fact_store,
-    source_texts,
-)
+from langchain_agentmem.facts import fact_commands, fact_graph, fact_part, fact_queries, fact_store, source_texts
 from langchain_agentmem.facts.fact import (
     Alias,
     Contradiction,
@@ -75,15 +65,16 @@ from langchain_agentmem.facts.fact import (
     FactsConfig,
     Neighbour,
     entity_key,
+    maybe_time,
     name_of,
     predicate_key,
 )
-from langchain_agentmem.facts.fact_commands import FactSource
-from langchain_agentmem.facts.fact_events import apart, declared, named_alike, rules_in
+from langchain_agentmem.facts.fact_commands import DESCRIPTION, FactSource
+from langchain_agentmem.facts.fact_events import apart, declared, named_alike
 from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learn
-from langchain_agentmem.facts.fact_store import FactStatement, LearnedAt, SpokenTurn
+from langchain_agentmem.facts.fact_store import Book, FactStatement, FactView, LearnedAt, SpokenTurn
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
-from langchain_agentmem.language_models.tokens import Budget, BudgetLike, Measure
+from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.messages.message import (
     AgentCallLike,
     Content,
@@ -93,22 +84,22 @@ from langchain_agentmem.messages.message import (
     ToolCallLike,
 )
 from langchain_agentmem.messages.provider_content import ImageFiles
-from langchain_agentmem.rewinding import branch_tree, memory_rows
+from langchain_agentmem.rewinding import branch_tree
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_access import Change, listed
-from langchain_agentmem.rewinding.memory_rows import DUE, FACT, TEXT, RowDraft, View
+from langchain_agentmem.rewinding.memory_access import inputs_of
+from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, Task, TaskKey, backoff
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import SILENT, brief
-
-logger = logging.getLogger(__name__)
+from langchain_agentmem.tracing import SILENT, outcome
 
 TYPE = "kg"
 """What a file of facts says it is."""
 KIND = "facts"
 """The kind of the task by which one process at a time extracts facts."""
 _SPEAKERS = ("user", "assistant", "system")
+_Item: TypeAlias = tuple[str, "Fact | Message"]
+"""Something that is shown, with its id."""
 
 
 class FactFields(MessageFields, total=False):
@@ -242,43 +233,32 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        ground = self._ground
-        start = None if valid_from is None else time_given(valid_from, "valid_from")
-        end = None if valid_to is None else time_given(valid_to, "valid_to")
+        start, end = maybe_time(valid_from, "valid_from"), maybe_time(valid_to, "valid_to")
         fact_commands.check_order(start, end)
         said = FactStatement(
             role=fact_commands.role_given(role),
-            subject=name_of(redact(text_given(subject, "The subject")), "The subject"),
+            subject=fact_commands.thing_given(subject, "The subject"),
             predicate=name_of(predicate, "The predicate"),
-            object=name_of(redact(text_given(obj, "The object")), "The object"),
+            object=fact_commands.thing_given(obj, "The object"),
             start=start,
             end=end,
             sure=fact_commands.confidence_given(confidence),
         )
         sources = fact_commands.sources_given(source)
 
-        def make(tx: Transaction, change: Change) -> tuple[str, list[SpokenTurn]]:
-            book = ground.book(tx, change)
-            here = source_texts.among(tx, change.view, sources) if sources else {}
-            key = ""
+        def make(book: Book) -> SpokenTurn:
+            here = source_texts.among(book.facts, sources)
+            turns: list[SpokenTurn] = []
             for message, conversation in sources:
                 text = source_texts.chosen(here, message, conversation)
                 at = None if text is None else text.created_at
                 told = said._replace(message=message, conversation=conversation, said_at=at)
-                key = book.tell(tx, told, key or None)
-            return key or book.tell(tx, said), book.turns
+                turns.append(book.tell(told, turns[0].fact_id if turns else None))
+            return turns[0] if turns else book.tell(said)
 
-        fact_id, _ = ground.write(
-            "facts.add_fact",
-            make,
-            outputs=lambda done: {"fact_id": done[0], **fact_store.turns_shown(done[1])},
-            role=said.role,
-            subject=said.subject,
-            predicate=said.predicate,
-            object=said.object,
-            message_ids=[message for message, _ in sources],
-        )
-        return fact_id
+        named = {"subject": said.subject, "predicate": said.predicate, "object": said.object}
+        message_ids = [message for message, _ in sources]
+        return self._ground.edit("facts.add_fact", make, role=said.role, **named, message_ids=message_ids).fact_id
 
     aadd_fact = awaited(add_fact, writes=True)
 
@@ -296,12 +276,12 @@ class KGMemory(EventSource):
         """
         text_given(fact_id, "An id")
 
-        def make(tx: Transaction, change: Change) -> fact_events.State | None:
-            book = self._ground.book(tx, change)
-            book.undo(tx, fact_store.fact_there(tx, change.view, fact_id))
-            return fact_events.state(book.written[fact_id].extra)
+        def make(book: Book) -> str | None:
+            book.undo(book.facts.row(fact_id))
+            kept = book.written[fact_id]
+            return kept.text if book.facts.states({fact_id: kept}) else None
 
-        self._ground.write("facts.undo", make, outputs=fact_store.state_shown, fact_id=fact_id)
+        self._ground.edit("facts.undo", make, fact_id=fact_id)
 
     aundo = awaited(undo, writes=True)
 
@@ -320,13 +300,10 @@ class KGMemory(EventSource):
         check_flag("single_valued", single_valued)
         names = [name_of(each, "A predicate") for each in predicates]
 
-        def make(tx: Transaction, change: Change) -> int:
-            self._ground.book(tx, change)
-            change.drafts += [declared(name, single=single_valued, now=change.now) for name in names]
-            return len(names)
+        def make(book: Book) -> None:
+            book.change.drafts += [declared(name, single=single_valued, now=book.change.now) for name in names]
 
-        told: dict[str, Any] = {"predicates": names, "single_valued": single_valued}
-        self._ground.write("facts.declare", make, outputs=lambda count: {"declared": count}, **told)
+        self._ground.edit("facts.declare", make, predicates=names, single_valued=single_valued)
 
     adeclare = awaited(declare, writes=True)
 
@@ -342,19 +319,19 @@ class KGMemory(EventSource):
         """
         name, into = name_of(name, "A name"), name_of(into, "A name")
 
-        def make(tx: Transaction, change: Change) -> bool:
-            agreed = rules_in(tx, change.view)
-            if agreed.canonical(name) == agreed.canonical(into):
-                if entity_key(name) == entity_key(into) or agreed.canonical(name) != entity_key(name):
+        def make(book: Book) -> bool:
+            one, other = map(book.facts.rules.canonical, (name, into))
+            if one == other:
+                if entity_key(name) == entity_key(into) or one != entity_key(name):
                     return False  # it is so already
                 raise InvalidInput(
                     f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
                     f"unmerge({safe_repr(into)}) first."
                 )
-            change.drafts.append(named_alike(Alias(name=name, into=into, merged=True), change.now))
+            book.change.drafts.append(named_alike(Alias(name=name, into=into, merged=True), book.change.now))
             return True
 
-        self._ground.write("facts.merge", make, outputs=lambda new: {"merged": new}, alias=name, same_as=into)
+        self._ground.edit("facts.merge", make, alias=name, same_as=into)
 
     amerge = awaited(merge, writes=True)
 
@@ -369,13 +346,13 @@ class KGMemory(EventSource):
         """
         name = name_of(name, "A name")
 
-        def make(tx: Transaction, change: Change) -> bool:
-            there = entity_key(name) in rules_in(tx, change.view).aliases
+        def make(book: Book) -> bool:
+            there = entity_key(name) in book.facts.rules.aliases
             if there:
-                change.drafts.append(apart(name, change.now))
+                book.change.drafts.append(apart(name, book.change.now))
             return there
 
-        return self._ground.write("facts.unmerge", make, outputs=lambda was: {"unmerged": was}, alias=name)
+        return self._ground.edit("facts.unmerge", make, alias=name)
 
     aunmerge = awaited(unmerge, writes=True)
 
@@ -388,34 +365,15 @@ class KGMemory(EventSource):
         Returns:
             Whether it was there.
         """
-        text_given(message_id, "An id")
-
-        def make(tx: Transaction, change: Change) -> list[RowDraft]:
-            book = self._ground.book(tx, change)
-            said = memory_rows.named(tx, change.view, TEXT, [message_id])
-            if message_id in said:
-                book.forsake(tx, said[message_id], self._ground.point.path)
-                change.remove(TEXT, message_id)
-                change.remove(DUE, message_id)
-                return change.drafts
-            facts = memory_rows.named(tx, change.view, FACT, [message_id])
-            if message_id in facts:
-                book.remove(tx, facts[message_id])
-            return change.drafts if message_id in facts else []
-
-        return bool(self._ground.write("facts.remove", make, outputs=fact_store.removed_shown, id=message_id))
+        key = text_given(message_id, "An id")
+        return self._ground.edit("facts.remove", partial(fact_commands.remove, key=key), id=key)
 
     aremove_by_id = awaited(remove_by_id, writes=True)
 
     def get(self, fact_id: str) -> Fact | None:
         """Return a fact, or what was said, by its id; None where there is none, or it was taken back."""
         key = text_given(fact_id, "An id")
-
-        def told(fact: Fact | None) -> dict[str, Any]:
-            return fact_store.facts_shown([] if fact is None else [fact])
-
-        look = partial(fact_queries.fact_in, fact_id=key)
-        return self._ground.read("facts.get", look, outputs=told, fact_id=fact_id)
+        return self._ground.look("facts.get", lambda facts: facts.fact(key), fact_id=key)
 
     aget = awaited(get)
 
@@ -447,10 +405,11 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        ground = self._ground
-        at = ground.now() if valid is None else time_given(valid, "valid")
-        asked: dict[str, Any] = {"recorded": recorded, "at": at, "most": limit_given(limit), "valid": valid}
-        return fact_queries.matching(ground, "facts.as_of", subject, predicate, obj, **asked)
+        by, at = maybe_time(recorded, "recorded"), maybe_time(valid, "valid")
+        most, named = limit_given(limit), _named(subject=subject, predicate=predicate, obj=obj)
+        at = self._ground.now() if at is None else at
+        find = partial(fact_queries.matching, **named, recorded=by, at=at, most=most)
+        return self._ground.look("facts.as_of", find, **named, valid=valid, recorded=recorded)
 
     aas_of = awaited(as_of)
 
@@ -481,28 +440,21 @@ class KGMemory(EventSource):
             InvalidInput: An argument is wrong, or there is no such fact.
         """
         most = fact_queries.USUAL_LIMIT if limit is None else limit_given(limit)
-        by = None if recorded is None else time_given(recorded, "recorded")
-        at = None if valid is None else time_given(valid, "valid")
-        for value, what in ((before, "An id"), (entity, "An entity"), (predicate, "The predicate")):
-            if value is not None:
-                text_given(value, what)
+        by, at = maybe_time(recorded, "recorded"), maybe_time(valid, "valid")
+        named = _named(before=before, entity=entity, predicate=predicate)
 
-        def look(tx: Transaction, view: View) -> list[Fact]:
-            agreed = rules_in(tx, view)
+        def find(facts: FactView) -> list[Fact]:
             behind = fact_store.BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
             if before is not None:
-                there = memory_rows.named(tx, view, FACT, [before])
-                if before not in there:
+                there = facts.named(FACT, [before]).get(before)
+                if there is None:
                     raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
-                behind = min(behind, LearnedAt(there[before].created_at, there[before].number))
-            names = None if entity is None else agreed.keys_of([agreed.canonical(entity)])
+                behind = min(behind, LearnedAt(there.created_at, there.number))
+            names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
             labels = None if predicate is None else [predicate_key(predicate)]
-            only: dict[str, Any] = {"names": names, "predicates": labels, "recorded": by, "at": at}
-            return fact_store.learned(tx, view, agreed, most, behind, **only)
+            return facts.learned(most, behind, names=names, predicates=labels, recorded=by, at=at)
 
-        asked: dict[str, Any] = {"limit": most, "before": before, "entity": entity, "predicate": predicate}
-        asked |= {"valid": valid, "recorded": recorded}
-        return self._ground.read("facts.latest", look, outputs=fact_store.facts_shown, **asked)
+        return self._ground.look("facts.latest", find, limit=most, **named, valid=valid, recorded=recorded)
 
     alatest = awaited(latest)
 
@@ -520,8 +472,9 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        text_given(subject, "The subject")
-        return fact_queries.matching(self._ground, "facts.history", subject, predicate, recorded=recorded)
+        named = _named(subject=text_given(subject, "The subject"), predicate=predicate)
+        find = partial(fact_queries.matching, **named, recorded=maybe_time(recorded, "recorded"))
+        return self._ground.look("facts.history", find, **named, recorded=recorded)
 
     ahistory = awaited(history)
 
@@ -537,7 +490,9 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        return fact_queries.contradictions(self._ground, subject, predicate)
+        subjects = None if subject is None else texts_given(subject, "Subjects")
+        find = partial(fact_queries.contradictions, subjects=subjects, **_named(predicate=predicate))
+        return self._ground.look("facts.contradictions", find, subject=subject, predicate=predicate)
 
     acontradictions = awaited(contradictions)
 
@@ -550,7 +505,8 @@ class KGMemory(EventSource):
         Returns:
             In the order in which we learned it; nothing where there is no such fact.
         """
-        return fact_queries.evidence(self._ground, fact_id)
+        find = partial(fact_queries.evidence, fact_id=text_given(fact_id, "An id"), path=self._ground.point.path)
+        return self._ground.look("facts.evidence", find, fact_id=fact_id)
 
     aevidence = awaited(evidence)
 
@@ -560,9 +516,8 @@ class KGMemory(EventSource):
         Args:
             message_id: Its id.
         """
-        key = text_given(message_id, "An id")
-        look = partial(fact_queries.facts_told_by, ground=self._ground, message_id=key)
-        return self._ground.read("facts.from_message", look, outputs=fact_store.facts_shown, message_id=key)
+        key, path = text_given(message_id, "An id"), self._ground.point.path
+        return self._ground.look("facts.from_message", lambda facts: facts.told_by(key, path), message_id=key)
 
     afrom_message = awaited(from_message)
 
@@ -602,13 +557,12 @@ class KGMemory(EventSource):
             InvalidInput: An argument is wrong.
         """
         limits = Budget.of(budget)
-        measure = Measure(limits)
         question = "" if query is None else text_given(query, "A query").strip()
         at = None if valid is None else moment(time_given(valid, "valid"))
         asked: dict[str, Any] = {"query": question, "valid": at, f"most_{limits.unit}": limits.total}
         with self._ground.step("facts.format_for_prompt", **asked) as step:
-            text = fact_queries.section(self._ground, question, at, limits, measure)
-            step.finish(lambda: fact_queries.section_shown(text))
+            text = fact_queries.section(self._ground, question, at, limits)
+            step.finish(lambda: {"text": text})
         return text
 
     aformat_for_prompt = awaited(format_for_prompt)
@@ -621,12 +575,10 @@ class KGMemory(EventSource):
             called.
         """
 
-        def look(tx: Transaction, view: View) -> list[Alias]:
-            agreed = rules_in(tx, view)
-            return [alias for alias in agreed.aliases.values() if alias.merged is not proposed]
+        def find(facts: FactView) -> list[Alias]:
+            return [alias for alias in facts.rules.aliases.values() if alias.merged is not proposed]
 
-        told = partial(listed, "aliases", show=lambda each: {"alias": each.name, "same_as": each.into})
-        return self._ground.read("facts.aliases", look, outputs=told, proposed=proposed)
+        return self._ground.look("facts.aliases", find, proposed=proposed)
 
     aaliases = awaited(aliases)
 
@@ -637,7 +589,8 @@ class KGMemory(EventSource):
             prefix: How the name begins; case does not count. Default: any name.
             limit: Most entities. Default: all.
         """
-        return fact_graph.entities(self._ground, prefix, limit)
+        find = partial(fact_graph.entities, prefix=text_given(prefix, "A prefix"), most=limit_given(limit))
+        return self._ground.look("facts.entities", find, prefix=prefix)
 
     aentities = awaited(entities)
 
@@ -666,7 +619,9 @@ class KGMemory(EventSource):
             InvalidInput: An argument is wrong.
         """
         when = fact_graph.FactFilter(self._ground, predicates, valid, recorded)
-        return fact_graph.neighbours(self._ground, entity, depth, when)
+        most = fact_graph.most_steps("depth", depth)
+        find = partial(fact_graph.neighbours, entity=text_given(entity, "An entity"), depth=most, when=when)
+        return self._ground.look("facts.neighbours", find, entity=entity, depth=depth)
 
     aneighbours = awaited(neighbours)
 
@@ -689,10 +644,13 @@ class KGMemory(EventSource):
         Raises:
             MissingExtra: networkx is not installed.
         """
-        asked: dict[str, Any] = {"entity": entity, "depth": depth, "valid": valid, "recorded": recorded}
-        with self._ground.step("facts.draw", **asked) as step:
-            facts = fact_graph.around_entity(self._ground, **asked)
-            step.finish(lambda: fact_store.facts_shown(facts))
+        when, named = fact_graph.FactFilter(self._ground, None, valid, recorded), _named(entity=entity)
+        if entity is None:
+            find = partial(fact_queries.matching, recorded=when.recorded, at=when.at)
+        else:
+            most = fact_graph.most_steps("depth", depth)
+            find = partial(fact_graph.around_entity, entity=entity, depth=most, when=when)
+        facts = self._ground.look("facts.draw", find, **named, depth=depth, valid=valid, recorded=recorded)
         return fact_graph.as_networkx(facts)
 
     ato_networkx = awaited(to_networkx)
@@ -743,7 +701,7 @@ class KGMemory(EventSource):
             images=images,
             tool_call_id=tool_call_id,
         )
-        fact_commands.keep(self._ground, [said])
+        fact_commands.keep(self._ground, [said], name="facts.add")
         self._wake()
         return said.message_id
 
@@ -761,7 +719,9 @@ class KGMemory(EventSource):
             InvalidInput: A value cannot be one.
             MessageError: There is neither, the fact was taken back, or a change does not fit.
         """
-        if fact_commands.update(self._ground, message_id, changes):
+        text_given(message_id, "An id")
+        make = partial(fact_commands.update, key=message_id, changes=changes)
+        if self._ground.edit("facts.update", make, id=message_id, changes=lambda: inputs_of(changes)):
             self._wake()
 
     aupdate = awaited(update, writes=True)
@@ -796,13 +756,12 @@ class KGMemory(EventSource):
     def reset_memory(self) -> None:
         """Delete everything but the description, and what is declared of predicates. Listeners are told."""
 
-        def make(tx: Transaction, change: Change) -> dict[str, int]:
-            fact_commands.clear(tx, change)
-            gone = fact_store.kinds_shown(draft.kind for draft in change.drafts)
-            fact_commands.describe(tx, change, self._ground.description)
+        def make(book: Book) -> int:
+            gone = fact_commands.clear(book)
+            fact_commands.describe(book, self._ground.description)
             return gone
 
-        self._ground.write("facts.reset", make, outputs=lambda gone: {"removed": gone})
+        self._ground.edit("facts.reset", make)
         now = self._database.clock()
         self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
 
@@ -816,11 +775,7 @@ class KGMemory(EventSource):
         Args:
             include_ids: Whether to tell each one's "message_id". Default: False.
         """
-        check_flag("include_ids", include_ids)
-        with self._ground.step("facts.retrieve_all") as step:
-            items = self._everything()
-            step.finish(lambda: _ids_shown(items))
-        return _dicts(items, include_ids=include_ids)
+        return self._retrieve("facts.retrieve_all", self._everything, include_ids=include_ids)
 
     aretrieve_all = awaited(retrieve_all)
 
@@ -841,11 +796,8 @@ class KGMemory(EventSource):
             InvalidInput: n is no whole number of 0 or more.
         """
         check_whole("n", n)
-        check_flag("include_ids", include_ids)
-        with self._ground.step("facts.retrieve_recent", n=n) as step:
-            items = self._latest(n)
-            step.finish(lambda: _ids_shown(items))
-        return _dicts(items, include_ids=include_ids)
+        find = partial(_listing, limit=n)
+        return self._retrieve("facts.retrieve_recent", find, include_ids=include_ids, n=n)
 
     aretrieve_recent = awaited(retrieve_recent)
 
@@ -857,11 +809,11 @@ class KGMemory(EventSource):
             include_ids: Whether to tell its "message_id". Default: False.
         """
         text_given(message_id, "An id")
-        check_flag("include_ids", include_ids)
-        with self._ground.step("facts.retrieve_by_id", id=message_id) as step:
-            items = self._one(message_id)
-            step.finish(lambda: _ids_shown(items))
-        return next(iter(_dicts(items, include_ids=include_ids)), None)
+
+        def find(facts: FactView) -> list[_Item]:
+            return [(fact.id, fact) for fact in [facts.fact(message_id)] if fact is not None]
+
+        return next(iter(self._retrieve("facts.retrieve_by_id", find, include_ids=include_ids, id=message_id)), None)
 
     aretrieve_by_id = awaited(retrieve_by_id)
 
@@ -878,12 +830,8 @@ class KGMemory(EventSource):
         """
         if n is not None:
             check_whole("n", n)
-        fact_commands.role_given(role)
-        check_flag("include_ids", include_ids)
-        with self._ground.step("facts.retrieve_by_role", role=role, n=n) as step:
-            items = self._latest(n, role)
-            step.finish(lambda: _ids_shown(items))
-        return _dicts(items, include_ids=include_ids)
+        find = partial(_listing, limit=n, role=fact_commands.role_given(role))
+        return self._retrieve("facts.retrieve_by_role", find, include_ids=include_ids, role=role, n=n)
 
     aretrieve_by_role = awaited(retrieve_by_role)
 
@@ -899,7 +847,7 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The additional state is not JSON, or the file cannot be written.
         """
-        write_document(path, TYPE, fact_part.dump(self._ground), additional_state)
+        write_document(path, TYPE, self._ground.look("facts.save", fact_part.dump), additional_state)
 
     asave_to_file = awaited(save_to_file)
 
@@ -916,7 +864,8 @@ class KGMemory(EventSource):
             InvalidInput: The file is missing, damaged or of another kind. This memory is as it was.
         """
         saved = read_document(path, TYPE)
-        fact_part.load(self._ground, saved.entries)
+        drafts = [fact_part.draft_of(record) for record in saved.entries]
+        self._ground.edit("facts.load", partial(fact_part.load, drafts=drafts), records=len(drafts))
         self._wake()
         return saved.additional_state
 
@@ -944,12 +893,14 @@ class KGMemory(EventSource):
             )
         content, role = text_given(text, "The text"), fact_commands.role_given(role)
         said, _ = message_of(new_id=self._database.new_id, role=role, content=content)
+        key, path = said.message_id, self._ground.point.path
         self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too
         try:
-            messages = partial(fact_store.messages_shown, [said])
-            with self._ground.step("facts.remember", messages=messages) as step:
-                facts = self._extracted(said)
-                step.finish(lambda: fact_store.facts_shown(facts))
+            with self._ground.step("facts.remember", messages=[said]) as step:
+                fact_commands.keep(self._ground, [said])
+                learn(self._ground, self._model, wanted=lambda due: due.key == key, patient=True)
+                facts = self._ground.look(None, lambda facts: facts.told_by(key, path))
+                step.finish(lambda: outcome(facts))
             return facts
         finally:
             self._asking.pop()
@@ -985,11 +936,7 @@ class KGMemory(EventSource):
 
     def waiting(self) -> int:
         """How many messages wait to have facts extracted from them."""
-
-        def look(tx: Transaction, view: View) -> int:
-            return len(source_texts.waiting(tx, view))
-
-        return self._ground.read("facts.waiting", look, outputs=lambda count: {"waiting": count})
+        return self._ground.look("facts.waiting", lambda facts: len(source_texts.waiting(facts)))
 
     awaiting = awaited(waiting)
 
@@ -999,13 +946,7 @@ class KGMemory(EventSource):
         Args:
             limit: The last of them, at most so many. Default: all.
         """
-        look = partial(source_texts.failures, limit=limit_given(limit))
-
-        def told(found: list[ExtractionFailure]) -> dict[str, Any]:
-            some = [{"message_ids": each.message_ids, "failure": brief(each.error), "at": each.at} for each in found]
-            return {"count": len(found), "failures": some}
-
-        return self._ground.read("facts.failures", look, outputs=told)
+        return self._ground.look("facts.failures", partial(source_texts.failures, limit=limit_given(limit)))
 
     afailures = awaited(failures)
 
@@ -1041,57 +982,41 @@ class KGMemory(EventSource):
             self._database, point, model=self._model, description=self._ground.description, settings=self.settings
         )
 
-    def _everything(self) -> list[_Item]:
+    def _everything(self, facts: FactView) -> list[_Item]:
         """The description, and all that was said and all facts."""
-        description = fact_commands.description_of(self._ground)
-        first = [] if description is None else [(fact_commands.DESCRIPTION, {"role": "system", "content": description})]
-        return first + self._latest(None)
-
-    def _latest(self, limit: int | None, role: str | None = None) -> list[_Item]:
-        """The last of what was said and of the facts, in the order in which they came; of a role, if one is given."""
-        if limit == 0:
-            return []
-        if role is None:
-            facts = fact_queries.listing(self._ground, limit=limit)
-        else:
-            facts = fact_queries.listing(self._ground, wanted=lambda fact: fact.role == role)
-        return self._items(facts if limit is None else facts[max(0, len(facts) - limit) :])
-
-    def _one(self, key: str) -> list[_Item]:
-        fact = self._ground.read(None, partial(fact_queries.fact_in, fact_id=key))
-        return self._items([] if fact is None else [fact])
+        written = fact_commands.description_of(facts)
+        first = self._ground.description if written is None else written
+        described = [] if first is None else [(DESCRIPTION, Message(role="system", content=first))]
+        return [*described, *_listing(facts)]
 
     def _key_at(self, idx: int) -> str:
         """The id of what stands at an index among all that is shown, the description included."""
         if isinstance(idx, bool) or not isinstance(idx, int):
             raise InvalidInput(f"An index is a whole number, not {safe_repr(idx)}.")
-        there = self._everything()
+        there = self._ground.look(None, self._everything)
         if not -len(there) <= idx < len(there):
             raise MessageError(f"There is nothing at the index {idx}; there are {len(there)} messages and facts.")
-        key, told = there[idx]
-        if key == fact_commands.DESCRIPTION and told["role"] == "system" and idx in (0, -len(there)):
+        key, item = there[idx]
+        if isinstance(item, Message):
             raise MessageError("This is the description; it is given when the memory is made.")
         return key
 
-    def _items(self, facts: Sequence[Fact]) -> list[_Item]:
-        raw = [fact.id for fact in facts if fact.raw]
+    def _retrieve(
+        self, name: str, find: Callable[[FactView], list[_Item]], *, include_ids: bool, **asked: Any
+    ) -> list[dict[str, Any]]:
+        """Facts and what was said, as a provider takes them."""
+        check_flag("include_ids", include_ids)
+
+        def look(facts: FactView) -> list[_Item]:
+            items = find(facts)
+            raw = facts.named(TEXT, [key for key, item in items if isinstance(item, Fact) and item.raw])
+            return [(key, fact_store.message_of(raw[key]) if key in raw else item) for key, item in items]
+
         images = ImageFiles()
-
-        def look(tx: Transaction, view: View) -> dict[str, Message]:
-            found = memory_rows.named(tx, view, TEXT, raw)
-            return {key: fact_store.message_of(kept) for key, kept in found.items()}
-
-        messages = self._ground.read(None, look) if raw else {}
-        items = [(fact.id, _provider_dict(fact, messages.get(fact.id), images)) for fact in facts]
+        items = [(key, _provider_dict(key, item, images)) for key, item in self._ground.look(name, look, **asked)]
         for event in images.events(self.namespace, self.name):
             self._database.hooks.emit(event)
-        return items
-
-    def _extracted(self, said: Message) -> list[Fact]:
-        fact_commands.keep(self._ground, [said], shown=False)
-        learn(self._ground, self._model, wanted=lambda due: due.key == said.message_id, patient=True)
-        look = partial(fact_queries.facts_told_by, ground=self._ground, message_id=said.message_id)
-        return self._ground.read(None, look)
+        return [{**told, "message_id": key} if include_ids else told for key, told in items]
 
     def _in_turn(self, learned: Learned) -> None:
         """Learn once it is this memory's turn, and until nobody else is at it."""
@@ -1110,7 +1035,7 @@ class KGMemory(EventSource):
         if self._asking:
             return None
         now = self._ground.now()
-        waits = source_texts.waiting(tx, self._ground.point.view(tx, now))
+        waits = source_texts.waiting(FactView(tx, self._ground.point.view(tx, now)))
         ready, later = source_texts.in_time(waits, self.settings.max_attempts, now)
         if ready or later is None:
             return 0.0 if ready else None
@@ -1131,23 +1056,25 @@ class KGMemory(EventSource):
             step.finish(learned.told)
 
 
-_Item: TypeAlias = tuple[str, dict[str, Any]]
-"""Something that is shown: its id, and what a provider is given."""
+def _named(**names: Any) -> dict[str, Any]:
+    """Names of what is looked for, each a text or None."""
+    whats = {"before": "An id", "entity": "An entity"}
+    for name, value in names.items():
+        if value is not None:
+            text_given(value, whats.get(name) or f"The {'object' if name == 'obj' else name}")
+    return names
 
 
-def _ids_shown(items: Sequence[_Item]) -> dict[str, Any]:
-    """Describe items in a trace."""
-    return listed("ids", items, lambda each: each[0])
+def _listing(facts: FactView, limit: int | None = None, role: str | None = None) -> list[_Item]:
+    """The last of what was said and of the facts, in the order in which they came; of a role, if one is given."""
+    there = fact_queries.listing(facts, limit=limit, wanted=lambda fact: role in (None, fact.role))
+    return [(fact.id, fact) for fact in there]
 
 
-def _dicts(items: Sequence[_Item], *, include_ids: bool) -> list[dict[str, Any]]:
-    return [{**told, "message_id": key} if include_ids else told for key, told in items]
-
-
-def _provider_dict(fact: Fact, message: Message | None, images: ImageFiles) -> dict[str, Any]:
+def _provider_dict(key: str, item: Fact | Message, images: ImageFiles) -> dict[str, Any]:
     """A fact, or the message that was kept, as a provider takes it."""
-    if message is not None:
-        return message.to_llm_dict(part_of=images.of(fact.id))
-    until = "" if fact.valid_to is None else f" (until {fact.valid_to:%Y-%m-%d})"
-    role = fact.role if fact.role in _SPEAKERS else "user"
-    return {"role": role, "content": f"Fact ({fact.role}): {fact.text.rstrip('.')}{until}."}
+    if isinstance(item, Message):
+        return item.to_llm_dict(part_of=images.of(key))
+    until = "" if item.valid_to is None else f" (until {item.valid_to:%Y-%m-%d})"
+    role = item.role if item.role in _SPEAKERS else "user"
+    return {"role": role, "content": f"Fact ({item.role}): {item.text.rstrip('.')}{until}."}

@@ -21,12 +21,12 @@ from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts.fact import ExtractionFailure
-from langchain_agentmem.facts.fact_store import Book, message_of
+from langchain_agentmem.facts.fact_store import Book, FactView, message_of
 from langchain_agentmem.messages.message import Message, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, SAID, TEXT, Kept, RowDraft, View
-from langchain_agentmem.storage import Transaction
+from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, SAID, TEXT, Kept, RowDraft
 from langchain_agentmem.storage.background import backoff
+from langchain_agentmem.tracing import given_only
 
 KEPT_FAILURES = 100
 """How many failures are remembered."""
@@ -79,24 +79,14 @@ class ExtractionTrouble(NamedTuple):
     silent: bool = False
 
 
-def keep(
-    tx: Transaction,
-    book: Book,
-    messages: Sequence[Message],
-    *,
-    path: str,
-    conversation: str | None = None,
-    own: bool = True,
-) -> list[str]:
+def keep(book: Book, messages: Sequence[Message], *, conversation: str | None = None, own: bool = True) -> list[str]:
     """Keep messages, and have them wait.
 
     One that is here already stays; where it says something else now, that takes the place of what it said.
 
     Args:
-        tx: The transaction.
         book: Where facts are changed.
         messages: The messages.
-        path: The path of the namespace.
         conversation: The conversation or thread that they belong to, if it is known.
         own: Whether they belong here, are shown and found here. If not, another part of memory does that, and says
             which of two messages of a conversation with one id counts: the one that comes later. Two conversations may
@@ -109,7 +99,7 @@ def keep(
         MessageError: The id of a message that belongs here is taken by other content.
     """
     entries = [entry_of(message, book.change.now) for message in messages]
-    here = among(tx, book.change.view, [(entry.key, conversation) for entry in entries])
+    here = among(book.facts, [(entry.key, conversation) for entry in entries])
     new: list[str] = []
     for message, entry in zip(messages, entries, strict=True):
         key, known = _kept(here, entry, conversation, own=own)
@@ -121,7 +111,7 @@ def keep(
         if known is not None and own:
             raise MessageError(f"There is another message {safe_repr(entry.key)} here. Use update() to change it.")
         if known is not None:
-            book.forsake(tx, known, path)
+            book.forsake(known)
         put(book, message, said_at=entry.created_at, conversation=conversation, listed=own, key=key)
         new.append(entry.key)
     return new
@@ -148,30 +138,30 @@ def put(
         key: Under which key. Default: its id.
         waits: Whether it is to wait for its facts to be extracted. Default: yes.
     """
-    entry = entry_of(message, said_at)
-    key = entry.key if key is None else key
-    said: dict[str, Any] = {"n": 1, "at": book.change.now, "do": SAID, "id": entry.key}
-    if conversation is not None:
-        said["in"] = conversation
-    book.change.drafts.append(
-        RowDraft(
-            TEXT,
-            key,
-            entry.body,
-            entry.created_at,
-            label=None if listed else "read",
-            extra={"told": [said], "words": message.text, "role": entry.role, "speaker": entry.sender},
-            subject=plain(message.role) or "",
-            findable=listed,
-        )
+    entry, now = entry_of(message, said_at), book.change.now
+    told = [_said(1, now, entry.key, conversation)]
+    text = RowDraft(
+        TEXT,
+        entry.key if key is None else key,
+        entry.body,
+        entry.created_at,
+        label=None if listed else "read",
+        extra={"told": told, "words": message.text, "role": entry.role, "speaker": entry.sender},
+        subject=plain(message.role) or "",
+        findable=listed,
     )
+    book.change.drafts.append(text)
     if waits and message.text.strip():
-        book.change.drafts.append(RowDraft(DUE, key, b"", book.change.now, extra={"told": [said], "attempts": 0}))
+        book.change.drafts.append(RowDraft(DUE, text.key, b"", now, extra={"told": told, "attempts": 0}))
 
 
-def among(tx: Transaction, view: View, messages: Sequence[tuple[str, str | None]]) -> dict[str, Kept]:
+def _said(number: int, now: int, message_id: str, conversation: str | None) -> dict[str, Any]:
+    return given_only({"n": number, "at": now, "do": SAID, "id": message_id, "in": conversation})
+
+
+def among(facts: FactView, messages: Sequence[tuple[str, str | None]]) -> dict[str, Kept]:
     """The messages that are kept under the ids of some, each given with its conversation, if that is known."""
-    return memory_rows.named(tx, view, TEXT, sorted({key for each in messages for key in _keys_of(*each)}))
+    return facts.named(TEXT, {key for each in messages for key in _keys_of(*each)})
 
 
 def chosen(here: Mapping[str, Kept], message: str, conversation: str | None) -> Kept | None:
@@ -199,26 +189,29 @@ def is_listed(kept: Kept) -> bool:
     return kept.label is None
 
 
-def waiting(tx: Transaction, view: View, keys: Sequence[str] | None = None) -> list[Due]:
+def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[Due]:
     """The messages that wait, in the order in which they came: it can matter for what holds in the end.
 
     Args:
-        tx: The transaction.
-        view: From where.
+        facts: From where.
         keys: Only these. Default: all.
     """
-    if keys is None:
-        due = {kept.key: kept for kept in memory_rows.current(tx, view, DUE)}
-    else:
-        due = memory_rows.named(tx, view, DUE, keys)
-    texts = memory_rows.named(tx, view, TEXT, list(due))
-    in_order = sorted(texts.values(), key=lambda kept: kept.number)  # a failure writes what is due anew, not the text
-    return [_due(due[kept.key], kept) for kept in in_order]
-
-
-def done(book: Book, due: Due) -> None:
-    """A message need not wait any more."""
-    book.change.remove(DUE, due.key)
+    due = {kept.key: kept for kept in facts.every(DUE)} if keys is None else facts.named(DUE, keys)
+    texts = facts.named(TEXT, due)
+    return [
+        Due(
+            key=text.key,
+            attempts=due[text.key].extra["attempts"],
+            message=message_of(text),
+            said_at=text.created_at,
+            conversation=conversation_of(text),
+            listed=is_listed(text),
+            failed=due[text.key].label == FAILED or due[text.key].extra["attempts"] > 0,
+            until=_until(due[text.key]),
+            silent=_silence(due[text.key]),
+        )
+        for text in sorted(texts.values(), key=lambda kept: kept.number)  # a failure writes what is due, not the text
+    ]
 
 
 def in_time(waits: Sequence[Due], most: int, now: int) -> tuple[list[Due], int | None]:
@@ -243,11 +236,10 @@ def in_time(waits: Sequence[Due], most: int, now: int) -> tuple[list[Due], int |
     return ready, min((due.until for due in waits if due.until > now), default=None)
 
 
-def failed(tx: Transaction, book: Book, some: Sequence[Due], trouble: ExtractionTrouble, most: int) -> int:
+def failed(book: Book, some: Sequence[Due], trouble: ExtractionTrouble, most: int) -> int:
     """A model gave no answer about some messages, or one that could not be used. They wait to be asked about again.
 
     Args:
-        tx: The transaction.
         book: Where facts are changed.
         some: The messages.
         trouble: What went wrong.
@@ -256,40 +248,38 @@ def failed(tx: Transaction, book: Book, some: Sequence[Due], trouble: Extraction
     Returns:
         How often in a row the model is found to be down by now; 0 where it gave an answer.
     """
-    change = book.change
-    waits = {kept.key: kept for kept in memory_rows.current(tx, change.view, DUE)}
+    waits = {kept.key: kept for kept in book.facts.every(DUE)}
     silent = 0
     if trouble.silent:  # who does not wait for the time to come finds nothing new
         keys = {due.key for due in some}
         same = [each for key, each in waits.items() if key in keys or each.extra["attempts"] < most]
-        silent = max([1, *(_silence(each) + (_until(each) <= change.now) for each in same if _silence(each))])
+        known = [_silence(each) + (_until(each) <= book.change.now) for each in same if _silence(each)]
+        silent = max([1, *known])
     for due in some:
         if silent:
             _postpone(book, waits[due.key], due.attempts, backoff(silent - 1, LONGEST_SILENCE), silent)
         else:
             _blame(book, waits[due.key], most)
     if not silent:
-        answered(tx, book, some, most)
+        answered(book, some, most)
     record(book, some, trouble)
-    old = memory_rows.current(tx, change.view, FAILURE)
+    old = book.facts.every(FAILURE)
     for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
-        change.remove(FAILURE, kept.key)
+        book.change.remove(FAILURE, kept.key)
     return silent
 
 
-def answered(tx: Transaction, book: Book, some: Sequence[Due], most: int) -> None:
+def answered(book: Book, some: Sequence[Due], most: int) -> None:
     """A model has answered, so it is not down: what it was silent about may be asked about again.
 
     Args:
-        tx: The transaction.
         book: Where facts are changed.
         some: Those that it answered about.
         most: After how many attempts a message is parked.
     """
     keys = {due.key for due in some}
-    due = memory_rows.current(tx, book.change.view, DUE)
-    silent = [kept for kept in due if _silence(kept) and kept.key not in keys]
-    last = max((_until(kept) for kept in silent), default=0)
+    silent = [kept for kept in book.facts.every(DUE) if _silence(kept) and kept.key not in keys]
+    last = max(map(_until, silent), default=0)
     for kept in silent:
         # What failed last, and later than what was answered about now, may be the reason.
         if _until(kept) == last > max(each.until for each in some):
@@ -341,18 +331,11 @@ def resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
         some: The messages.
         now: When it was made.
     """
-    events: list[dict[str, Any]] = [
-        {"n": place, "at": now, "do": SAID, "id": due.message.message_id} for place, due in enumerate(some, 1)
-    ]
-    for event, due in zip(events, some, strict=True):
-        if due.conversation is not None:
-            event["in"] = due.conversation
-    return events
+    return [_said(place, now, due.message.message_id, due.conversation) for place, due in enumerate(some, 1)]
 
 
-def failures(tx: Transaction, view: View, limit: int) -> list[ExtractionFailure]:
+def failures(facts: FactView, limit: int) -> list[ExtractionFailure]:
     """What went wrong, the newest last."""
-    found = memory_rows.newest(tx, view, FAILURE, limit=limit)
     return [
         ExtractionFailure(
             message_ids=tuple(event["id"] for event in kept.extra["told"]),
@@ -360,37 +343,19 @@ def failures(tx: Transaction, view: View, limit: int) -> list[ExtractionFailure]
             answer=kept.extra["answer"],
             at=moment(kept.created_at),
         )
-        for kept in found
+        for kept in memory_rows.newest(facts.tx, facts.view, FAILURE, limit=limit)
     ]
-
-
-def _due(waits: Kept, text: Kept) -> Due:
-    attempts = waits.extra["attempts"]
-    return Due(
-        waits.key,
-        attempts,
-        message_of(text),
-        text.created_at,
-        conversation_of(text),
-        is_listed(text),
-        waits.label == FAILED or attempts > 0,
-        _until(waits),
-        _silence(waits),
-    )
-
-
-def _stands_for(kept: Kept, body: bytes, conversation: str | None) -> bool:
-    """Whether a message that another part of memory has is the one that is kept, or takes its place."""
-    return conversation_of(kept) == conversation and (not is_listed(kept) or same_body(kept.body, body))
 
 
 def _kept(here: Mapping[str, Kept], entry: LogEntry, conversation: str | None, *, own: bool) -> tuple[str, Kept | None]:
     """Under which key a message is kept, or would be, and what is there."""
     key, other = _keys_of(entry.key, conversation)
     known = here.get(key)
-    if known is not None and not own and not _stands_for(known, entry.body, conversation):
-        return other, here.get(other)
-    return key, known
+    if known is None or own:
+        return key, known
+    # A message that another part of memory has is the one that is kept, or takes its place.
+    is_same = not is_listed(known) or same_body(known.body, entry.body)
+    return (key, known) if is_same and conversation_of(known) == conversation else (other, here.get(other))
 
 
 def _keys_of(message: str, conversation: str | None) -> tuple[str, str]:

@@ -24,8 +24,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import name_of
-from langchain_agentmem.facts.fact_events import rules_in
-from langchain_agentmem.facts.fact_store import Book, FactStatement
+from langchain_agentmem.facts.fact_store import Book, FactStatement, FactView
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import record
@@ -125,10 +124,9 @@ def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parc
     said = FactStatement("user", subject, predicate, object_)
 
     def tell(tx: Transaction, change: Change) -> list[str]:
-        agreed = rules_in(tx, change.view)
-        book = Book(change=change, agreed=agreed, new_id=new_uuid)
-        book.tell(tx, said)
-        return [turn.key for turn in book.turns if turn.outcome == "added"]
+        book = Book(facts=FactView(tx, change.view), change=change, path=at.path, new_id=new_uuid)
+        turn = book.tell(said)
+        return [turn.fact_id] if turn.operation == "added" else []
 
     def make(tx: Transaction, now: int, tail: int) -> list[str]:
         return changed(tx, at, tell, now, tail, Writer("import", to.kind))

@@ -18,6 +18,7 @@ from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, Not
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
+from langchain_agentmem.facts.fact_store import FactView
 from langchain_agentmem.language_models.tokens import (
     ARCHIVAL,
     CORE,
@@ -250,8 +251,9 @@ class Bringing:
                     keys = [each.id for each in own if each.kind == kind]
                     kept = memory_rows.named(tx, view, kind, keys) if keys else {}
                     there.update({(kind, key): made for key, each in kept.items() if self._trusts(made := make(each))})
+                facts = FactView(tx, view)
                 for each in own:
-                    fact = fact_queries.fact_in(tx, view, each.id) if each.kind == "fact" else None
+                    fact = facts.fact(each.id) if each.kind == "fact" else None
                     if fact is not None and self._trusts(fact):
                         there["fact", each.id] = _fact(fact)
 

@@ -122,7 +122,7 @@ PRINTS = {
         "memory.injection.inject  query=What gift would Ana like?  records=Ana likes green tea",
         "memory.experience.select  query=What gift would Ana like?  chosen=one-gift",
         " ms  │  └─ mem_archival_search\n",
-        "memory.facts.learn  changed=Ana likes green tea",
+        "memory.facts.learn  turns=Ana likes green tea",
     ],
     "where_in_march.py": [
         "Ana lives in Lisbon (from 2024-01-08 until 2024-04-01). 20 January: 'Ana moved to Lisbon on 2024-01-08.'",

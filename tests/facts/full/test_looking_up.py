@@ -65,7 +65,7 @@ def batch(memory: AgentMemory, name: str, count: int, subject: str = "friend {}"
             change.now += 1  # learned one after the other
             book.written.clear()  # no two of them are about the same
             said = fact_store.FactStatement("user", subject.format(number), "likes", obj.format(number))
-            book.tell(tx, said)
+            book.tell(said)
 
     ground.write("facts.add", make)
 

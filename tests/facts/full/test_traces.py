@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -45,11 +44,11 @@ class TestTheNode:
         assert remembered.inputs == {**whose, "message_ids": ["m1"]}
         [fact] = memory.facts(THREAD).as_of()
         assert remembered.outputs == {"new_ids": ["m1"], "read": 1, "failed": False, "fact_ids": [fact.id]}
-        assert extracted.inputs["said"] == [{"id": "m1", "role": "user", "text": "Maya | lives in | Lisbon"}]
+        assert extracted.inputs["said"][0]["content"] == "Maya | lives in | Lisbon"
         assert json.loads(extracted.outputs["answer"])["facts"][0]["object"] == "Lisbon"
         assert learned.inputs == {**whose, "message_ids": ["m1"]}
-        added = [{"id": fact.id, "text": "Maya lives in Lisbon"}]
-        assert learned.outputs == {"read": 1, "added": added, "changed": [], "refused": []}
+        turn = {"fact_id": fact.id, "text": "Maya lives in Lisbon", "operation": "added"}
+        assert (learned.outputs["read"], learned.outputs["turns"], learned.outputs["refused"]) == (1, [turn], [])
         for run in collector.ours():
             metadata = run.extra["metadata"]
             assert (metadata["thread_id"], metadata["agentmem_namespace"]) == ("t", "ada")
@@ -62,7 +61,7 @@ class TestTheNode:
         line(memory.checkpointer, memory.remember_facts(failing)).invoke(given, {**THREAD, "callbacks": [collector]})
         remembered, extracted, learned = collector.ours()
         assert "ValueError" in extracted.error
-        assert learned.outputs["failure"] == "The model gave no answer: ValueError: no tea today"
+        assert learned.outputs["failure"]["error"] == "The model gave no answer: ValueError: no tea today"
         assert (learned.outputs["read"], remembered.outputs["failed"]) == (0, True)
         assert remembered.error is learned.error is None
 
@@ -91,10 +90,11 @@ def test_a_fact_a_section_and_files_say_what_was_done(facts, collector, tmp_path
         facts.load_from_file(tmp_path / "facts.json")
 
     collector.under(work)
-    assert collector.run("memory.facts.add_fact").outputs["added"][0]["text"] == "Maya lives in Porto"
-    assert collector.run("memory.facts.format_for_prompt").outputs["facts"] == 1
-    assert collector.run("memory.facts.save").outputs == {"records": 1, "facts": 1, "messages": 0}
-    assert collector.run("memory.facts.load").outputs == {"facts": 1, "messages": 0}
+    added = collector.run("memory.facts.add_fact").outputs
+    assert (added["text"], added["operation"]) == ("Maya lives in Porto", "added")
+    assert "Maya lives in Porto" in collector.run("memory.facts.format_for_prompt").outputs["text"]
+    assert collector.run("memory.facts.save").outputs["count"] == 1
+    assert collector.run("memory.facts.load").inputs["records"] == 1
 
 
 def test_a_search_is_one_retriever_with_facts_as_documents(facts, collector):
@@ -114,17 +114,17 @@ def test_a_search_is_one_retriever_with_facts_as_documents(facts, collector):
 
 
 CALLS = CASES["traced"]
-"""Methods with their arguments, the step that a trace shows of each, and what came of it."""
+"""Methods with their arguments, the step that a trace shows of each, and how many items, or what, came of it."""
 
 
 async def test_each_call_is_one_step_that_says_what_came_of_it(do):
-    for name, (method, given, named, verb, outputs) in CALLS.items():
+    for name, (method, given, named, verb, came) in CALLS.items():
         collector, numbers = Collector(), itertools.count(1)
         with AgentMemory(":memory:", new_id=lambda numbers=numbers: f"id-{next(numbers)}") as memory:
             facts = memory.facts("b", namespace=("ada",))
-            start = datetime(2024, 1, 1, tzinfo=UTC)
-            facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1", valid_from=start)
+            facts.add_fact("user", "Maya", "lives in", "Lisbon", source="m1")
             await collector.aunder(partial(do, facts, method, *given, **named))
         run = collector.only()
-        assert (run.name, run.outputs, run.error) == (f"memory.facts.{verb}", outputs, None), name
+        told = next(run.outputs[key] for key in ("count", "result", "id") if key in run.outputs)
+        assert (run.name, told, run.error) == (f"memory.facts.{verb}", came, None), name
         assert run.inputs.items() >= HERE.items(), name
