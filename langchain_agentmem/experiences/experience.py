@@ -20,7 +20,6 @@ file is written whole or not at all, and never in the place of another.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import re
@@ -74,10 +73,8 @@ class Experience(Portable):
 
     def __post_init__(self) -> None:
         exp_id: Any = self.exp_id
-        if isinstance(exp_id, int | float) and not isinstance(exp_id, bool):
-            exp_id = str(exp_id)
-        if isinstance(exp_id, str):
-            exp_id = exp_id.strip()
+        if isinstance(exp_id, str | int | float) and not isinstance(exp_id, bool):
+            exp_id = str(exp_id).strip()
         object.__setattr__(self, "exp_id", id_of(exp_id, "experience"))
         object.__setattr__(self, "who", _roles(self.who))
         for name in ("when", "what"):
@@ -130,10 +127,10 @@ def _roles(given: Any) -> tuple[str, ...]:
     names = [given] if isinstance(given, str) else [] if given is None else given
     if isinstance(names, Mapping) or not isinstance(names, Iterable):
         raise InvalidInput(f"The roles of an experience are a list of names, not {type(given).__name__}.")
-    listed = [name.strip() if isinstance(name, str) else name for name in names]
-    if not all(isinstance(name, str) for name in listed):
+    names = list(names)
+    if not all(isinstance(name, str) for name in names):
         raise InvalidInput("The roles of an experience are a list of names: one of them is no text.")
-    return tuple(dict.fromkeys(name for name in listed if name))
+    return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
 
 PART: Final = "experiences"
@@ -342,8 +339,8 @@ def _shelf(read: dict[str, _Read]) -> ExperienceShelf:
                 first = safe_repr(files[exp_id])
                 reason = f"The exp_id {safe_repr(exp_id)} is that of {first} already, which counts. Give it another."
                 problems.append(Problem(name, reason))
-                continue
-            experiences[exp_id], files[exp_id] = experience, name
+            else:
+                experiences[exp_id], files[exp_id] = experience, name
     return ExperienceShelf(tuple(experiences.values()), tuple(problems), files)
 
 
@@ -368,17 +365,16 @@ def read_file(data: bytes) -> FileContent:
     problems: list[tuple[str, bool]] = []
     for number, each in enumerate(held if several else [held], 1):
         place = f"Item {number}: " if several else ""
-        if not isinstance(each, dict):
-            problems.append((f"{place}It holds no mapping. Write exp_id, who, when and what.", False))
-            continue
         try:
+            if not isinstance(each, dict):
+                raise InvalidInput("It holds no mapping. Write exp_id, who, when and what.")  # noqa: TRY301
             experiences.append(Experience.from_dict(each))
         except InvalidInput as error:
             problems.append((f"{place}{error}", False))
-            continue
-        if unknown := ", ".join(repr(str(key)) for key in each if key not in _FIELDS):
-            reason = f"{place}It has what no experience has: {unknown:.200}. There are exp_id, who, when and what."
-            problems.append((reason, True))
+        else:
+            if unknown := ", ".join(repr(str(key)) for key in each if key not in _FIELDS):
+                reason = f"{place}It has what no experience has: {unknown:.200}. There are exp_id, who, when and what."
+                problems.append((reason, True))
     return experiences, problems
 
 
@@ -413,25 +409,11 @@ _MOST = 10_000
 """How many files may be called after one id."""
 
 
-def name_for(exp_id: str) -> str:
-    """What of an id can stand in the name of a file: letters, digits, dots and hyphens."""
-    plain = re.sub(r"[^\w.-]+", "_", exp_id).strip("._")
-    return plain.encode()[:_LONGEST_NAME].decode(errors="ignore") or "experience"
-
-
-def places(folder: Path, prefix: str, exp_id: str) -> Iterator[Path]:
-    """The files that may be called after an experience, the best name first."""
-    name = f"{prefix}{name_for(exp_id)}"
-    marks = itertools.chain([""], (f"-{number}" for number in range(2, _MOST)))
-    return (folder / f"{name}{mark}{SUFFIX}" for mark in marks)
-
-
-def write_new(folder: Path, prefix: str, exp_id: str, text: str) -> Path:
+def write_new(folder: Path, exp_id: str, text: str) -> Path:
     """Write a file that is not there yet, called after an experience.
 
     Args:
         folder: Where to.
-        prefix: How its name begins.
         exp_id: The experience.
         text: What is written.
 
@@ -441,23 +423,25 @@ def write_new(folder: Path, prefix: str, exp_id: str, text: str) -> Path:
     Raises:
         InvalidInput: It cannot be written.
     """
+    # Letters, digits, dots and hyphens of an id can stand in the name of a file.
+    plain = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:_LONGEST_NAME].decode(errors="ignore")
+    name = f"{PREFIX}{plain or 'experience'}"
     try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{prefix}")
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{PREFIX}")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            for path in places(folder, prefix, exp_id):
-                if not os.path.lexists(path) and _claimed(Path(name), path):
+            for number in range(1, _MOST):
+                path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
+                if not os.path.lexists(path) and _claimed(Path(temporary), path):
                     return path
         finally:
-            Path(name).unlink(missing_ok=True)
+            Path(temporary).unlink(missing_ok=True)
     except OSError as error:
         raise InvalidInput(f"No file can be written in {safe_repr(str(folder))}: {error.strerror or error}.") from error
-    raise InvalidInput(
-        f"There are too many files called {safe_repr(prefix + name_for(exp_id))} in {safe_repr(str(folder))}."
-    )
+    raise InvalidInput(f"There are too many files called {safe_repr(name)} in {safe_repr(str(folder))}.")
 
 
 def _claimed(file: Path, path: Path) -> bool:

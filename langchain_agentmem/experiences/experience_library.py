@@ -47,10 +47,9 @@ from typing import Unpack
 from langchain_agentmem.base.concurrency import awaited, check_cancelled
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.experiences.experience import PREFIX, Experience, Folder, Problem, write_new
+from langchain_agentmem.experiences.experience import Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import brief
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,22 +165,14 @@ class ExperienceLibrary:
         """
         if not isinstance(experience, Experience):
             raise InvalidInput(f"A library holds experiences, not {type(experience).__name__}.")
-        with self.database.step(
-            "experience.add",
-            lambda: {
-                "exp_id": experience.exp_id,
-                "roles": experience.who,
-                "when": brief(experience.when),
-                "what": brief(experience.what),
-            },
-        ) as step:
+        with self.database.step("experience.add", experience.to_dict) as step:
             shelf = self._folders.look()
             if (file := shelf.files.get(experience.exp_id)) is not None:
                 raise InvalidInput(
                     f"The library has {safe_repr(experience.exp_id)} already, in {safe_repr(file)}. Change it there."
                 )
             check_cancelled()
-            path = write_new(self.directory, PREFIX, experience.exp_id, experience.to_yaml())
+            path = write_new(self.directory, experience.exp_id, experience.to_yaml())
             step.finish(lambda: {"file": path.name})
         return path
 

@@ -31,18 +31,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
+from annotated_types import Ge
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.argument_checks import check_flag, check_timeout, check_whole
+from langchain_agentmem.base.argument_checks import check_flag, check_timeout
 from langchain_agentmem.base.concurrency import PerProcess, awaited, in_worker
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
@@ -53,7 +55,6 @@ from langchain_agentmem.experiences.experience import PART, Experience, told
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.experiences.model_choice import (
     DEFAULT,
-    STRATEGIES,
     AnswerReading,
     Selection,
     SelectionTemplate,
@@ -198,30 +199,21 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         if not hasattr(library, "_folders"):
             raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
         self.library = library
-        if role is not None and not isinstance(role, str):
-            raise InvalidInput(f"A role is named by a text, not by {safe_repr(role)}.")
-        if max_selected is not None:
-            check_whole("max_selected", max_selected, 1)
         check_timeout(timeout)
-        if session is not None and not isinstance(session, SessionMemory) and not callable(session):
-            raise InvalidInput(f"session must be a SessionMemory, or a function, not {type(session).__name__}.")
-        if query is not None and not callable(query):
-            raise InvalidInput(f"query must be a function, not {type(query).__name__}.")
         if not isinstance(template, SelectionTemplate):
             template = DEFAULT if template is None else SelectionTemplate(template)
-        self.role = (role or "").strip() or None
+        self.role = (check_value(str | None, role, "role") or "").strip() or None
         self.enabled = check_flag("enabled", enabled)
         self._model: Any = usable_model(model)
-        self.strategy: Strategy = ("lexical" if model is None else "model") if strategy is None else strategy
-        if not isinstance(self.strategy, str) or self.strategy not in STRATEGIES:
-            raise InvalidInput(f"strategy must be one of {', '.join(STRATEGIES)}, not {safe_repr(strategy)}.")
+        usual: Strategy = "lexical" if model is None else "model"
+        self.strategy: Strategy = check_value(Strategy | None, strategy, "strategy") or usual
         if self.strategy != "lexical" and model is None:
             raise InvalidInput(f"To select by the strategy {safe_repr(strategy)} a model is needed: give model=.")
         self._template = template
-        self._max_selected = max_selected
+        self._max_selected = check_value(Annotated[int, Ge(1)] | None, max_selected, "max_selected")
         self._timeout = timeout
-        self._session = session
-        self._query = query
+        self._session: Session | None = check_value(SessionMemory | Callable[..., Any] | None, session, "session")
+        self._query: Callable[[Any], str] | None = check_value(Callable[..., Any] | None, query, "query")
         self._prompt_log = None if prompt_log is None else path_of_file(prompt_log)
         self._database: Database = library.database
         self._texts = itertools.count()
@@ -345,8 +337,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Args:
             input_variables: The variables of the prompt.
         """
-        selection = self.select(input_variables)
-        return [each.to_dict() for each in selection.experiences]
+        return [each.to_dict() for each in self.select(input_variables).experiences]
 
     async def aselect_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
         """Async version of `select_examples`."""
@@ -380,7 +371,18 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             config=request.config,
         ) as step:
             selection = self._select(request)
-            step.finish(lambda: shown(selection))
+            step.finish(
+                lambda: {
+                    "chosen": [
+                        {"exp_id": each, "score": selection.scores[each], "reason": selection.reasons[each]}
+                        for each in selection.ids
+                    ],
+                    "candidate_ids": selection.candidates,
+                    "asked_ids": selection.asked,
+                    "strategy": selection.strategy,
+                    "fell_back": selection.fell_back,
+                }
+            )
         return selection
 
     def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:
@@ -400,8 +402,7 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             config: The run.
         """
         request = self._request(messages, [*messages], config)
-        texts = self._standing(request, self._selected(request))
-        return placed(messages, PART, texts)
+        return placed(messages, PART, self._standing(request, self._selected(request)))
 
     def _standing(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
         """What stands before each question that is still shown; what stands already is not put there again."""
@@ -444,13 +445,16 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             return nothing
         context = self._situation(request, rounds)
         found = judged(query, context, [each.when for each in candidates])
-        scores = {each.exp_id: said.score for each, said in zip(candidates, found, strict=True)}
-        leads = {each.exp_id for each, does in zip(candidates, leading(found), strict=True) if does}
+        scores = dict(zip(nothing.candidates, (each.score for each in found), strict=True))
+        reasons = dict(zip(nothing.candidates, (each.reason for each in found), strict=True))
+        leads = set(itertools.compress(nothing.candidates, leading(found)))
         applies = {exp_id for exp_id in leads if scores[exp_id] >= THRESHOLD}
-        reasons = {each.exp_id: said.reason for each, said in zip(candidates, found, strict=True)}
         low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE}[self.strategy]
-        certain = {exp_id for exp_id in leads if scores[exp_id] >= sure}
-        open_ones = [each for each in candidates if scores[each.exp_id] >= low and each.exp_id not in certain]
+        open_ones = [
+            each
+            for each in candidates
+            if scores[each.exp_id] >= low and not (each.exp_id in leads and scores[each.exp_id] >= sure)
+        ]
         fell_back = ""
         if open_ones:
             messages = self._messages(query, context, open_ones)
@@ -461,11 +465,9 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             else:
                 applies = (applies - {each.exp_id for each in open_ones}) | set(reading.chosen)
                 reasons |= {each: reading.reasons.get(each, "the model chose it") for each in reading.chosen}
-        chosen = sorted(
-            (each for each in candidates if each.exp_id in applies),
-            key=lambda each: scores[each.exp_id],
-            reverse=True,  # sorted keeps the order of the library among equals, also in reverse
-        )[: self._max_selected]
+        # sorted keeps the order of the library among equals
+        chosen = sorted((each for each in candidates if each.exp_id in applies), key=lambda each: -scores[each.exp_id])
+        chosen = chosen[: self._max_selected]
         return replace(
             nothing,
             experiences=tuple(chosen),
@@ -488,20 +490,13 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
     def _ask_model(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> AnswerReading | str:
         """What a model chooses, or in a sentence why it was of no use, of which hooks are told."""
         key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
-        with self._lock:
-            if (known := self._known.get(key)) is not None:
-                return known
+        if (known := self._known.get(key)) is not None:
+            return known
         failure, reason = None, "The model's answer cannot be understood, or chooses only what is no candidate."
 
         def choose() -> AnswerReading | None:
-            answer = ask(
-                self._database,
-                self._model,
-                messages,
-                "experience.choose",
-                self._timeout,
-                inputs=lambda: {"query": brief(query), "role": self.role, "exp_ids": ids},
-            )
+            told = {"query": query, "role": self.role, "exp_ids": ids}
+            answer = ask(self._database, self._model, messages, "experience.choose", self._timeout, inputs=lambda: told)
             return selected(str(answer)[:LONGEST_ANSWER], ids)
 
         try:
@@ -524,13 +519,11 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
 
     def _rounds_of(self, config: RunnableConfig) -> list[Round]:
         """The rounds of the session as the role sees them."""
-        session = self._session
-        if session is None:
+        if self._session is None:
             return []
+        session = self._session if isinstance(self._session, SessionMemory) else self._session(config)
         if not isinstance(session, SessionMemory):
-            session = session(config)
-            if not isinstance(session, SessionMemory):
-                raise InvalidInput(f"session must give a SessionMemory, not {type(session).__name__}.")
+            raise InvalidInput(f"session must give a SessionMemory, not {type(session).__name__}.")
         return list(session.to_conversation().rounds)
 
     def _situation(self, request: SelectionRequest, rounds: Sequence[Round]) -> str:
@@ -538,10 +531,9 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
             return request.context
         if self._session is None:
             return of_messages(request.messages, request.query)
-        seen = [each for each in rounds if each.state != "failed"]
-        if self.role is not None:
-            seen = role_rounds(rounds, self.role, include_failures=False)
-        return of_rounds(seen)
+        if self.role is None:
+            return of_rounds([each for each in rounds if each.state != "failed"])
+        return of_rounds(role_rounds(rounds, self.role, include_failures=False))
 
     def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
         """Where it is to be noted what a model is asked."""
@@ -625,20 +617,3 @@ def beside(main: Path) -> Path:
             f"The log of a prompt is a file with {safe_repr(MAIN)} in its name, not {safe_repr(main.name)}."
         )
     return main.with_name(main.name.replace(MAIN, OURS))
-
-
-# -- how a trace shows a selection -----------------------------------------------------------------------------------
-
-
-def shown(selection: Selection) -> dict[str, Any]:
-    """A selection as a trace shows it."""
-    scores = {exp_id: round(score, 3) for exp_id, score in selection.scores.items()}
-    return {
-        "chosen": [
-            {"exp_id": exp_id, "score": scores[exp_id], "reason": selection.reasons[exp_id]} for exp_id in selection.ids
-        ],
-        "candidates": [{"exp_id": exp_id, "score": scores.get(exp_id)} for exp_id in selection.candidates],
-        "asked_ids": selection.asked,
-        "strategy": selection.strategy,
-        **({"fell_back": selection.fell_back} if selection.fell_back else {}),
-    }

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
@@ -81,14 +81,13 @@ class SelectionTemplate:
             InvalidInput: The file cannot be read, holds no text, or the text is no template. The message names it.
         """
         try:
-            name = os.fspath(path)
-            text = Path(name).read_text(encoding="utf-8-sig")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, ValueError, TypeError) as error:
             raise InvalidInput(
                 f"The selection template {path!s:.500} cannot be read: {error}. Give the path of a text file in UTF-8."
             ) from error
         try:
-            return cls(_content(text) if str(name).lower().endswith(_YAML) else text)
+            return cls(_content(text) if Path(path).suffix.lower() in _YAML else text)
         except InvalidInput as error:
             raise InvalidInput(f"The selection template {path!s:.500} is wrong: {error}") from error
 
@@ -97,24 +96,15 @@ def _content(text: str) -> str:
     try:
         data: Any = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        raise InvalidInput(
-            f"it is no YAML ({error!s:.300}). Put the text under content: |, with indentation."
-        ) from error
-    found = [data[key] for key in _KEYS if key in data] if isinstance(data, dict) else []
-    if not found or not isinstance(found[0], str):
-        raise InvalidInput(
-            "it has no text under content (or prompt, or template). Write content: | and the text below."
-        )
-    return found[0]
+        problem = f"it is no YAML ({error!s:.300}). Put the text under content: |, with indentation."
+        raise InvalidInput(problem) from error
+    found = next((data[key] for key in _KEYS if key in data), None) if isinstance(data, dict) else None
+    if not isinstance(found, str):
+        raise InvalidInput("it has no text under content, prompt or template. Write content: | and the text below.")
+    return found
 
 
-@cache
-def prompt(name: str) -> str:
-    """A prompt of `prompts.yaml`, by its name."""
-    return str(data_table("experiences/prompts.yaml")[name])
-
-
-DEFAULT = SelectionTemplate(prompt("selection"))
+DEFAULT = SelectionTemplate(data_table("experiences/prompts.yaml")["selection"])
 """The prompt that is used where no other is given."""
 
 
@@ -143,14 +133,17 @@ _LIST = re.compile(r"\[[^\]]*\]?")
 
 
 class AnswerReading(NamedTuple):
-    """What an answer selects."""
+    """What an answer selects.
+
+    Attributes:
+        chosen: Ids, each once, in the order of the candidates.
+        reasons: What it gives as the reason, for those candidates that it gives one for, chosen or not.
+        whole: Whether it is complete; what one that was cut off would have said of the others nobody knows.
+    """
 
     chosen: tuple[str, ...]
-    """Ids, each once, in the order of the candidates."""
     reasons: Mapping[str, str]
-    """What it gives as the reason, for those candidates that it gives one for, chosen or not."""
     whole: bool = True
-    """Whether it is complete; what one that was cut off would have said of the others nobody knows."""
 
 
 def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
@@ -179,7 +172,9 @@ def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
         found.read_words(text)
     if not found.valid or (found.strange and not found.known):
         return None
-    return found.reading(whole=whole and all(text.rfind(opening) <= text.rfind(end) for opening, end in ("{}", "[]")))
+    whole = whole and all(text.rfind(opening) <= text.rfind(end) for opening, end in ("{}", "[]"))
+    chosen = tuple(name for name in dict.fromkeys(candidates) if found.known.get(name))
+    return AnswerReading(chosen, MappingProxyType(found.reasons), whole)
 
 
 def _json(text: str) -> tuple[Any, bool]:
@@ -222,14 +217,10 @@ class _Verdicts:
         self.valid = False
         self.strange = False  # whether it chooses what is no candidate
         self._ids = dict.fromkeys(each for each in candidates if each)
-        self._loose: dict[str, list[str]] = {}
-        self._reasons: dict[str, str] = {}
+        self._loose: dict[str, list[str]] = defaultdict(list)
+        self.reasons: dict[str, str] = {}
         for each in self._ids:
-            self._loose.setdefault(each.strip().casefold(), []).append(each)
-
-    def reading(self, *, whole: bool) -> AnswerReading:
-        chosen = tuple(name for name in self._ids if self.known.get(name))
-        return AnswerReading(chosen, MappingProxyType(self._reasons), whole)
+            self._loose[each.strip().casefold()].append(each)
 
     def read(self, value: Any, *, whole: bool, denied: bool = False, depth: int = 0) -> None:
         """Read JSON.
@@ -304,7 +295,7 @@ class _Verdicts:
         else:
             self.known[name] = applies and self.known.get(name, True)
             if reason:
-                self._reasons.setdefault(name, reason)
+                self.reasons.setdefault(name, reason)
 
 
 def _items(value: Any) -> Iterator[tuple[str, Any]]:
@@ -324,7 +315,6 @@ def _entry(value: Mapping[str, Any]) -> str | int | None:
 # -- what was selected ---------------------------------------------------------------------------------------------
 
 Strategy: TypeAlias = Literal["lexical", "model", "auto"]
-STRATEGIES = ("lexical", "model", "auto")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

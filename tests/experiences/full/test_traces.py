@@ -31,7 +31,7 @@ class TestSelecting:
         assert selected.inputs == {"query": PLOT, "role": "Planner", "strategy": "model", "namespace": ["ada"]}
         [told] = selected.outputs["chosen"]
         assert (told["exp_id"], told["reason"]) == ("charts", "it is a chart")
-        assert [each["exp_id"] for each in selected.outputs["candidates"]] == ["charts", "refunds"]
+        assert selected.outputs["candidate_ids"] == ["charts", "refunds"]
         assert selected.outputs["asked_ids"] == chosen.inputs["exp_ids"] == ["charts", "refunds"]
         assert chosen.outputs == {"answer": ANSWER}
         where = {"thread_id": "t", "agentmem_namespace": "ada", "agentmem_database": "sqlite"}
@@ -74,6 +74,6 @@ def test_one_that_is_added_and_one_that_is_there_already_are_told(library, colle
         collector.under(lambda: library.add(FILES))
     assert collector.shapes == [("mine", [("memory.experience.add", [])])] * 2
     added, refused = collector.ours()
-    assert added.inputs == {"exp_id": "tea", "roles": ["Planner"], "when": tea.when, "what": tea.what}
+    assert added.inputs == {"exp_id": "tea", "who": ["Planner"], "when": tea.when, "what": tea.what}
     assert added.outputs == {"file": path.name}
     assert "already" in refused.error
