@@ -9,6 +9,7 @@ process at work on the same messages does harm: what was kept waits no more, and
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -79,11 +80,6 @@ class ExtractionAnswer(NamedTuple):
     readable: bool = True
 
 
-def asked_for() -> dict[str, Any]:
-    """The instructions of the model, and the JSON schema of its answer."""
-    return data_file("extraction_prompt.yaml")
-
-
 def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) -> list[BaseMessage]:
     """What a model is asked.
 
@@ -92,7 +88,7 @@ def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) 
         settings: What it is told besides.
         single: The predicates that have one value at a time.
     """
-    told = [asked_for()["instructions"]]
+    told = [data_file("extraction_prompt.yaml")["instructions"]]
     if single:
         told.append(f"These have one value at a time, so a new one ends the old: {', '.join(single)}.")
     if settings.instructions:
@@ -116,7 +112,7 @@ def structured(model: Any) -> Any | None:
     if bind is None:
         return None
     try:
-        return bind(asked_for()["schema"], include_raw=True)
+        return bind(data_file("extraction_prompt.yaml")["schema"], include_raw=True)
     except (NotImplementedError, AttributeError, TypeError, ValueError, ImportError):
         return None
 
@@ -156,27 +152,21 @@ def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
     is_cut = isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply))
     if given is None:
         return ExtractionAnswer(problems=("It is cut off." if is_cut else _unlike(reply),), readable=False)
+    problems = ["It is cut off."] if is_cut else []
+    if is_cut and len(some) > 1:  # nobody knows what else it would have said of which of them
+        return ExtractionAnswer(problems=tuple(problems), readable=False)
     items, same = given
+    if is_cut and not reply.rstrip("` \n").endswith(("}", "]")):
+        items = items[:-1]
     facts: list[tuple[int, FactStatement]] = []
-    problems: list[str] = []
-    unplaced = False
-    if is_cut:
-        problems.append("It is cut off.")
-        if len(some) > 1:  # nobody knows what else it would have said of which of them
-            return ExtractionAnswer(problems=tuple(problems), readable=False)
-        items = items if reply.rstrip("` \n").endswith(("}", "]")) else items[:-1]
     for number, item in enumerate(items, 1):
         try:
-            place, fact = _fact(item, some)
+            facts.append(_fact(item, some))
         except (InvalidInput, ValueError) as error:
             problems.append(f"Fact {number}: {error}")
-            continue
-        if place < 0:
-            unplaced = True
-        else:
-            facts.append((place, fact))
+    placed = tuple((place, fact) for place, fact in facts if place >= 0)
     pairs = tuple(pair for item in same if (pair := _pair(item)) is not None)
-    return ExtractionAnswer(tuple(facts), pairs, tuple(problems), unplaced, not problems or bool(facts))
+    return ExtractionAnswer(placed, pairs, tuple(problems), len(placed) < len(facts), not problems or bool(placed))
 
 
 def times_in(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
@@ -209,15 +199,12 @@ def time_in(value: Any, now: int, *, last: bool = False) -> int | None:
     """
     if isinstance(value, bool) or not isinstance(value, str | int) or not (text := str(value).strip()):
         return None
-    try:
+    with contextlib.suppress(ValueError, OverflowError):  # it is in words, then
         if not text.isdigit() or len(text) == len("20240101"):
             at = datetime.fromisoformat(text)
-            whole_day = len(text) <= len("2024-01-01")
-            if not (whole_day and last):
+            if not (last and len(text) <= len("2024-01-01")):  # a whole day
                 return micros(at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC))
             text = f"{at:%Y-%m-%d}"
-    except (ValueError, OverflowError):
-        text = text.strip()  # in words, then
     found = spans(text, now)
     return None if not found else found[0].end if last else found[0].start
 
@@ -286,10 +273,8 @@ def _fact(item: Any, some: Sequence[Due]) -> tuple[int, FactStatement]:
     if end is not None and end <= (EARLIEST if start is None else start):
         raise InvalidInput("it ends before it begins.")
     sure, message = _sure(_first(item, "sure")), due.message
-    said = FactStatement(
-        message.role, subject, predicate, obj, start, end, sure, message.message_id, due.conversation, due.said_at
-    )
-    return place, said
+    source = message.message_id, due.conversation, due.said_at
+    return place, FactStatement(message.role, subject, predicate, obj, start, end, sure, *source)
 
 
 def _pair(item: Any) -> tuple[str, str, str] | None:

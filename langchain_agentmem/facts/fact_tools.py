@@ -13,6 +13,7 @@ rewound with the thread, and a node that is executed again reads again and remem
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -29,6 +30,7 @@ from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import config_given, configurable_of, id_of, path_of
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts import fact_commands
@@ -131,20 +133,17 @@ def _search(facts: KGMemory, given: FactSearch) -> Any:
 def _history(facts: KGMemory, given: FactHistory) -> Any:
     known = facts.history(given.subject, given.predicate)
     if not known:
-        what = "" if given.predicate is None else f" and {safe_repr(passage(given.predicate, most=QUOTED))}"
-        return (
-            f"Nothing is known of {safe_repr(passage(given.subject, most=QUOTED))}{what}; fact_search finds by words."
-        )
+        names = filter(None, (given.subject, given.predicate))
+        what = " and ".join(safe_repr(passage(name, most=QUOTED)) for name in names)
+        return f"Nothing is known of {what}; fact_search finds by words."
     newest = []
     for fact in reversed(known[-LIMIT:]):
         evidence = facts.evidence(fact.id)
-        newest.append({**_fact(fact), "sources": [_source(each) for each in evidence[:SOURCES]]})
-        if evidence[SOURCES:]:
-            newest[-1]["more_sources"] = len(evidence) - SOURCES
-    read = listed("history", newest)
-    read["history"].reverse()
-    left_out = len(known) - len(read["history"])
-    return {**read, "left_out": left_out} if left_out else read
+        more = {"more_sources": len(evidence) - SOURCES} if evidence[SOURCES:] else {}
+        newest.append({**_fact(fact), "sources": [_source(each) for each in evidence[:SOURCES]], **more})
+    history = listed("history", newest)["history"][::-1]
+    left_out = {"left_out": len(known) - len(history)} if len(known) > len(history) else {}
+    return {"history": history, **left_out}
 
 
 _ABOUT = data_file("fact_operations.yaml")
@@ -161,8 +160,8 @@ OPERATIONS = tuple(
 
 def _times(given: Any, now: datetime) -> tuple[int | None, int | None]:
     """When something began and ended, as a model means it; none where it says nothing, or that it begins now."""
-    start = None if (given.valid_from or "").strip().lower() in {"", "now"} else given.valid_from
-    end = None if not (given.valid_to or "").strip() else given.valid_to
+    start, end = ((each or "").strip() or None for each in (given.valid_from, given.valid_to))
+    start = None if start is not None and start.lower() == "now" else start
     times = times_in(start, end, micros(now))
     for name, said, at in zip(("valid_from", "valid_to"), (start, end), times, strict=True):
         if said is not None and at is None:
@@ -251,14 +250,12 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             id_of(branch, "branch")
         if namespace is not None:
             path_of(namespace)
-        if settings is not None and not isinstance(settings, FactsConfig):
-            raise InvalidInput(f"settings must be a FactsConfig, not {type(settings).__name__}.")
         self._database = database_of(memory)
         self._branch = branch
         self._namespace = namespace
         self._shared = check_flag("share_conversation", share_conversation)
         self._roles = frozenset(texts_given(roles, "Roles"))
-        self._settings = settings or FactsConfig()
+        self._settings = check_value(FactsConfig | None, settings, "settings") or FactsConfig()
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:  # noqa: A002
         """Extract facts from the new messages of a state.
@@ -299,7 +296,12 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         """Extract facts from the new messages of a state, as one step."""
         del run_manager
         config = ensure_config(config)
-        ground = FactsGround(database=self._database, point=self._point(config), settings=self._settings)
+        if self._branch is None:
+            point: Standpoint = thread_point(self._database, config)
+        else:
+            scopes = self._database.scopes
+            point = BranchAt(path_of(scopes.resolve(self._namespace, config)), self._branch, scopes)
+        ground = FactsGround(database=self._database, point=point, settings=self._settings)
         conversation = conversation_of_run(self._database, config, shared=self._shared)
         said = [_identified(each) for each in self._messages(given) if not is_filler(each)]
         if conversation is None and nested_graphs(configurable_of(config)):
@@ -323,13 +325,6 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
 
     _aremember = awaited(_remember, writes=True)
 
-    def _point(self, config: RunnableConfig) -> Standpoint:
-        if self._branch is not None:
-            return BranchAt(
-                path_of(self._database.scopes.resolve(self._namespace, config)), self._branch, self._database.scopes
-            )
-        return thread_point(self._database, config)
-
     def _messages(self, given: Any) -> list[BaseMessage]:
         found: Any = given.get("messages") if isinstance(given, Mapping) else getattr(given, "messages", given)
         if isinstance(found, BaseMessage):
@@ -344,15 +339,8 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
 def _identified(message: BaseMessage) -> Message:
     """A message with an id: its own, or one that is made of it and what it says, so that it is the same next time."""
     told = from_langchain(message)
-    if message.id and _can_be_kept(message.id):
-        return told
+    with contextlib.suppress(InvalidInput):
+        if message.id and id_of(message.id, "message"):
+            return told
     said = f"{message.id or ''}\x1f{told.role}\x1f{told.name}\x1f{told.text}"
     return replace(told, message_id=f"said-{digest(said.encode('utf-8', 'surrogatepass')).hex()[:32]}")
-
-
-def _can_be_kept(name: str) -> bool:
-    try:
-        id_of(name, "message")
-    except InvalidInput:
-        return False
-    return True

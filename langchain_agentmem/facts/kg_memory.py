@@ -50,6 +50,7 @@ from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
@@ -161,8 +162,6 @@ class KGMemory(EventSource):
         description: str | None = None,
         settings: FactsConfig | None = None,
     ) -> None:
-        if settings is not None and not isinstance(settings, FactsConfig):
-            raise InvalidInput(f"settings must be a FactsConfig, not {type(settings).__name__}.")
         if not isinstance(branch, str) and not hasattr(branch, "view"):
             raise InvalidInput(f"Facts are those of a branch; give its name, not {safe_repr(branch)}.")
         if description is not None:
@@ -171,7 +170,7 @@ class KGMemory(EventSource):
         self._model = usable_model(model)
         self._asking: list[None] = []  # one for each caller who is having a text extracted just now
         point = branch_at(branch, namespace, database.scopes)
-        self.settings = settings or FactsConfig()
+        self.settings: FactsConfig = check_value(FactsConfig | None, settings, "settings") or FactsConfig()
         self._ground = FactsGround(database=database, point=point, settings=self.settings, description=description)
         self._database = self._ground.database
         self._key = TaskKey(point.path, KIND, point.name)

@@ -225,11 +225,10 @@ class Bringing:
         standing = {text for (_, key), each in there.items() for text in (key, each.content.strip())}
         order = order_for(question(asked))
         new: list[Any] = []
-        if self._seeks and asked.strip():
-            shown = {event.id for event in events} | {each.id for each in messages if each.id}
-            texts = {str(each.text).strip() for each in messages}
-            texts.add("")  # nothing is shown of what says nothing, such as a call of a tool
-            ids = [each.id for each in messages]
+        if self.limit and asked.strip():
+            ids = {each.id for each in messages}
+            shown = {event.id for event in events} | ids
+            texts = {"", *(str(each.text).strip() for each in messages)}  # "" as of a call of a tool
             context = frozenset(filter(None, ids)) if all(ids) else None
             found = self._found(layers, asked, order, config, context)
             groups = group_by_text(found, lambda each: each.content)
@@ -272,17 +271,12 @@ class Bringing:
         """Whether something is trusted enough to be shown."""
         return trusts(found, self._trusted)
 
-    @property
-    def _seeks(self) -> bool:
-        """Whether anything is looked for."""
-        return self.limit > 0
-
     def _inputs(
         self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
     ) -> dict[str, Any]:
         """What a trace shows of what was asked."""
         told: dict[str, Any] = {"query": brief(asked), "messages": len(messages)}
-        if self._seeks:
+        if self.limit:
             told |= {"limit": self.limit, "kinds": None if self.kinds is None else list(self.kinds)}
         if self._budget.total is not None:
             told |= {"budget": self._budget.total, "unit": self._budget.unit}
@@ -292,16 +286,13 @@ class Bringing:
 
     def _outputs(self, shown: Composed) -> dict[str, Any]:
         """What it shows of what was put in."""
-        told: dict[str, Any] = {
+        measure = Measure(self._budget, self._counter)
+        return {
             "core": [each.key for each in shown.core],
             "event_ids": [each.id for each in shown.events],
             "records": [_told(each) for each in shown.records],
-            "characters": sum(map(len, shown.sections.values())),
+            self._budget.unit: sum(map(measure.size, shown.sections.values())),
         }
-        if self._budget.unit == "tokens":
-            measure = Measure(self._budget, self._counter)
-            told["tokens"] = sum(map(measure.size, shown.sections.values()))
-        return told
 
     def _always(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, Material]:
         """What of a memory is shown whatever the question, and the memory, if it can be read."""
@@ -378,7 +369,10 @@ class Bringing:
             events = layers.recall.search(asked, many)
             lists.append([_event(each, dated=order == "time") for each in events if self._trusts(each)])
         namespace = self.database.scopes.resolve(self._named, config)
-        kinds = self._others(path_of(namespace), layers)
+        kinds = self.kinds  # None for all
+        if layers is not None:  # which has looked for its own
+            usual = all_parts().usual_kinds if self.database.scopes.shared(path_of(namespace)) else ()
+            kinds = [kind for kind in (usual if kinds is None else kinds) if kind not in LAYERED]
         if kinds is None or kinds:
             run = None if isinstance(self.branch_or_config, LayeredMemory) else config  # its namespace is named
             walls, outlook = reach_of(self.database, self._named, run)
@@ -395,15 +389,6 @@ class Bringing:
             passages = [_hit(each)._replace(place=place) for place, each in enumerate(hits) if _says(each)]
             lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
         return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
-
-    def _others(self, path: str, layers: LayeredMemory | None) -> Sequence[str] | None:
-        """The kinds that are looked for beside those of a layered memory; None for all."""
-        if layers is None:
-            return self.kinds
-        kinds = self.kinds
-        if kinds is None:
-            kinds = all_parts().usual_kinds if self.database.scopes.shared(path) else ()
-        return tuple(kind for kind in kinds if kind not in LAYERED)
 
 
 def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[NotedItem, ...]:
