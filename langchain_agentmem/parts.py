@@ -6,7 +6,7 @@ from langchain_agentmem.audit import audit_part
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.facts import fact_part
 from langchain_agentmem.layers import layer
-from langchain_agentmem.rewinding import memory_part
+from langchain_agentmem.rewinding import thread_memory
 from langchain_agentmem.search import search_index
 from langchain_agentmem.stores import item_part
 from langchain_agentmem.threads import thread_part
@@ -16,7 +16,7 @@ PARTS = (
     conversation_part.PART,
     thread_part.PART,
     item_part.PART,
-    memory_part.PART,
+    thread_memory.PART,
     fact_part.PART,
     layer.PART,
     search_index.PART,

@@ -2,7 +2,8 @@
 
 Whole threads are copied without copying anything, and swept when checkpoints are gone: what can be seen from no
 remaining checkpoint, fork or subgraph is deleted. Nothing else is: a copy of a thread shares its branches, and keeps
-what it shows when the original is deleted.
+what it shows when the original is deleted. As a part of the database, the memory of whole namespaces is counted by its
+tables, verified, and erased, whatever state it is in.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from langchain_agentmem.base.namespaces import (
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import memory_rows, message_sources, sealing
-from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
+from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
 from langchain_agentmem.rewinding.graph_runs import Runs, Spot, nested_graphs, runs_of, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.part import Erasure, Part, all_parts
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
@@ -574,3 +575,69 @@ def _drop(tx: Transaction, groups: Sequence[int]) -> None:
         for group in groups:
             if group not in mentioned:
                 drop_group(tx, group)
+
+
+def erase_branches(tx: Transaction, low: str, high: str) -> int:
+    """Delete the branches of some namespaces with all that lies on them, after their threads are gone.
+
+    Groups that belong to nobody, which only an accident leaves, go with any erasure.
+
+    Args:
+        tx: The transaction.
+        low: The first namespace path.
+        high: Path after the last.
+
+    Returns:
+        How many named branches there were.
+    """
+    found = query.remembering_branches(tx, low=low, high=high)
+    ids = json.dumps([row["id"] for row in found])
+    query.unhook_places(tx, ids=ids)
+    query.unhook_bases(tx, ids=ids)
+    query.unhook_branches(tx, ids=ids)
+    for row in found:
+        while page := query.memory_on(tx, branch=row["id"], limit=BATCH):
+            memory_rows.discard(tx, page)
+        query.delete_branch(tx, branch=row["id"])
+    for group in memory_rows.lost_groups(tx):
+        drop_group(tx, group)
+    for path in sorted({row["path"] for row in found}):
+        memory_rows.close(tx, path)
+    return sum(row["kind"] == KIND for row in found)
+
+
+def _erase(tx: Transaction, erasure: Erasure) -> None:
+    """Delete threads with what they remembered, branches, and what was learned from what is erased."""
+    low, high, name = erasure.low, erasure.high, erasure.name
+    [before] = query.memory_total(tx, last=None)
+    if name is not None:
+        message_sources.forget_corrections(tx, low, high, name, take_back=erasure.threads)
+        message_sources.forget(tx, low, high, name)
+    if erasure.threads:
+        erasure.removed["threads"] += len(delete(tx, low, high, name))
+        if name is not None:
+            forget_authors(tx, low, high, name)
+    if name is None:
+        erasure.removed["branches"] += erase_branches(tx, low, high)
+    [after] = query.memory_total(tx, last=before["last"])  # what others write meanwhile does not count
+    erasure.removed["memories"] += max(0, before["found"] - after["found"])
+
+
+PART = Part(
+    tables={
+        "layers": (
+            "author",
+            "memory",
+            "memory_source",
+            "memory_group",
+            "seal",
+            "finished_task",
+            "finished_group",
+            "place",
+            "branch_base",
+            "base_group",
+        )
+    },
+    verify={"memories": memory_rows.problems},
+    erase=_erase,
+)
