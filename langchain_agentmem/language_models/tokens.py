@@ -36,13 +36,8 @@ from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, call
 from langchain_agentmem.base.options import Options, check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node
-from langchain_agentmem.language_models.token_estimate import (
-    ESTIMATE,
-    FILES,
-    estimate_tokens,
-    tiktoken_counter,
-    tiktoken_file_present,
-)
+from langchain_agentmem.language_models import token_estimate
+from langchain_agentmem.language_models.token_estimate import estimate_tokens, tiktoken_file_present
 
 __all__ = ["TokenCounter", "estimate_tokens", "tiktoken_file_present"]
 
@@ -458,25 +453,25 @@ class TokenCounter:
     def _choose(self, counter: Any) -> tuple[str, Callable[[str], int]]:
         name = counter if isinstance(counter, str) else None
         if name == "estimate":
-            return ESTIMATE, estimate_tokens
+            return token_estimate.ESTIMATE, estimate_tokens
         if counter is None or name == "tiktoken":
             try:
                 if path := tiktoken_file_present():
-                    return "o200k_base", tiktoken_counter(path, "o200k_base")
+                    return "o200k_base", token_estimate.tiktoken_counter(path, "o200k_base")
             except Exception:  # noqa: BLE001 - whatever tiktoken became, there is the estimate
                 _log.warning("tiktoken's vocabulary is here but cannot be used.", exc_info=True)
             if counter is None:
-                return ESTIMATE, estimate_tokens
+                return token_estimate.ESTIMATE, estimate_tokens
             raise InvalidInput(
                 "tiktoken's file for o200k_base is not on this machine, or damaged, and is never downloaded from here. "
-                f"Put {FILES['o200k_base'][0]} into a folder and name that folder in TIKTOKEN_CACHE_DIR, install "
-                "litellm or llama-index-core, which carry it, or use counter='estimate'."
+                f"Put {token_estimate.FILES['o200k_base'][0]} into a folder and name that in TIKTOKEN_CACHE_DIR, "
+                "install litellm or llama-index-core, which carry it, or use counter='estimate'."
             )
         if name == "approximate":
             from langchain_core.messages.utils import count_tokens_approximately as counter  # noqa: PLC0415
         if _counts_by_download(counter):
             _log.warning("%s cannot count tokens offline; estimating instead.", type(counter).__name__)
-            return ESTIMATE, estimate_tokens
+            return token_estimate.ESTIMATE, estimate_tokens
         model = getattr(counter, "get_num_tokens", None)
         count = counter if model is None else model
         if isinstance(counter, str) or not callable(count):

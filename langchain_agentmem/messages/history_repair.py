@@ -25,20 +25,9 @@ from langchain_core.messages.tool import ToolMessage
 
 from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, is_image, kind_of, replace_surrogates
 from langchain_agentmem.base.fencing import fenced
+from langchain_agentmem.messages import message_marks as marks
 from langchain_agentmem.messages.history_shape import calls_of, role_of
-from langchain_agentmem.messages.message_marks import (
-    ALTERED,
-    BEGINNING,
-    FILLER,
-    GOES_ON,
-    MADE,
-    MADE_IMAGES,
-    NO_ANSWER,
-    NO_RESULT,
-    RESULT,
-    M,
-    altered,
-)
+from langchain_agentmem.messages.message_marks import M, altered
 from langchain_agentmem.messages.provider_content import made_image
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -46,6 +35,7 @@ _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
 _KINDS: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
 _SENT = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
+_FILLER = {marks.MADE: marks.FILLER}
 UNREADABLE = "unreadable"
 """The argument of a call that could not be parsed: what was written."""
 
@@ -94,7 +84,7 @@ def repaired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     said = [each for each in mended if role_of(each) != "system"]
     body = _paired(said)
     if (systems or body) and (not body or role_of(body[0]) != "user"):
-        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs={MADE: FILLER}))
+        body.insert(0, HumanMessage(content=marks.BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER))
     return _with_distinct_calls(systems + _alternating(body))
 
 
@@ -105,8 +95,8 @@ def _with_made_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
     for message in [*messages, None]:
         role = "" if message is None else role_of(message)
         if images and before == "assistant" and role != "tool":
-            kwargs = {MADE: RESULT}
-            yield HumanMessage([{"type": "text", "text": MADE_IMAGES}, *images], id=key, additional_kwargs=kwargs)
+            kwargs = {marks.MADE: marks.RESULT}
+            yield HumanMessage([{"type": "text", "text": marks.MADE_IMAGES}, *images], id=key, additional_kwargs=kwargs)
             images = []
         if message is not None:
             yield message
@@ -121,9 +111,9 @@ def _alternating(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     turns: list[BaseMessage] = []
     for message in messages:
         if turns and _REFUSED_AFTER.get(role_of(turns[-1])) == role_of(message):
-            made = {"id": message.id and f"{message.id}:before", "additional_kwargs": {MADE: FILLER}}
+            made = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER}
             is_user = role_of(message) == "user"
-            turns.append(AIMessage(content=NO_ANSWER, **made) if is_user else HumanMessage(content=GOES_ON, **made))
+            turns.append(AIMessage(marks.NO_ANSWER, **made) if is_user else HumanMessage(marks.GOES_ON, **made))
         turns.append(message)
     return turns
 
@@ -229,8 +219,8 @@ def _answers(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
 
 def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     key = f"{message.id}:{call['id']}:missing" if message.id else None
-    made = {"status": "error", "additional_kwargs": {MADE: FILLER}}
-    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **made)
+    made = {"status": "error", "additional_kwargs": _FILLER}
+    return ToolMessage(content=marks.NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **made)
 
 
 def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -239,7 +229,7 @@ def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [
         each
         for place, each in enumerate(messages)
-        if place <= last or each.content != NO_RESULT or MADE not in each.additional_kwargs
+        if place <= last or each.content != marks.NO_RESULT or marks.MADE not in each.additional_kwargs
     ]
 
 
@@ -250,7 +240,7 @@ def _told(message: BaseMessage) -> HumanMessage:
     if isinstance(message.content, list):
         images = [block for block in message.content if kind_of(block) in IMAGES]
         content = [{"type": "text", "text": content}, *images] if images else content
-    return HumanMessage(content=content, id=message.id, additional_kwargs={MADE: RESULT})
+    return HumanMessage(content=content, id=message.id, additional_kwargs={marks.MADE: marks.RESULT})
 
 
 def _mended(message: BaseMessage) -> BaseMessage | None:
@@ -295,7 +285,7 @@ def encodable(message: M) -> M:
 
 def _of_its_kind(message: ChatMessage) -> BaseMessage:
     """A message whose role is a field as the class of its role; another role is a user of that name."""
-    role, kwargs = role_of(message), {MADE: ALTERED, **message.additional_kwargs}
+    role, kwargs = role_of(message), {marks.MADE: marks.ALTERED, **message.additional_kwargs}
     name = message.name or (None if role in (*_KINDS, "user") else role)
     return _KINDS.get(role, HumanMessage)(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
 

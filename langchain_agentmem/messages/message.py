@@ -22,20 +22,7 @@ from uuid import uuid4
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.encoding import (
-    CALLS,
-    MAX_DEPTH,
-    TAG,
-    called,
-    encode,
-    from_plain,
-    is_plain,
-    kind_of,
-    read_plain,
-    replace_surrogates,
-    to_plain,
-    write_plain,
-)
+from langchain_agentmem.base import encoding
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages import provider_content
@@ -191,7 +178,7 @@ class AgentCallMsg:
             MessageError: The request holds an object that cannot be kept as JSON.
         """
         try:
-            return {"agent_name": self.agent_name, "request": to_plain(self.request)}
+            return {"agent_name": self.agent_name, "request": encoding.to_plain(self.request)}
         except InvalidInput as error:
             raise MessageError(f"request: {error}") from error
 
@@ -204,7 +191,7 @@ class AgentCallMsg:
         """
         if not isinstance(data, Mapping):
             raise MessageError(f"An agent call must be a dictionary, not {type(data).__name__}.")
-        return cls(agent_name=data.get("agent_name", ""), request=from_plain(data.get("request")))
+        return cls(agent_name=data.get("agent_name", ""), request=encoding.from_plain(data.get("request")))
 
 
 SOURCES = {"user": "user", "assistant": "model", "tool": "tool"}
@@ -338,7 +325,7 @@ class Message:
         fields = dict(data)
         try:
             for name in _REVIVED & fields.keys() if tagged else ():
-                fields[name] = from_plain(fields[name])
+                fields[name] = encoding.from_plain(fields[name])
         except InvalidInput as error:
             raise MessageError(str(error)) from error
         return cls._made(fields)
@@ -388,7 +375,7 @@ class Message:
             "content": None if empty else provider_content.provider_content(content, self.images, part_of),
             **{name: value for name, value in more.items() if value is not None},
         }
-        return replace_surrogates(data) | ({"message_id": self.message_id} if include_id else {})
+        return encoding.replace_surrogates(data) | ({"message_id": self.message_id} if include_id else {})
 
     def to_api_format(self) -> dict[str, Any]:
         """Give the message in the strict form of the OpenAI chat API.
@@ -487,11 +474,11 @@ def _kept(name: str, value: Any, *, copied: bool) -> Any:
     if name == "created_at":
         return value.isoformat()
     try:
-        if not copied and is_plain(value, MAX_DEPTH - 1):
+        if not copied and encoding.is_plain(value, encoding.MAX_DEPTH - 1):
             return value
         if name in ("tool_calls", "agent_calls"):
             return [call.to_dict() for call in value]
-        return to_plain({name: value})[name]
+        return encoding.to_plain({name: value})[name]
     except InvalidInput as error:
         raise MessageError(str(error).removeprefix("langchain.")) from error
 
@@ -574,7 +561,7 @@ def plain(text: str | None) -> str | None:
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-_TAGGED = f'"{TAG}"'.encode()
+_TAGGED = f'"{encoding.TAG}"'.encode()
 
 
 def encode_body(message: Message) -> bytes:
@@ -590,7 +577,7 @@ def encode_body(message: Message) -> bytes:
         MessageError: Something inside cannot be kept as JSON, such as an object in an artifact. The message
             names the place, the type and the remedy.
     """
-    return write_plain(kept_fields(message, copied=False))
+    return encoding.write_plain(kept_fields(message, copied=False))
 
 
 def decode_body(body: bytes, message_id: str) -> Message:
@@ -607,7 +594,7 @@ def decode_body(body: bytes, message_id: str) -> Message:
         DatabaseUnreadable: The bytes are damaged.
     """
     try:
-        fields = read_plain(body)
+        fields = encoding.read_plain(body)
         if not isinstance(fields, dict):
             raise MessageError("Its body is not a dictionary.")
         fields["message_id"] = message_id
@@ -626,8 +613,8 @@ def same_body(one: bytes, other: bytes) -> bool:
     """
     if one == other:
         return True
-    plain, its = read_plain(one), read_plain(other)
-    return encode(plain) == encode(its)
+    plain, its = encoding.read_plain(one), encoding.read_plain(other)
+    return encoding.encode(plain) == encoding.encode(its)
 
 
 def body_text(body: bytes, *, with_calls: bool = False) -> str:
@@ -642,11 +629,11 @@ def body_text(body: bytes, *, with_calls: bool = False) -> str:
     """
     if _TAGGED not in body:
         with suppress(InvalidInput):
-            fields = read_plain(body)
+            fields = encoding.read_plain(body)
             if isinstance(fields, dict) and isinstance(text := fields.get("content", fields.get("user_query")), str):
                 calls = (fields.get("tool_calls") if with_calls else None) or []
                 if isinstance(calls, list) and all(isinstance(call, dict) for call in calls):
-                    return _with_arguments(text, map(called, calls))
+                    return _with_arguments(text, map(encoding.called, calls))
     message = decode_body(body, "")
     return found_by(message) if with_calls else message.text
 
@@ -658,7 +645,11 @@ def found_by(message: Message) -> str:
     """
     calls = [(call.name, call.arguments) for call in message.tool_calls or ()]
     if not calls and isinstance(message.content, list):
-        calls = [called(block) for block in message.content if isinstance(block, dict) and kind_of(block) in CALLS]
+        calls = [
+            encoding.called(block)
+            for block in message.content
+            if isinstance(block, dict) and encoding.kind_of(block) in encoding.CALLS
+        ]
     return _with_arguments(message.text, calls)
 
 

@@ -9,16 +9,7 @@ from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.search import memory_search
 from langchain_agentmem.search.embedding import Embedder
-from langchain_agentmem.search.memory_search import (
-    MORE,
-    Inquiry,
-    Recollection,
-    Viewpoint,
-    Walls,
-    different,
-    trusts,
-    with_phrases,
-)
+from langchain_agentmem.search.memory_search import Recollection
 from langchain_agentmem.search.ranking import WEIGHTS, Weights
 from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
 from langchain_agentmem.search.vectors import Near
@@ -42,11 +33,11 @@ class Search(NamedTuple):
         order: "score", the best first, or "time", the oldest first.
     """
 
-    asked: Inquiry
-    walls: Walls
+    asked: memory_search.Inquiry
+    walls: memory_search.Walls
     limit: int
     weights: Weights | None = None
-    outlook: Viewpoint | None = None
+    outlook: memory_search.Viewpoint | None = None
     name: str | None = "search"
     inputs: Thunk | None = None
     order: Order = "score"
@@ -77,7 +68,7 @@ class Search(NamedTuple):
         looked = None if self.outlook is None else self.outlook.looked(tx, now)
         walls = walls if looked is None else looked.within(tx, walls, now)
         several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
-        many = limit * (MORE if phrases or diversity or is_timed else 2 if several else 1)
+        many = limit * (memory_search.MORE if phrases or diversity or is_timed else 2 if several else 1)
         while True:
             hits = memory_search.search(
                 tx, self.asked, walls, limit=many, weights=self.weights, dense=dense, order=self.order
@@ -86,9 +77,10 @@ class Search(NamedTuple):
             if is_timed:
                 hits.sort()  # what was said at the same time stays in the order of its places
             known = (given[hit.document] for hit in hits if hit.document in given)
-            found = memory_search.once([each for each in known if trusts(each, walls.trusted)], in_time=is_timed)
+            trusted = (each for each in known if memory_search.trusts(each, walls.trusted))
+            found = memory_search.once(trusted, in_time=is_timed)
             if phrases:
-                found = [with_phrases(each, phrases, (self.weights or WEIGHTS).phrase) for each in found]
+                found = [memory_search.with_phrases(each, phrases, (self.weights or WEIGHTS).phrase) for each in found]
             seen = len(found)
             if is_timed:
                 found = in_time(found, question, limit)
@@ -96,8 +88,8 @@ class Search(NamedTuple):
                 found.sort(key=lambda each: -each.score)
             if (seen if many >= MOST_COMPARED else len(found)) >= limit or len(hits) < many:
                 break
-            many *= MORE  # some of them have expired, cannot be seen from here, or repeat others
-        return different(found, limit, diversity) if diversity and not is_timed else found[:limit]
+            many *= memory_search.MORE  # some of them have expired, cannot be seen from here, or repeat others
+        return memory_search.different(found, limit, diversity) if diversity and not is_timed else found[:limit]
 
     def _step(self, database: Database) -> Step:
         if self.name is None:

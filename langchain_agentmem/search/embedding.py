@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from langchain_agentmem.search.vectors import Near, VectorCache, Waiting
 from langchain_agentmem.storage import Engine, Transaction
 from langchain_agentmem.storage.background import Lease, TaskKey, run_coroutine
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import TextsOf, all_parts
+from langchain_agentmem.storage.part import all_parts
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
     """
     embedder = embedder_of(database)
     if embedder is None or embedder.dimensions != dimensions:
-        embedder = Embedder(database, embeddings, dimensions, all_parts().texts)
+        embedder = Embedder(database, embeddings, dimensions)
         embedder.serve()
         weakref.finalize(database, embedder.close).atexit = False
         database.attach(embedder)
@@ -76,17 +76,15 @@ class Embedder:
         database: The database.
         embeddings: LangChain `Embeddings`.
         dimensions: Numbers of a vector.
-        texts: How to read the texts of each kind of document.
 
     Raises:
         MissingExtra: numpy is not installed.
     """
 
-    def __init__(self, database: Database, embeddings: Any, dimensions: int, texts: Mapping[str, TextsOf]) -> None:
+    def __init__(self, database: Database, embeddings: Any, dimensions: int) -> None:
         vectors.numpy()
         self.embeddings = embeddings
         self.dimensions = dimensions
-        self._texts = texts
         self._shelf = VectorCache(maps=not database.engine.encrypted)
         # LangGraph's wrapper of an async function has nothing else.
         self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
@@ -170,17 +168,16 @@ class Embedder:
 
     def _embed_waiting(self, lease: Lease) -> None:
         """Give all documents that wait their vectors, as long as nobody else has taken that over."""
-        engine, refused = self._engine, None
-        ticket = -1
-        while batch := engine.write(partial(_next_batch, lease=lease, after=ticket)):
+        refused, ticket = None, -1
+        while batch := self._engine.write(partial(_next_batch, lease=lease, after=ticket)):
             ticket = batch[-1].ticket
-            refused = self._embed_all(engine, batch) or refused
+            refused = self._embed_all(batch) or refused
         for task in self._tasks[1:]:
             task.wake()
         if refused is not None:
             raise refused
 
-    def _embed_all(self, engine: Engine, batch: Sequence[Waiting]) -> Exception | None:
+    def _embed_all(self, batch: Sequence[Waiting]) -> Exception | None:
         """Embed a batch; where it is refused, one document after the other, the likeliest to succeed first.
 
         Returns:
@@ -190,52 +187,47 @@ class Embedder:
             Exception: Even the likeliest were refused.
         """
         try:
-            self._embed(engine, batch)
+            self._embed(batch)
+            return None  # noqa: TRY300 - what follows is of a batch that was refused
         except Exception as error:
-            if not engine.usable or len(batch) == 1:
+            if not self._engine.usable or len(batch) == 1:
                 raise
             refused = error
-        else:
-            return None
         done = 0
-        for number, each in enumerate(self._shortest_first(engine, batch), start=1):
+        for number, each in enumerate(sorted(batch, key=self._length), start=1):
             try:
-                self._embed(engine, [each])
+                self._embed([each])
                 done += 1
             except Exception as error:
-                if not engine.usable or (not done and number == min(_PROBES, len(batch))):
+                if not self._engine.usable or (not done and number == min(_PROBES, len(batch))):
                     raise
                 refused = error
         return refused
 
-    def _shortest_first(self, engine: Engine, batch: Sequence[Waiting]) -> list[Waiting]:
-        """Documents in the order of their lengths; those that cannot be read come last."""
+    def _length(self, each: Waiting) -> int:
+        """The length of a document; what cannot be read comes last."""
+        try:
+            passages = self._engine.read(lambda tx: self._passages(tx, [each]))
+        except AgentMemoryError:  # it is damaged
+            return sys.maxsize
+        return sum(map(len, passages[each]))
 
-        def length(each: Waiting) -> int:
-            try:
-                passages = engine.read(lambda tx: self._passages(tx, [each]))
-            except AgentMemoryError:  # it is damaged
-                return sys.maxsize
-            return sum(map(len, passages[each]))
-
-        return sorted(batch, key=length)
-
-    def _embed(self, engine: Engine, batch: Sequence[Waiting]) -> None:
+    def _embed(self, batch: Sequence[Waiting]) -> None:
         """Give some documents their vectors, outside of any transaction."""
-        passages = engine.read(lambda tx: self._passages(tx, batch))
+        passages = self._engine.read(lambda tx: self._passages(tx, batch))
         texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
         found = self._ask("embed_documents", texts) if texts else []
         if len(found) != len(texts):
             raise InvalidInput(f"The embeddings gave {len(found)} vectors for {len(texts)} texts.")
         packed = {text: vectors.packed(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
         kept = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
-        engine.write(lambda tx: vectors.keep(tx, kept))
+        self._engine.write(lambda tx: vectors.keep(tx, kept))
 
     def _passages(self, tx: Transaction, batch: Sequence[Waiting]) -> dict[Waiting, Sequence[str]]:
         found: dict[Waiting, Sequence[str]] = {}
         for kind in sorted({each.kind for each in batch}):
             mine = [each for each in batch if each.kind == kind]
-            texts = self._texts[kind](tx, [each.owner for each in mine])
+            texts = all_parts().texts[kind](tx, [each.owner for each in mine])
             found.update((each, texts.get(each.owner, ())) for each in mine)
         return found
 

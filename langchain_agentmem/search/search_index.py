@@ -15,7 +15,7 @@ enter the index together. A search looks through those that wait as well.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -28,7 +28,7 @@ from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.search import analysis
 from langchain_agentmem.storage import Engine, Transaction, query
 from langchain_agentmem.storage.background import Background, Lease, TaskKey
-from langchain_agentmem.storage.part import Part, TextsOf, all_parts
+from langchain_agentmem.storage.part import Part, all_parts
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
 
@@ -118,10 +118,8 @@ def places(tx: Transaction, series: Series, documents: Sequence[IndexedDocument]
             [row] = rows
             end = (row["id"] << PLACE_BITS) + row["next"]
             numbers = list(range(end - len(found), end))
-            words = sum(each.length for each in found)
-            query.totals_changed(
-                tx, **_change(row["id"] >> SERIES_BITS, documents=len(found), words=words, last_at=max(times))
-            )
+            change = _change(row["id"] >> SERIES_BITS, documents=len(found), words=words, last_at=max(times))
+            query.totals_changed(tx, **change)
             return Placed(numbers, documents, found, row["dimensions"] is not None, row["waiting"])
         _open(tx, series, min(times))
     raise BranchMoved  # others take away what is made here: begin again
@@ -251,61 +249,25 @@ def absorb(tx: Transaction, new: Sequence[dict[str, Any]] = ()) -> None:
         query.empty_waiting(tx)
 
 
-def refresh(tx: Transaction, texts: Mapping[str, TextsOf] | None = None) -> int:
-    """Index everything anew if another version of the analysis indexed it.
-
-    Args:
-        tx: The transaction.
-        texts: How to read the texts of each kind. Default: as the parts say.
-
-    Returns:
-        How many documents were indexed.
-    """
+def refresh(tx: Transaction) -> None:
+    """Index everything anew if another version of the analysis indexed it."""
     query.hold_writers(tx)  # another opening that does it ends first
-    if not is_old(tx):
-        return 0
-    emptied(tx)
-    after: int | None = -1
-    total = 0
-    while after is not None:
-        indexed, after = anew(tx, texts, after)
-        total += indexed
-    return total
+    if is_old(tx):
+        emptied(tx)
+        after = -1
+        while found := _looked_at_again(tx, after, REBUILD_BATCH):
+            query.index_terms.many(tx, [_terms(number, each.terms) for number, each in found.items()])
+            after = max(found)
+        query.count_words(tx)
+        query.empty_totals(tx)
+        query.count_totals(tx)
+        query.set_search_state(tx, analysis=analysis.VERSION)
 
 
 def emptied(tx: Transaction) -> None:
     """Forget what is indexed, and keep the documents."""
     query.empty_index(tx)
     query.empty_waiting(tx)
-
-
-def anew(tx: Transaction, texts: Mapping[str, TextsOf] | None, after: int) -> tuple[int, int | None]:
-    """Index a page of documents that are not in the index.
-
-    Args:
-        tx: The transaction.
-        texts: How to read the texts of each kind. Default: as the parts say.
-        after: The document behind which to begin.
-
-    Returns:
-        How many were indexed, and behind which document to go on; None when all are.
-    """
-    page, found = _looked_at_again(tx, texts, after, REBUILD_BATCH)
-    if page:
-        query.index_terms.many(tx, [_terms(number, each.terms) for number, each in found.items()])
-        return len(page), page[-1]["id"]
-    query.hold_writers(tx)
-    query.count_words(tx)
-    query.empty_totals(tx)
-    query.count_totals(tx)
-    query.set_search_state(tx, analysis=analysis.VERSION)
-    return 0, None
-
-
-def last_indexed(tx: Transaction) -> int:
-    """The last document that is indexed, where they were indexed in their order; -1 for none."""
-    [row] = query.last_indexed(tx)
-    return int(row["document"])
 
 
 def counted(tx: Transaction) -> int:
@@ -340,9 +302,8 @@ def problems(tx: Transaction) -> list[str]:
             f"are {counted['documents']}"
         )
     rows = query.wrong_series(tx)
-    found += [
-        f"the series {safe_repr(row['name'])} counts {row['documents']} documents, not {row['found']}" for row in rows
-    ]
+    told = "the series {} counts {} documents, not {}"
+    found += [told.format(safe_repr(row["name"]), row["documents"], row["found"]) for row in rows]
     rows = query.wrong_totals(tx)
     found += [f"the totals of the scope {row['id']} ({row['kind']}) are not those of its series" for row in rows]
     rows = query.wrong_owners(tx)
@@ -368,22 +329,19 @@ def _open(tx: Transaction, series: Series, first_at: int) -> None:
         query.create_scope(tx, path=series.path, kind=series.kind)
 
 
-def _looked_at_again(
-    tx: Transaction, texts: Mapping[str, TextsOf] | None, after: int, limit: int
-) -> tuple[Sequence[Row], dict[int, analysis.Analysed]]:
-    """Renew what is kept beside a page of documents; give the page, and what is indexed of each."""
+def _looked_at_again(tx: Transaction, after: int, limit: int) -> dict[int, analysis.Analysed]:
+    """Renew what is kept beside the documents behind one; return what is indexed of each."""
     page = query.documents_after(tx, after=after, limit=limit)
     found: dict[int, analysis.Analysed] = {}
     for kind in sorted({row["kind"] for row in page}):
         mine = [row for row in page if row["kind"] == kind]
-        given = (all_parts().texts if texts is None else texts)[kind](tx, [row["owner"] for row in mine])
+        given = all_parts().texts[kind](tx, [row["owner"] for row in mine])
         for row in mine:
             found[row["id"]] = analysis.analysed("\n".join(given.get(row["owner"], ())), row["role"])
-    if page:
-        query.update_document.many(
-            tx, [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]
-        )
-    return page, found
+    rows = [{"id": number, "length": each.length, "features": each.features} for number, each in found.items()]
+    if rows:
+        query.update_document.many(tx, rows)
+    return found
 
 
 def _insert(tx: Transaction, statement: Query, rows: list[dict[str, Any]]) -> None:
@@ -449,9 +407,9 @@ def _caught_up(tx: Transaction, lease: Lease) -> bool:
     [state] = query.search_state(tx)
     if state["behind"] is None or not lease.holds(tx):
         return False
-    page, _ = _looked_at_again(tx, None, state["behind"], CATCH_UP_BATCH)
-    query.set_behind(tx, behind=page[-1]["id"] if page else None)
-    return bool(page)
+    found = _looked_at_again(tx, state["behind"], CATCH_UP_BATCH)
+    query.set_behind(tx, behind=max(found, default=None))
+    return bool(found)
 
 
 PART = Part(

@@ -148,9 +148,6 @@ where i.terms @@ cast((
     select string_agg('''' || value || chr(31) || ''':*', ' & ') from json_array_elements_text(cast(:terms as json))
 ) as tsquery)
 
--- name: last_indexed
-select coalesce(max(document_id), -1) as document from search_index;
-
 -- name: count_index
 select (select count(*) from search_index) as indexed, 0 as waiting, (select count(*) from search_document) as documents;
 

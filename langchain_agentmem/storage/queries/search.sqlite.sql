@@ -123,9 +123,6 @@ select w.document_id >> 22 from search_waiting w
 where json_array_length(:terms) > 0
     and not exists (select 1 from json_each(:terms) t where instr(' ' || w.terms || ' ', ' ' || t.value || ' ') = 0)
 
--- name: last_indexed
-select coalesce(max(id), -1) as document from search_index_docsize;
-
 -- name: count_index
 select (select count(*) from search_index_docsize) as indexed, (select count(*) from search_waiting) as waiting,
     (select count(*) from search_document) as documents;

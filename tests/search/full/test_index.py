@@ -8,7 +8,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import analysis, search_index
-from langchain_agentmem.storage.part import all_parts
 
 
 def ids(memory, query, **options):
@@ -29,7 +28,7 @@ def indexed(memory, raw):
 
 def rebuild(memory, raw):
     raw(memory, "update search_state set analysis = 0 where id = 1")
-    memory.database.engine.write(lambda tx: search_index.refresh(tx, all_parts().texts))
+    memory.database.engine.write(search_index.refresh)
 
 
 class TestFollowing:

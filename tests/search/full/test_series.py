@@ -129,7 +129,7 @@ class TestTotals:
         told = f"the totals of the scope {scope['id']} (message) are not those of its series"
         assert told in memory.admin.verify().problems
         raw(memory, "update search_state set analysis = 0")
-        assert [memory.database.engine.write(search_index.refresh) for _ in range(2)] == [3, 0]
+        memory.database.engine.write(search_index.refresh)
         assert tuple(totals(memory, raw).values()) == (2, 3, 4)
         assert memory.admin.verify().problems == ()
 
