@@ -73,7 +73,7 @@ class StoredCall(NamedTuple):
 
 def call_mark(entry: AuditEntry) -> bytes:
     """The mark that the calls of one conversation, or else of one thread, have in common: they share a shelf."""
-    return _digest_of_mark(entry.conversation_id or entry.thread_id or "")
+    return _digest(entry.conversation_id or entry.thread_id or "")
 
 
 def numbers_of(recipe: bytes) -> list[int]:
@@ -120,10 +120,10 @@ def free(tx: Transaction, path: str, mark: bytes, shelf: int) -> None:
 
 def mark_of(mark: str | bytes | None) -> bytes | None:
     """A mark as it is stored and looked up."""
-    return _digest_of_mark(mark) if isinstance(mark, str) else mark
+    return _digest(mark) if isinstance(mark, str) else mark
 
 
-def _digest_of_mark(mark: str) -> bytes:
+def _digest(mark: str) -> bytes:
     return blake2b(mark.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 

@@ -168,14 +168,9 @@ def without_secrets(entry: AuditEntry, clean: Clean) -> AuditEntry:
         entry: A call.
         clean: Gives texts, and dictionaries and lists of them, without what nobody is to read.
     """
-    return replace(
-        entry,
-        prompt=clean(entry.prompt),
-        reply=clean(entry.reply),
-        error=None if entry.error is None else clean(entry.error),
-        messages=tuple(_cleaned(message, clean) for message in entry.messages),
-        extra=clean(dict(entry.extra)),
-    )
+    changed: dict[str, Any] = {name: clean(getattr(entry, name)) for name in ("prompt", "reply", "error")}
+    messages = tuple(_cleaned(message, clean) for message in entry.messages)
+    return replace(entry, messages=messages, extra=clean(dict(entry.extra)), **changed)
 
 
 def withheld(entry: AuditEntry, reason: BaseException) -> AuditEntry:

@@ -313,13 +313,6 @@ class TestShow:
 
 
 class TestSearch:
-    def test_reasons_are_readable_and_what_counted_most_comes_first(self, lines, told):
-        shown = lines("search", "logged heron", "--everything", "--limit", "1")
-        assert re.fullmatch(r"1\. \d\.\d\d  \S+ \S+  message  ada/private/trip  l1", shown[0])
-        assert re.fullmatch(r"   why: the words logged \+\d\.\d\d, heron \+\d\.\d\d(; also .+)?", shown[2])
-        [found] = told("search", "logged heron", "--everything", "--limit", "1")
-        assert found["why"]["terms"].keys() == {"logged", "heron"}
-
     def test_each_option_narrows_it(self, told):
         def kinds(*options):
             return {each["kind"] for each in told("search", "heron", "--everything", "--limit", "100", *options)}
