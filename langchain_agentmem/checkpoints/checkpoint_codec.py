@@ -56,7 +56,7 @@ from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.checkpoint_log import Saved
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, ThreadAt, has
-from langchain_agentmem.threads.value_codec import VALUE, Prototypes, Stamps, ValueDraft, ValueReading, sharing
+from langchain_agentmem.threads.value_codec import VALUE, KnownMessages, ValueDraft, ValueReading, sharing
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import MESSAGE, ShelfWriter, StoredPart, StorePlace
 
@@ -304,7 +304,7 @@ class Coding:
     """What a saver knows of the messages it has read and stored. Shallow copies of a saver share it.
 
     Attributes:
-        prototypes: The messages that were read or stored lately.
+        known: The messages that were read or stored lately.
 
     Args:
         scopes: How configs are led to their namespace.
@@ -315,8 +315,7 @@ class Coding:
 
     def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
-        self.prototypes = Prototypes()
-        self._stamps = Stamps()
+        self.known = KnownMessages()
         self._threads: dict[ThreadAt, Thread] = {}
 
     def plan(
@@ -339,7 +338,7 @@ class Coding:
         seen = self.seen(at)
 
         def take_apart(place: StorePlace | None) -> checkpoint_log.WritePlan:
-            draft = ValueDraft(serde, self._stamps, place, listing=listing)
+            draft = ValueDraft(serde, self.known, place, listing=listing)
             recipes = []
             for channel, value in values:
                 with storable(at, "channel", channel):
@@ -375,23 +374,23 @@ class Coding:
     ) -> None:
         """Remember where messages lie, after the commit of what was planned."""
         if writer is not None:
-            plan.draft.stamp(thread.place, writer.numbers, writer.moves, self.prototypes)
+            plan.draft.stamp(thread.place, writer.numbers, writer.moves)
         self._remember(at, ns, thread)
 
     def reading(self, serde: SerializerProtocol, place: StorePlace, parts: Mapping[int, Any]) -> ValueReading:
         """What makes values of recipes."""
-        return ValueReading(serde, self._stamps, place, parts, self.prototypes)
+        return ValueReading(serde, self.known, place, parts)
 
     def forget(self, deleted: Iterable[Deleted] | None = None) -> None:
         """Keep nothing in memory of threads that are gone. Default: of none at all."""
         with self._remembering:
             if deleted is None:
                 self._threads.clear()
-                self.prototypes.forget()
+                self.known.forget()
             for at, shelf in deleted or ():
                 self._threads.pop(at, None)
                 self._threads.pop(at._replace(path=""), None)
-                self.prototypes.forget(shelf)
+                self.known.forget(shelf)
 
     def _remember(self, at: ThreadAt, ns: str, thread: Thread) -> None:
         with self._remembering:

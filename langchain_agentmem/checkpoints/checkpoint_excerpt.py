@@ -82,7 +82,7 @@ def excerpt(
     wanted = None if around is None else text_of(around, "message")
     at, ns, name = address(config, reading.database.scopes)
     lists: dict[str, Excerpt] = {}
-    recall = reading.coding.prototypes.take
+    recall = reading.coding.known.take
 
     def cut(tx: Transaction, found: list[Saved]) -> list[Saved]:
         lists.clear()
@@ -121,7 +121,7 @@ def changes(reading: Reading, config: RunnableConfig, since: str | None) -> Chec
     """
     at, ns, name = address(config, reading.database.scopes)
     earlier = None if since is None else text_of(since, "checkpoint")
-    recall = reading.coding.prototypes.take
+    recall = reading.coding.known.take
 
     def look(tx: Transaction) -> list[Saved] | None:
         thread = find(tx, at, ns)

@@ -127,7 +127,7 @@ class Listing:
     def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
         with readable(ThreadAt(page[0].path, page[0].thread), page[0].name):
             found = self.reading.database.engine.read(
-                lambda tx: checkpoint_log.load_keys(tx, page, self.reading.coding.prototypes.take)
+                lambda tx: checkpoint_log.load_keys(tx, page, self.reading.coding.known.take)
             )
         return [
             self.reading.coding.tuple(

@@ -236,7 +236,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         at, ns, name = address(config, self.database.scopes)
 
         def look(tx: Transaction) -> Saved | None:
-            return checkpoint_log.get(tx, at, ns, name, self._coding.prototypes.take, seen=self._coding.seen(at))
+            return checkpoint_log.get(tx, at, ns, name, self._coding.known.take, seen=self._coding.seen(at))
 
         saved = self._read(look, at, name)
         thread_id = config["configurable"]["thread_id"]
@@ -373,7 +373,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         if not wanted:
             return {}
         led = self._read(
-            lambda tx: checkpoint_log.delta_history(tx, at, ns, name, wanted, self._coding.prototypes.take), at, name
+            lambda tx: checkpoint_log.delta_history(tx, at, ns, name, wanted, self._coding.known.take), at, name
         )
         if led is None:
             return {channel: {"writes": []} for channel in wanted}

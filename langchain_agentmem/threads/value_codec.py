@@ -66,56 +66,6 @@ _NESTED = 8
 """How many times its body a prototype takes that has lists and dictionaries, at most."""
 
 
-class Prototypes:
-    """The prototypes of one saver. Safe to use from any thread.
-
-    Args:
-        most_bytes: How much is kept.
-    """
-
-    __slots__ = ("_bytes", "_known", "_most")
-
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._known: dict[int, dict[int, Prototype]] = {}
-        self._bytes = 0
-        self._most = most_bytes
-
-    def put(self, shelf: int, number: int, prototype: Prototype) -> None:
-        """Keep a prototype. Where there is no room, everything else is forgotten."""
-        known = self._known.setdefault(shelf, {})
-        if number in known:
-            return
-        known[number] = prototype
-        size = _size(prototype)
-        self._bytes += size
-        if self._bytes > self._most:
-            self._known = {shelf: {number: prototype}}
-            self._bytes = size
-
-    def take(self, shelf: int, ranges: list[Range]) -> tuple[dict[int, Prototype], list[Range]]:
-        """The prototypes of the parts in some ranges, and the ranges of those that are not known."""
-        known = self._known.get(shelf, {})
-        found: dict[int, Prototype] = {}
-        missing: list[Range] = []
-        for start, stop in ranges:
-            for number in range(start, stop):
-                prototype = known.get(number)
-                if prototype is not None:
-                    found[number] = prototype
-                elif missing and missing[-1][1] == number:
-                    missing[-1] = missing[-1][0], number + 1
-                else:
-                    missing.append((number, number + 1))
-        return found, missing
-
-    def forget(self, shelf: int | None = None) -> None:
-        """Keep nothing of a shelf any more; of none where none is named."""
-        if shelf is None:
-            self._known, self._bytes = {}, 0
-        else:
-            self._bytes -= sum(map(_size, self._known.pop(shelf, {}).values()))
-
-
 def _size(prototype: Prototype) -> int:
     return len(prototype.body) * (1 if prototype.flat else _NESTED) + _OVERHEAD
 
@@ -160,7 +110,7 @@ class Stamp(set[str]):
 
     __slots__ = ("mark", "number", "owner", "shelf")
 
-    owner: Stamps
+    owner: KnownMessages
     shelf: tuple[int, int]
     number: int
     mark: dict[str, Any] | int
@@ -170,12 +120,58 @@ class Stamp(set[str]):
         return set, (list(self),)
 
 
-class Stamps:
-    """The stamps of one saver."""
+class KnownMessages:
+    """The messages that one saver read or stored lately: prototypes by their numbers, and stamps on the objects.
 
-    __slots__ = ()
+    Prototypes are safe to use from any thread. A stamp counts for the saver that made it alone.
 
-    def put(self, message: Any, shelf: tuple[int, int], number: int, mark: dict[str, Any] | int | None) -> None:
+    Args:
+        most_bytes: How many bytes of prototypes are kept.
+    """
+
+    __slots__ = ("_bytes", "_known", "_most")
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._known: dict[int, dict[int, Prototype]] = {}
+        self._bytes = 0
+        self._most = most_bytes
+
+    def keep(self, shelf: int, number: int, prototype: Prototype) -> None:
+        """Keep a prototype. Where there is no room, everything else is forgotten."""
+        known = self._known.setdefault(shelf, {})
+        if number in known:
+            return
+        known[number] = prototype
+        size = _size(prototype)
+        self._bytes += size
+        if self._bytes > self._most:
+            self._known = {shelf: {number: prototype}}
+            self._bytes = size
+
+    def take(self, shelf: int, ranges: list[Range]) -> tuple[dict[int, Prototype], list[Range]]:
+        """The prototypes of the parts in some ranges, and the ranges of those that are not known."""
+        known = self._known.get(shelf, {})
+        found: dict[int, Prototype] = {}
+        missing: list[Range] = []
+        for start, stop in ranges:
+            for number in range(start, stop):
+                prototype = known.get(number)
+                if prototype is not None:
+                    found[number] = prototype
+                elif missing and missing[-1][1] == number:
+                    missing[-1] = missing[-1][0], number + 1
+                else:
+                    missing.append((number, number + 1))
+        return found, missing
+
+    def forget(self, shelf: int | None = None) -> None:
+        """Keep nothing of a shelf any more; of none where none is named."""
+        if shelf is None:
+            self._known, self._bytes = {}, 0
+        else:
+            self._bytes -= sum(map(_size, self._known.pop(shelf, {}).values()))
+
+    def stamp(self, message: Any, shelf: tuple[int, int], number: int, mark: dict[str, Any] | int | None) -> None:
         """Remember where a message lies.
 
         Args:
@@ -191,7 +187,7 @@ class Stamps:
         stamp.owner, stamp.shelf, stamp.number, stamp.mark = self, shelf, number, mark
         _set(message, "__pydantic_fields_set__", stamp)
 
-    def put_on_copies(self, prototype: Prototype, shelf: tuple[int, int], number: int) -> None:
+    def stamp_copies(self, prototype: Prototype, shelf: tuple[int, int], number: int) -> None:
         """Stamp all copies that are made of a prototype: they share one stamp."""
         stamp = prototype.given
         if type(stamp) is not Stamp or stamp.owner is not self:
@@ -283,7 +279,7 @@ class ValueDraft:
 
     Args:
         serde: The serializer.
-        stamps: Which messages are known.
+        known: The messages that are known.
         shelf: The shelf as it was last seen; None for a new one.
         listing: Whether the values are those of channels, whose lists grow.
 
@@ -293,12 +289,14 @@ class ValueDraft:
         relied: Ranges of what lies there already.
     """
 
-    def __init__(self, serde: SerializerProtocol, stamps: Stamps, shelf: StorePlace | None, *, listing: bool) -> None:
+    def __init__(
+        self, serde: SerializerProtocol, known: KnownMessages, shelf: StorePlace | None, *, listing: bool
+    ) -> None:
         self.shelf = shelf
         self.parts: list[StoredPart] = []
         self.relied: list[Range] = []
         self._serde = serde
-        self._stamps = stamps
+        self._cache = known
         self._sharing = sharing(serde)
         self._listing = listing
         self._loose = True
@@ -333,28 +331,25 @@ class ValueDraft:
 
         return rebuilt(recipe, number, listed)
 
-    def stamp(
-        self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Prototypes
-    ) -> None:
+    def stamp(self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
         """Remember where the messages lie, after the commit.
 
         Args:
             shelf: The shelf.
             numbers: The number of each of `parts`.
             moves: New numbers of parts that were known before.
-            prototypes: Where to keep those of the messages.
         """
         for message, index, mark, prototype in self._new:
             number = moves.get(numbers[index], numbers[index])
             if prototype is not None:
-                prototypes.put(shelf.shelf, number, prototype)
-            self._stamps.put(
+                self._cache.keep(shelf.shelf, number, prototype)
+            self._cache.stamp(
                 message, shelf, number, prototype.fields if prototype is not None and prototype.flat else mark
             )
         if moves:
             for value in self._lists:
                 for message in value:
-                    self._stamps.move(message, shelf, moves)
+                    self._cache.move(message, shelf, moves)
 
     # -- taking apart ------------------------------------------------------------------------------------------
 
@@ -401,11 +396,11 @@ class ValueDraft:
 
     def _messages(self, value: list[Any]) -> Recipe:
         self._lists.append(value)
-        seen, ranges = (0, []) if self.shelf is None else self._stamps.head(value, self.shelf)
+        seen, ranges = (0, []) if self.shelf is None else self._cache.head(value, self.shelf)
         items: list[Range | int] = [*ranges]
         self.relied += ranges
         later = value[seen:]
-        known = itertools.repeat(None) if self.shelf is None else self._stamps.numbers(later, self.shelf)
+        known = itertools.repeat(None) if self.shelf is None else self._cache.numbers(later, self.shelf)
         rest: list[Any] = []  # neighbouring elements that are no messages
         for item, number in zip(later, known, strict=False):
             if number is None and not isinstance(item, BaseMessage):
@@ -420,7 +415,7 @@ class ValueDraft:
         return [LIST, items]
 
     def _message(self, message: BaseMessage) -> int:
-        number = self._stamps.number(message, self.shelf) if self.shelf is not None else None
+        number = self._cache.number(message, self.shelf) if self.shelf is not None else None
         return self._new_message(message) if number is None else self._known(number)[0]
 
     def _known(self, number: int) -> Range:
@@ -491,25 +486,22 @@ class ValueReading:
 
     Args:
         serde: The serializer.
-        stamps: Where to remember the messages that are made.
+        known: Where to remember the messages that are made.
         shelf: The shelf that the parts lie on.
         parts: The parts that are needed, by number: as they are stored, or what is known of them.
-        prototypes: Where to keep those of the messages.
     """
 
     def __init__(
         self,
         serde: SerializerProtocol,
-        stamps: Stamps,
+        known: KnownMessages,
         shelf: StorePlace,
         parts: Mapping[int, StoredPart | Prototype],
-        prototypes: Prototypes,
     ) -> None:
         self._serde = serde
-        self._stamps = stamps
+        self._cache = known
         self._shelf = shelf
         self._parts = parts
-        self._prototypes = prototypes
 
     def value(self, recipe: Recipe) -> Any:  # noqa: PLR0911 - one line for each kind
         """Make the value that a recipe stands for.
@@ -563,10 +555,10 @@ class ValueReading:
             raise Damaged(f"the checksum of its part {number} does not fit")
         if form == MESSAGE:
             if (prototype := prototype_of(body, name)) is not None:
-                self._prototypes.put(self._shelf.shelf, number, prototype)
+                self._cache.keep(self._shelf.shelf, number, prototype)
                 return (self._copy(prototype, number),)
             message = message_of(body, name)
-            self._stamps.put(message, self._shelf, number, fingerprint(message))
+            self._cache.stamp(message, self._shelf, number, fingerprint(message))
             return (message,)
         if form == ELEMENTS:
             typed = ormsgpack.unpackb(body)
@@ -579,11 +571,11 @@ class ValueReading:
             raise Damaged(f"parts of the form {safe_repr(form)} are not known")
         value = self._serde.loads_typed((form.removeprefix(VALUE), body))
         if isinstance(value, BaseMessage):
-            self._stamps.put(value, self._shelf, number, fingerprint(value))
+            self._cache.stamp(value, self._shelf, number, fingerprint(value))
         return (value,)
 
     def _copy(self, prototype: Prototype, number: int) -> BaseMessage:
-        self._stamps.put_on_copies(prototype, self._shelf, number)
+        self._cache.stamp_copies(prototype, self._shelf, number)
         return prototype.copy()
 
 

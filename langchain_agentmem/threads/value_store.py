@@ -87,7 +87,7 @@ class Drafted(Protocol):
     def settle(self, recipe: Recipe, numbers: Sequence[int], tidy: Tidy) -> Recipe:
         """Give the parts of a recipe their numbers."""
 
-    def stamp(self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int], prototypes: Any) -> None:
+    def stamp(self, shelf: StorePlace, numbers: Sequence[int], moves: Mapping[int, int]) -> None:
         """Remember where the messages lie, after the commit."""
 
 

@@ -16,7 +16,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import query
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
-from langchain_agentmem.threads.value_codec import Prototypes, Stamps, ValueDraft, ValueReading
+from langchain_agentmem.threads.value_codec import KnownMessages, ValueDraft, ValueReading
 from langchain_agentmem.threads.value_recipe import ranges_of, unpack
 from langchain_agentmem.threads.value_store import nothing_known, shelve
 
@@ -44,7 +44,7 @@ class OwnShelf:
         self.serde = serde or strict()
         self.memory = memory or AgentMemory()
         self.engine = self.memory.database.engine
-        self.stamps, self.prototypes = Stamps(), Prototypes()
+        self.known = KnownMessages()
         if self.engine.read(lambda tx: find(tx, AT)) is None:
             self.engine.write(lambda tx: make_thread(tx, *AT, 0))
 
@@ -53,26 +53,26 @@ class OwnShelf:
 
         def steps(tx):
             thread = find(tx, AT)
-            draft = ValueDraft(self.serde, self.stamps, thread.place, listing=listing)
+            draft = ValueDraft(self.serde, self.known, thread.place, listing=listing)
             recipe = draft.recipe(value)
             return thread.place, draft, *shelve(tx, thread.place, draft, [recipe])
 
         place, draft, recipes, writer = self.engine.write(steps)
         if writer is not None:
-            draft.stamp(place, writer.numbers, writer.moves, self.prototypes)
+            draft.stamp(place, writer.numbers, writer.moves)
         return recipes[0]
 
     def get(self, blob, *, known=True):
         """Make the value of a recipe; what is remembered may help."""
         recipe = unpack(blob)
-        recall = self.prototypes.take if known else nothing_known
+        recall = self.known.take if known else nothing_known
 
         def steps(tx):
             thread = find(tx, AT)
             return thread.place, shelves.fetch(tx, thread.place.shelf, [recipe], recall)
 
         place, parts = self.engine.read(steps)
-        return ValueReading(self.serde, self.stamps, place, parts, self.prototypes).value(recipe)
+        return ValueReading(self.serde, self.known, place, parts).value(recipe)
 
     def place(self):
         return self.engine.read(lambda tx: find(tx, AT)).place

@@ -204,9 +204,9 @@ class TestErasing:
             config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
             saver.put(config, checkpoint, {}, {"messages": "1"})
             assert WORDS["text"] in repr(saver.get_tuple(config))
-            assert saver._coding.prototypes._known
+            assert saver._coding.known._known
             memory.erase(namespace=())
-            assert saver._coding.prototypes._known == {}
+            assert saver._coding.known._known == {}
 
     def test_what_is_gone_is_told_and_forgotten_even_if_the_storage_cannot_be_rewritten(self, monkeypatch):
         told = []

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_messages, message_chunk_to_message
 
-from langchain_agentmem.threads.value_codec import Stamp, Stamps
+from langchain_agentmem.threads.value_codec import KnownMessages, Stamp
 from tests.threads.own_shelf import OwnShelf, told
 
 FLAT = {
@@ -35,7 +35,7 @@ MAKERS = FLAT | DEEP
 
 def known(shelf, message):
     """Whether a message is taken for one that lies on the shelf already."""
-    return shelf.stamps.number(message, shelf.place()) is not None
+    return shelf.known.number(message, shelf.place()) is not None
 
 
 def handed_out(shelf, message, way):
@@ -229,8 +229,8 @@ class TestBelonging:
         message, place = HumanMessage("hello", id="m"), shelf.place()
         shelf.put([message])
         for other in (place._replace(shelf=place.shelf + 1), place._replace(swept=place.swept + 1)):
-            assert shelf.stamps.number(message, other) is None
-        assert shelf.stamps.number(message, place) is not None
+            assert shelf.known.number(message, other) is None
+        assert shelf.known.number(message, place) is not None
 
     def test_messages_that_cannot_be_told_apart_get_no_stamp(self, shelf):
         for odd in ({"when": datetime(2026, 1, 1, tzinfo=UTC)}, {"odd": {1, 2}}):
@@ -244,7 +244,7 @@ class TestBelonging:
 
     def test_whatever_has_no_stamp_is_not_known(self):
         for other in (None, 1, "text", {}, [], HumanMessage, HumanMessage("hello")):
-            assert Stamps().number(other, (1, 0)) is None
+            assert KnownMessages().number(other, (1, 0)) is None
 
     def test_a_stamp_is_a_set_like_any_other(self):
         stamp = Stamp({"content", "id"})
