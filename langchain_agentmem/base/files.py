@@ -82,6 +82,7 @@ def _replacement(target: Path, *, make_folder: bool = False) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         os.close(handle)
         try:
+            Path(name).chmod(_PRIVATE)  # the umask may have taken some of it
             yield Path(name)
             with Path(name).open("rb+") as written:
                 os.fsync(written.fileno())
