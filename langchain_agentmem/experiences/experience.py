@@ -27,7 +27,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -268,16 +268,20 @@ class Folder:
         if sub_path is not None:
             return self._within(sub_path).look()
         with self._lock:
-            locked: dict[str, _Read] = {}
-            try:
-                found = [*self._names(self.directory, locked), *locked]
-            except OSError as error:
-                self._read = {}
-                return ExperienceShelf(
-                    problems=(Problem(".", f"The folder cannot be read: {error.strerror or error}."),)
-                )
-            names = sorted(found, key=lambda name: (name.count("/"), name.split("/")))
-            self._read = {name: locked.get(name) or self._of(name) for name in names}
+            locked: list[OSError] = []
+            read: dict[str, _Read] = {}
+            for folder, below, files in os.walk(self.directory, onerror=locked.append):
+                names = files if self._subfolders else [*files, *below]
+                if not self._subfolders:
+                    below.clear()
+                for name in names:
+                    if name.lower().endswith(SUFFIXES) and not name.startswith(NOT_READ):
+                        path = Path(folder, name)
+                        read[path.relative_to(self.directory).as_posix()] = self._of(path)
+            for error in locked:
+                reason = f"The folder cannot be read: {error.strerror or error}."
+                read[Path(error.filename).relative_to(self.directory).as_posix()] = _Read((), 0, *_refused(reason))
+            self._read = dict(sorted(read.items(), key=lambda each: (each[0].count("/"), each[0].split("/"))))
             return _shelf(self._read)
 
     def _within(self, sub_path: Any) -> Folder:
@@ -289,26 +293,14 @@ class Folder:
             made = Folder(inside, subfolders=self._subfolders)
             return self._below.setdefault(str(inside), made)
 
-    def _names(self, folder: Path, locked: dict[str, _Read], below: str = "") -> Iterator[str]:
-        """The files that may hold experiences, as paths within the folder; those below it that are locked."""
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if self._subfolders and entry.is_dir(follow_symlinks=False):
-                    try:
-                        yield from self._names(Path(entry.path), locked, f"{below}{entry.name}/")
-                    except OSError as error:
-                        reason = f"The folder cannot be read: {error.strerror or error}."
-                        locked[below + entry.name] = _Read((), 0, *_refused(reason))
-                elif entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(NOT_READ):
-                    yield below + entry.name
-
-    def _of(self, name: str) -> _Read:
-        path = self.directory / name
+    def _of(self, path: Path) -> _Read:
         try:
             about = path.stat()
             # The time of a file can be set at will; that of its change cannot.
             stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino
-            if (known := self._read.get(name)) is not None and known.is_still(stamp):
+            if (known := self._read.get(path.relative_to(self.directory).as_posix())) is not None and known.is_still(
+                stamp
+            ):
                 return known
             read_at = time.time_ns()
             unfit = _unfit(about)

@@ -25,8 +25,6 @@ from langchain_core.runnables.config import ensure_config
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import ThreadLike, config_given
 from langchain_agentmem.base.origins import Trust
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.tokens import BudgetLike
 from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -107,8 +105,6 @@ class MemoryInjection(Runnable[Any, Any]):
         role: Role = "user",
         trust: Trust | None = None,
     ) -> None:
-        if not isinstance(role, str) or role not in ("user", "system"):
-            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
         self._bringing = Bringing(
             memory=memory,
             branch_or_config=branch_or_config,
@@ -117,9 +113,9 @@ class MemoryInjection(Runnable[Any, Any]):
             kinds=kinds,
             limit=limit,
             budget=budget,
+            role=role,
             trust=trust,
         )
-        self._role: Role = role
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Put memory into what is given.
@@ -157,7 +153,7 @@ class MemoryInjection(Runnable[Any, Any]):
         brought = self._bringing.bringing(given, form.messages, ensure_config(config))
 
         def among(messages: list[BaseMessage]) -> list[BaseMessage]:
-            return woven(messages, brought, self._role)
+            return woven(messages, brought, self._bringing.role)
 
         return form.close(Insertion(among, "\n\n".join(brought.blocks())))
 

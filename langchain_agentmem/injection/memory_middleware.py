@@ -18,8 +18,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import ThreadLike
 from langchain_agentmem.base.origins import Trust
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.tokens import BudgetLike
 from langchain_agentmem.layers.layered_memory import LayeredMemory
@@ -91,8 +90,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         cache_control: bool = False,
     ) -> None:
         super().__init__()
-        if not isinstance(role, str) or role not in ("user", "system"):
-            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(role)}.')
         self._bringing = Bringing(
             memory=memory,
             branch_or_config=branch_or_config,
@@ -101,9 +98,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             kinds=kinds,
             limit=limit,
             budget=budget,
+            role=role,
             trust=trust,
         )
-        self._role: Role = role
         self._cache_control = cache_control
         self._told = False
         self.tools = _tools(memory, branch_or_config, namespace, tools)
@@ -135,7 +132,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
                 "MemoryMiddleware a namespace."
             )
         brought = self._bringing.bringing(request.messages, request.messages, config)
-        if self._role == "system" and brought.core:
+        if self._bringing.role == "system" and brought.core:
             request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")
         messages: list[Any] = woven(request.messages, brought)

@@ -33,7 +33,7 @@ from langchain_agentmem.layers.layer import Event, Record, event_of, record_of
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
 from langchain_agentmem.messages.message import OWN_TOOLS, Message
-from langchain_agentmem.messages.message_marks import is_injected
+from langchain_agentmem.messages.message_marks import Role, is_injected
 from langchain_agentmem.messages.prompt_forms import Brought, last_said
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
@@ -80,6 +80,7 @@ class Bringing:
         kinds: What is looked for. Default: see above.
         limit: How much is found at most.
         budget: How much room the memory may take, see `Budget.of`.
+        role: In whose role core memory stands: "user" or "system".
         trust: How far what is shown must be trusted at least, see `AgentMemory.search`. Default: not at all.
 
     Raises:
@@ -94,9 +95,12 @@ class Bringing:
     kinds: Sequence[str] | None
     limit: int
     budget: BudgetLike | None
+    role: Role
     trust: Trust | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.role, str) or self.role not in ("user", "system"):
+            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(self.role)}.')
         self.database: Database = database_of(self.memory)
         if isinstance(self.branch_or_config, str):
             id_of(self.branch_or_config, "branch")

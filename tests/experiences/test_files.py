@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-from contextlib import nullcontext
 from itertools import permutations
 from types import SimpleNamespace
 
@@ -196,7 +195,7 @@ class TestBadFiles:
 
             def refused(path, real=real):
                 if str(path).endswith(("charts.yaml", "locked")):
-                    raise PermissionError(13, "Permission denied")
+                    raise PermissionError(13, "Permission denied", str(path))
                 return real(path)
 
             monkeypatch.setattr(kind, real.__name__, refused)
@@ -283,9 +282,8 @@ class TestChanges:
     def test_which_of_two_with_one_id_counts_is_no_accident_of_the_file_system(self, shelf, monkeypatch):
         for name in "bac":
             shelf.put(f"handcrafted_exp_{name}.yaml", written("same", f"From {name}."))
-        entries = list(os.scandir(shelf.path))
-        for order in permutations(entries):
-            monkeypatch.setattr(os, "scandir", lambda path, order=order: nullcontext(iter(order)))
+        for order in permutations([each.name for each in shelf.path.iterdir()]):
+            monkeypatch.setattr(os, "walk", lambda path, order=order, **_: [(path, [], order)])
             look = Folder(shelf.path).look()
             assert [each.what for each in look.experiences] == ["From a."]
             assert [problem.path for problem in look.problems] == ["handcrafted_exp_b.yaml", "handcrafted_exp_c.yaml"]
