@@ -40,7 +40,7 @@ from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
-from langchain_agentmem.language_models.tool_factory import LIMIT, Operation, Whose, listed, passage, tool_of, within
+from langchain_agentmem.language_models.tool_factory import LIMIT, Operation, listed, passage, tools_of, within
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
@@ -106,8 +106,7 @@ def fact_tools(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    whose = Whose(KGMemory, "facts", memory, branch_or_config, namespace, settings=settings)
-    return [tool_of(operation, whose) for operation in OPERATIONS]
+    return tools_of(OPERATIONS, KGMemory, "facts", memory, branch_or_config, namespace, settings=settings)
 
 
 def _add(facts: KGMemory, given: FactAdd) -> str:

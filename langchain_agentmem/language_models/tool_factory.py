@@ -1,6 +1,6 @@
 """An operation as a tool, which a model calls by its name and is answered with a text.
 
-It works on the memory of the run in which it is called: `Whose` finds it. Errors are told to the model in a sentence.
+It works on the memory of the run in which it is called. Errors are told to the model in a sentence.
 
 What a model is told is short text or JSON, and data. Characters that steer a terminal or a reader, hide text, or turn
 it around are written as escapes.
@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -29,7 +29,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, faults, leaves_the_node
 from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.language_models.tool_arguments import Arguments, read
-from langchain_agentmem.storage.database import Database, database_of
+from langchain_agentmem.storage.database import database_of
 
 PASSAGE = 1_000
 """How much of one text a list shows, in characters."""
@@ -100,19 +100,26 @@ def _escape(match: re.Match[str]) -> str:
     return json.dumps(match.group())[1:-1] if match.group() != "\x7f" else "\\u007f"
 
 
-M = TypeVar("M")
-
 _NO_THREAD = (
     "There is no memory to use: this run has no thread_id. Whoever runs the agent gives it one with "
     'config={"configurable": {"thread_id": …}}, or names a branch when the tools are made.'
 )
 
 
-class Whose(Generic[M]):
-    """A memory of one kind, or how to find it.
+def tools_of(
+    operations: Iterable[Operation],
+    kind: type[Any],
+    part: str,
+    memory: Any,
+    where: str | Mapping[str, Any] | None = None,
+    namespace: Sequence[str] | None = None,
+    **options: Any,
+) -> list[BaseTool]:
+    """Tools by which operations are done on a memory of one kind.
 
     Args:
-        kind: Which: `LayeredMemory` or `KGMemory`.
+        operations: Which.
+        kind: The kind of memory: `LayeredMemory` or `KGMemory`.
         part: The method of an `AgentMemory` that hands it out.
         memory: One of this kind; or an `AgentMemory`, or the path or URL of a database.
         where: The name of a branch, or a config that names a thread. Default: the thread of the run that asks.
@@ -122,67 +129,39 @@ class Whose(Generic[M]):
     Raises:
         InvalidInput: An argument is wrong.
     """
+    if isinstance(where, str):
+        id_of(where, "branch")
+    elif where is not None and not isinstance(where, Mapping):
+        raise InvalidInput(f"Memory is that of a branch or a thread: give a name or a config, not {safe_repr(where)}.")
+    if not isinstance(memory, kind):
+        database_of(memory)
+    elif where is not None or namespace is not None:
+        raise InvalidInput(
+            f"A {kind.__name__} is somebody's already: give the AgentMemory, or no branch and namespace."
+        )
+    if namespace is not None:
+        path_of(namespace)
 
-    def __init__(
-        self,
-        kind: type[M],
-        part: str,
-        memory: Any,
-        where: str | Mapping[str, Any] | None = None,
-        namespace: Sequence[str] | None = None,
-        **options: Any,
-    ) -> None:
-        if isinstance(where, str):
-            id_of(where, "branch")
-        elif where is not None and not isinstance(where, Mapping):
-            raise InvalidInput(
-                f"Memory is that of a branch or a thread: give a name or a config, not {safe_repr(where)}."
-            )
-        if not isinstance(memory, kind):
-            database_of(memory)
-        elif where is not None or namespace is not None:
-            raise InvalidInput(
-                f"A {kind.__name__} is somebody's already: give the AgentMemory, or no branch and namespace."
-            )
-        if namespace is not None:
-            path_of(namespace)
-        self._kind = kind
-        self._part = part
-        self._memory = memory
-        self._where = where
-        self._namespace = namespace
-        self._options = options
-
-    @property
-    def shows_content(self) -> bool:
-        """Whether traces show content as it is; of a database that is not open yet they do."""
-        ground = getattr(self._memory, "_facts_ground", self._memory)
-        database = getattr(ground, "database", ground)
-        return not isinstance(database, Database) or database.tracing.shows_content
-
-    def memory(self, config: Mapping[str, Any]) -> M:
-        """The memory that is meant in a run.
-
-        Args:
-            config: The run's config.
-
-        Raises:
-            InvalidInput: The run has no thread and no namespace, and no branch was named.
-        """
-        if isinstance(self._memory, self._kind):
-            return self._memory
-        where = config if self._where is None else self._where
-        part = getattr(self._memory, self._part, None)
-        if not isinstance(where, str):
-            scopes = database_of(self._memory).scopes
-            nameless = (where.get("configurable") or {}).get("thread_id") is None
-            if nameless and not scopes.shared(path_of(scopes.resolve(self._namespace, where))):
-                raise InvalidInput(_NO_THREAD)
-            if part is None:
+    def found(config: Mapping[str, Any]) -> Any:
+        if isinstance(memory, kind):
+            return memory
+        place = config if where is None else where
+        make: Any = getattr(memory, part, None)
+        if not isinstance(place, str):
+            _check_thread(memory, namespace, place)
+            if make is None:
                 raise InvalidInput("The memory of a thread is that of an AgentMemory: give one, not its path.")
-        make: Callable[..., M] = self._kind
-        make = part or partial(make, self._memory)
-        return make(where, namespace=self._namespace, **self._options)
+        given = {"namespace": namespace, **options}
+        return kind(memory, place, **given) if make is None else make(place, **given)
+
+    return [_tool_of(operation, found) for operation in operations]
+
+
+def _check_thread(memory: Any, namespace: Sequence[str] | None, config: Mapping[str, Any]) -> None:
+    scopes = database_of(memory).scopes
+    nameless = (config.get("configurable") or {}).get("thread_id") is None
+    if nameless and not scopes.shared(path_of(scopes.resolve(namespace, config))):
+        raise InvalidInput(_NO_THREAD)
 
 
 LIMIT = 50
@@ -204,18 +183,12 @@ class _Tool(StructuredTool):
         return super()._parse_input(tool_input, tool_call_id)
 
 
-def tool_of(operation: Operation, whose: Whose[Any]) -> BaseTool:
-    """A tool by which an operation is done.
-
-    Args:
-        operation: Which.
-        whose: On which memory.
-    """
+def _tool_of(operation: Operation, memory_of: Callable[[Mapping[str, Any]], Any]) -> BaseTool:
     # Functions of their own, since it is from them that LangChain learns that they want the run's config.
 
     def use(*, config: RunnableConfig, **given: Any) -> str:
         with _explained(operation):
-            return told(operation.do(whose.memory(config), read(operation.arguments, given)))
+            return told(operation.do(memory_of(config), read(operation.arguments, given)))
 
     async def ause(*, config: RunnableConfig, **given: Any) -> str:
         return await in_worker(partial(use, config=config, **given), writes=True)

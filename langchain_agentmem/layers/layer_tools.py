@@ -20,7 +20,7 @@ from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models import tool_arguments as given_as
 from langchain_agentmem.language_models.model_calls import ModelLike
-from langchain_agentmem.language_models.tool_factory import Operation, Whose, listed, passage, tool_of, within
+from langchain_agentmem.language_models.tool_factory import Operation, listed, passage, tools_of, within
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.rewinding.branch_tree import named_branch
@@ -221,5 +221,5 @@ def layer_tools(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    whose = Whose(LayeredMemory, "layers", memory, branch_or_config, namespace, settings=settings, model=model)
-    return [tool_of(operation, whose) for operation in OPERATIONS]
+    more: dict[str, Any] = {"settings": settings, "model": model}
+    return tools_of(OPERATIONS, LayeredMemory, "layers", memory, branch_or_config, namespace, **more)
