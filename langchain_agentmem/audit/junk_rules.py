@@ -72,15 +72,10 @@ class JunkRule(Options):
         """
         if kind not in self.kinds:
             return False
-        others: tuple[str, ...] = (prompt, reply)
-        find = _compiled(self.pattern).search
-        if self.field == "prompt":
-            found, others = find(prompt), (reply,)
-        elif self.field == "reply":
-            found, others = find(reply), (prompt,)
-        else:
-            found = (find(prompt) and find(reply)) if self.field == "both" else (find(prompt) or find(reply))
-        return bool(found) and not (self.unless is not None and any(map(_compiled(self.unless).search, others)))
+        sides = {"prompt": ((prompt,), (reply,)), "reply": ((reply,), (prompt,))}
+        looked, others = sides.get(self.field, ((prompt, reply), (prompt, reply)))
+        found = (all if self.field == "both" else any)(map(_compiled(self.pattern).search, looked))
+        return found and not (self.unless is not None and any(map(_compiled(self.unless).search, others)))
 
 
 @cache

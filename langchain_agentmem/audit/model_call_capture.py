@@ -53,6 +53,7 @@ from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain, to_plain
 from langchain_agentmem.base.events import FirstFailures
+from langchain_agentmem.base.lifetime import Ready
 from langchain_agentmem.base.namespaces import CONFIG_KEY, LONGEST_ID, Namespace, Scopes, id_of, running_config
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -232,7 +233,8 @@ def begun(
             `tags`, `metadata`, in which LangGraph names thread and node, and `invocation_params`.
     """
     metadata, params = _mapped(told.get("metadata")), _mapped(told.get("invocation_params"))
-    name, parent, configurable = told.get("name"), told.get("parent_run_id"), _mapped(configurable)
+    tags, name = _listed(told.get("tags")), told.get("name")
+    parent, configurable = told.get("parent_run_id"), _mapped(configurable)
     extra: dict[str, Any] = {
         "name": name if isinstance(name, str) else metadata.get(ASKED_FOR),
         "node": metadata.get("langgraph_node"),
@@ -240,7 +242,7 @@ def begun(
         "checkpoint_ns": metadata.get("langgraph_checkpoint_ns") or metadata.get("checkpoint_ns"),
         "agent": metadata.get("lc_agent_name"),
         "provider": metadata.get("ls_provider"),
-        "tags": _own_tags(told.get("tags")),
+        "tags": [each for each in tags if isinstance(each, str) and not each.startswith(_STEP_TAGS)],
         "tools": _tool_names(params),
         "settings": {key[3:]: metadata[key] for key in _SETTINGS if metadata.get(key) is not None},
         "metadata": {key: value for key, value in metadata.items() if not _is_bookkeeping(key)},
@@ -355,11 +357,6 @@ def _usable_namespace(places: Mapping[str, Any], extra: dict[str, Any], scopes: 
         return ()
 
 
-def _own_tags(tags: Any) -> list[str]:
-    """The tags without those by which LangChain and LangGraph count steps."""
-    return [tag for tag in _listed(tags) if isinstance(tag, str) and not tag.startswith(_STEP_TAGS)]
-
-
 def _tool_names(params: Mapping[str, Any]) -> list[str]:
     tools = params.get("tools")
     named = (_first((tool, _mapped(tool.get("function"))), ("name",)) for tool in map(_mapped, _listed(tools)))
@@ -407,13 +404,6 @@ async def _hear() -> None:
     """Nothing."""
 
 
-class _Nothing:
-    """Can be awaited, and is no coroutine that somebody would have to run."""
-
-    def __await__(self) -> Iterator[None]:
-        return iter(())
-
-
 class _Unheard:
     """Takes the place of a callback that comes with each token, so that it costs next to nothing.
 
@@ -426,12 +416,12 @@ class _Unheard:
     __code__ = _hear.__code__
     __defaults__ = __kwdefaults__ = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> _Nothing:
+    def __call__(self, *args: Any, **kwargs: Any) -> Ready:
         del args, kwargs
         return _NOTHING
 
 
-_NOTHING = _Nothing()
+_NOTHING = Ready()
 _UNHEARD: Any = _Unheard()
 
 

@@ -41,7 +41,6 @@ LARGEST_FORM = 16_000_000
 _DIGITS = len(str(LARGEST_FORM))
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-Handler = Callable[[Request], Awaitable[Response]]
 User = str | Callable[[Mapping[str, Any]], str]
 T = TypeVar("T")
 
