@@ -205,12 +205,10 @@ async def _window(
         if found is None:
             raise web.missing(f"The thread {safe_repr(place.name)} has no checkpoint {safe_repr(at)}.")
         return history, found
-    number = web.number_asked(request, "number")
-    if not number:
-        history = await saver.ahistory(config, limit=web.PAGE)
-        return history, next(iter(history.checkpoints), None)
-    total = (await saver.ahistory(config, limit=0)).total
-    newer = min(max(total - number, 0), max(total - 1, 0))
+    newer = 0
+    if number := web.number_asked(request, "number"):
+        total = (await saver.ahistory(config, limit=0)).total
+        newer = min(max(total - number, 0), max(total - 1, 0))
     history = await saver.ahistory(config, limit=web.PAGE, offset=max(0, newer - web.PAGE // 2))
     return history, next(iter(history.checkpoints[newer - history.newer :]), None)
 
