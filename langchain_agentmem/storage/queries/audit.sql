@@ -1,5 +1,10 @@
 -- The audit trail. Lists come as JSON.
 
+-- fragment: audit_below
+from audit a
+join namespace n on n.id = a.namespace_id
+where n.path >= :low and n.path < :high
+
 -- fragment: audit_entry
 a.sequence, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread, a.created_at, a.junk, a.status, a.mark, a.archived,
     a.shelf_id, a.messages, a.body, a.document_id
@@ -195,18 +200,14 @@ select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(s
     coalesce(sum(case when a.kind = 'call' then 1 else 0 end), 0) as calls,
     coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as todos,
     min(a.created_at) as first_at
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.created_at >= :since;
+{audit_below} and a.created_at >= :since;
 
 -- name: audit_message_sizes
 select count(*) as messages, coalesce(sum(length(c.body)), 0) as bytes
 from (
     select distinct content_id from part
     where shelf_id in (
-        select a.shelf_id from audit a
-        join namespace n on n.id = a.namespace_id
-        where n.path >= :low and n.path < :high and a.shelf_id is not null
+        select a.shelf_id {audit_below} and a.shelf_id is not null
     )
 ) m
 join content c on c.id = m.content_id;

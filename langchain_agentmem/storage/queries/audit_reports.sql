@@ -12,33 +12,25 @@ limit 1 offset cast(:skip as bigint);
 -- name: audit_open_todos
 -- Todos that are open and shown, the oldest first.
 select {audit_entry}
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.status = 'open' and a.hidden = 0
+{audit_below} and a.status = 'open' and a.hidden = 0
 order by a.sequence
 limit cast(:limit as bigint);
 
 -- name: audit_junk_counts
 -- How many entries are hidden by the same rules.
 select a.junk, count(*) as entries
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.junk is not null
+{audit_below} and a.junk is not null
 group by a.junk;
 
 -- name: audit_archivable
 -- What could be archived of what is older than a time.
 select count(*) as entries, coalesce(sum(length(a.body)), 0) as bytes
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.created_at < :before and a.archived = 0;
+{audit_below} and a.created_at < :before and a.archived = 0;
 
 -- name: audit_count_hours
 -- Entries of each hour since a time; an hour is 3,600,000,000 microseconds.
 select a.created_at / cast(3600000000 as bigint) as hour, count(*) as entries
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.created_at >= :since
+{audit_below} and a.created_at >= :since
 group by a.created_at / cast(3600000000 as bigint);
 
 -- name: audit_count_conversations
@@ -46,9 +38,7 @@ group by a.created_at / cast(3600000000 as bigint);
 select count(*) as found
 from (
     select 1
-    from audit a
-    join namespace n on n.id = a.namespace_id
-    where n.path >= :low and n.path < :high and a.conversation is not null and a.kind in ('exchange', 'call')
+    {audit_below} and a.conversation is not null and a.kind in ('exchange', 'call')
     group by n.path, a.conversation
 ) c;
 
@@ -56,9 +46,7 @@ from (
 -- The conversations that had most prompts, those with most first.
 select n.path, a.conversation, count(*) as entries, sum(case when a.hidden = 1 then 1 else 0 end) as junk,
     min(a.created_at) as first_at, max(a.created_at) as last_at
-from audit a
-join namespace n on n.id = a.namespace_id
-where n.path >= :low and n.path < :high and a.conversation is not null and a.kind in ('exchange', 'call')
+{audit_below} and a.conversation is not null and a.kind in ('exchange', 'call')
 group by n.path, a.conversation
 order by count(*) desc, max(a.created_at) desc, n.path, a.conversation
 limit cast(:limit as bigint);
