@@ -279,19 +279,13 @@ def bounded(most: int) -> int | None:
     return None if most == ALL else most
 
 
+_KEPT = ("kind", "key", "body", "created_at", "label", "importance", "expires_at")
+
+
 def redraft(kept: Kept, **changes: Any) -> RowDraft:
     """The next version of something, the same but for some changes."""
-    draft = RowDraft(
-        kept.kind,
-        kept.key,
-        kept.body,
-        kept.created_at,
-        label=kept.label,
-        importance=kept.importance,
-        expires_at=kept.expires_at,
-        extra=kept.extra or None,
-        findable=kept.kind != CORE,
-    )
+    columns = {name: getattr(kept, name) for name in _KEPT}
+    draft = RowDraft(**columns, extra=kept.extra or None, findable=kept.kind != CORE)
     return draft._replace(**changes)
 
 
@@ -310,11 +304,8 @@ def recollections(
         outlook: From where it looks.
     """
     there, sights = sighted(tx, hits, now, outlook)
-    seen = {number: there[number] for _, numbers in sights for number in numbers}
-    values = {
-        number: (memory_rows.text_of(bytes(row["body"])), VALUES[row["kind"]](kept_of(row)))
-        for number, row in seen.items()
-    }
+    shown = [kept_of(there[number]) for _, numbers in sights for number in numbers]
+    values = {each.number: (each.text, VALUES[each.kind](each)) for each in shown}
     return recollections_of(hits, there, values)
 
 

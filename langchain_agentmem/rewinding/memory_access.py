@@ -6,7 +6,7 @@ is known by that. So keys of core memory, kinds of events and tags are content t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -28,28 +28,6 @@ T = TypeVar("T")
 
 LISTED = 20
 """How much of a list a trace shows."""
-
-
-def standing(point: Standpoint) -> dict[str, Any]:
-    """Whose memory it is, as inputs that say where a step happens.
-
-    Args:
-        point: The standpoint.
-    """
-    namespace = "/".join(namespace_of(point.path))
-    if isinstance(point, BranchAt):
-        return {"namespace": namespace, "branch": point.name}
-    return {"namespace": namespace, "thread_id": point.name, **point.pinned()}
-
-
-def inputs_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return inputs as a trace shows them: functions are called, and None is left out."""
-    return given_only(
-        {
-            name: value() if callable(value) and not isinstance(value, str) else value  # LangChain's texts are both
-            for name, value in given.items()
-        }
-    )
 
 
 def listed(name: str, values: Sequence[T], show: Callable[[T], Any]) -> dict[str, Any]:
@@ -116,9 +94,11 @@ class MemorySession:
         """Return the inputs of a traced step: the memory, and what was asked.
 
         Args:
-            **inputs: Functions are called, and None is left out.
+            **inputs: None is left out.
         """
-        return {**standing(self.point), **inputs_of(inputs)}
+        point = self.point
+        place = {"branch": point.name} if isinstance(point, BranchAt) else {"thread_id": point.name, **point.pinned()}
+        return {"namespace": "/".join(namespace_of(point.path)), **place, **given_only(inputs)}
 
     def read(
         self,
@@ -136,7 +116,7 @@ class MemorySession:
             look: Reads, given a view.
             outputs: What a trace shows of the value. Default: how much that is.
             newest: The number of the newest things that `look` lists at most. A long line is followed no further.
-            inputs: What a trace shows of it, next to the memory; functions are called only if somebody looks.
+            inputs: What a trace shows of it, next to the memory.
         """
         point, now = self.point, self.now()
 
