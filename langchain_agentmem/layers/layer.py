@@ -242,15 +242,15 @@ class Layer:
         return self._ground.settings
 
     def _look(self, verb: str | None, look: Callable[[Transaction, View], T], **more: Any) -> T:
-        """Read; see `looking`."""
+        """Read, as `MemorySession.read` does."""
         return self._ground.read(verb and f"{self._part}.{verb}", look, **more)
 
     def _change(self, verb: str | None, make: Callable[[Transaction, Change], T], **more: Any) -> T:
-        """Write; see `changing`."""
+        """Write, as `MemorySession.write` does."""
         return self._ground.write(verb and f"{self._part}.{verb}", make, **more)
 
     def _step(self, verb: str, run_type: RunType = "chain", **inputs: Any) -> Step:
-        """Open a step for several operations; see `step_on`."""
+        """Open a step for several operations, as `MemorySession.step` does."""
         return self._ground.step(f"{self._part}.{verb}", run_type, **inputs)
 
     def _one(self, kind: str, what: str, key: str, value_of: Callable[[Kept], T]) -> T | None:

@@ -25,7 +25,7 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -375,7 +375,29 @@ def final_markdown(final: Mapping[str, Any]) -> str:
     Args:
         final: What `final_memory` gives.
     """
-    return "\n".join(["# Final Memory", *_lines(final)]) + "\n"
+    summary = final["archival_summary"]
+    records = [_item(_final_head(each, ", ".join(each["tags"])), each["excerpt"]) for each in summary["records"]]
+    if records:
+        tags = ", ".join(f"{_escaped(tag)} ({count})" for tag, count in summary["tags"].items())
+        records = [f"{summary['count']} records.", *(["", f"Tags: {tags}."] if tags else []), "", *records]
+    sections = {
+        "Core Memory": [_item(f"**{_escaped(key)}**", value) for key, value in final["core"].items()],
+        "Events": [_item(_final_head(each, each["type"]), each["content"]) for each in final["recall"]],
+        "Archival Summary": records,
+        "Resources Used": [
+            _item(f"**{_escaped(each['resource_id'])}**, {_final_head(use, use['usage_type'])}", use["context"] or "")
+            for each in final["resources_used"]
+            for use in each["uses"]
+        ],
+        "Experiment Timeline": [
+            _item(_final_head(each, ": ".join(filter(None, (each["layer"], each["type"])))), each["summary"])
+            for each in final["experiment_timeline"]
+        ],
+    }
+    text = ["# Final Memory"]
+    for heading, lines in sections.items():
+        text += ["", f"## {heading}", "", *(lines or ["Nothing."])]
+    return "\n".join(text) + "\n"
 
 
 def write_final(
@@ -405,7 +427,9 @@ def write_final(
     markdown_path, json_path = folder / markdown_name, folder / json_name
     with whole_file(markdown_path) as text, whole_file(json_path) as data:
         text.write(final_markdown(final))
-        data.write(_json(final) + "\n")
+        # Halves of characters, which UTF-8 has no bytes for, are written as escapes.
+        whole = json.dumps(final, ensure_ascii=False, indent=2)
+        data.write(_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", whole) + "\n")
     return markdown_path, json_path
 
 
@@ -433,36 +457,6 @@ def _timeline(
 
 def _beginning(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _json(value: Any) -> str:
-    """JSON that any reader reads: halves of characters, which UTF-8 has no bytes for, are written as escapes."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
-
-
-def _lines(final: Mapping[str, Any]) -> Iterator[str]:
-    summary = final["archival_summary"]
-    records = [_item(_final_head(each, ", ".join(each["tags"])), each["excerpt"]) for each in summary["records"]]
-    if records:
-        tags = ", ".join(f"{_escaped(tag)} ({count})" for tag, count in summary["tags"].items())
-        records = [f"{summary['count']} records.", *(["", f"Tags: {tags}."] if tags else []), "", *records]
-    sections = {
-        "Core Memory": [_item(f"**{_escaped(key)}**", value) for key, value in final["core"].items()],
-        "Events": [_item(_final_head(each, each["type"]), each["content"]) for each in final["recall"]],
-        "Archival Summary": records,
-        "Resources Used": [
-            _item(f"**{_escaped(each['resource_id'])}**, {_final_head(use, use['usage_type'])}", use["context"] or "")
-            for each in final["resources_used"]
-            for use in each["uses"]
-        ],
-        "Experiment Timeline": [
-            _item(_final_head(each, ": ".join(filter(None, (each["layer"], each["type"])))), each["summary"])
-            for each in final["experiment_timeline"]
-        ],
-    }
-    for heading, lines in sections.items():
-        yield from ["", f"## {heading}", "", *(lines or ["Nothing."])]
 
 
 def _item(head: str, text: str) -> str:

@@ -45,9 +45,7 @@ class BranchAt(NamedTuple):
     def view(self, tx: Transaction, now: int, near: int = FOREVER) -> View:
         """What the branch shows at its end; nothing where there is none."""
         rows = query.find_branch(tx, path=self.path, kind=KIND, name=self.name)
-        view = View((), (), now)
-        if rows:
-            view = view_of(tx, rows[0]["id"], rows[0]["head"], now, near)
+        view = view_of(tx, rows[0]["id"], rows[0]["head"], now, near) if rows else View((), (), now)
         return self._in_scope(tx, view)
 
     def _in_scope(self, tx: Transaction, view: View) -> View:

@@ -441,10 +441,8 @@ class Runs:
             configurable: The configurable of a task's config.
             ns: The graph's namespace, which is around the task.
         """
-        identity, name = identity_of(configurable), str(configurable["thread_id"])
         with self.lock:
-            runs = [run for run in self._runs.values() if run.identity is identity and run.at.name == name]
-            loops = [run.loops.get(ns) for run in runs if "" in run.loops]
+            loops = [run.loops.get(ns) for run in self._runs_around(configurable) if "" in run.loops]
         if not loops:
             return configurable.get("__pregel_checkpointer") is not None
         return any(loop is not None and loop.pregel is not None for loop in loops)
@@ -462,9 +460,13 @@ class Runs:
 
     def has_lost(self, configurable: Mapping[str, Any]) -> bool:
         """Return whether the thread of a task's config is known to be deleted since its run began."""
-        identity, name = identity_of(configurable), str(configurable["thread_id"])
         with self.lock:
-            return any(run.lost and run.identity is identity and run.at.name == name for run in self._runs.values())
+            return any(run.lost for run in self._runs_around(configurable))
+
+    def _runs_around(self, configurable: Mapping[str, Any]) -> list[GraphRun]:
+        """The runs that a task's config belongs to, in whatever namespace its thread is."""
+        identity, name = identity_of(configurable), str(configurable["thread_id"])
+        return [run for run in self._runs.values() if run.identity is identity and run.at.name == name]
 
     def forget(self, deleted: Collection[ThreadAt] = ()) -> None:
         """Forget where checkpoints stand, since something was erased.

@@ -7,7 +7,6 @@ its conversation is taken out of every version that rests on it, wherever that l
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from langchain_agentmem.errors import DatabaseUnreadable
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of
 from langchain_agentmem.rewinding.memory_rows import (
+    FACT,
     FOREVER,
     OTHERS,
     SAID,
@@ -36,8 +36,6 @@ SET = "set"
 """What an event does that corrects something: it has the new values of `fields`."""
 BATCH = 500
 _NAMES = ("subject", "predicate", "object")
-_RETOLD = frozenset({"fact"})
-"""The kinds of which one version may rest on other messages than the next."""
 
 
 def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Collection[str] | None = None) -> int:
@@ -101,11 +99,8 @@ def _corrected(events: Sequence[Mapping[str, Any]], first: int) -> dict[str, Any
     for event in events:
         if event["do"] == UNDO:
             off ^= {event["of"]}
-    found: dict[str, Any] = {}
-    for event in events:
-        if event["do"] == SET and event["n"] < first and event["n"] not in off:
-            found |= {name: value for name, value in event["fields"].items() if name in _NAMES}
-    return found
+    set_before = [event for event in events if event["do"] == SET and event["n"] < first and event["n"] not in off]
+    return {name: value for event in set_before for name, value in event["fields"].items() if name in _NAMES}
 
 
 def _forget(tx: Transaction, low: str, high: str, names: list[str], gone: Callable[[Mapping[str, Any]], bool]) -> int:
@@ -121,7 +116,7 @@ def _forget(tx: Transaction, low: str, high: str, names: list[str], gone: Callab
         if left is None:
             unfounded.append(row)
         elif left != extra:
-            if row["kind"] in _RETOLD:
+            if row["kind"] == FACT:  # one version of it may rest on other messages than the next
                 retold.add(row["key"])
             query.retell(tx, id=row["id"], extra=as_json(left))
             lost = sources_of(extra) - sources_of(left)
@@ -150,7 +145,7 @@ def forget_corrections(tx: Transaction, low: str, high: str, name: str, *, take_
     found = query.corrected_memory(tx, low=low, high=high)
     rows = [row for row in found if name in correction_of(row).get("sources", ())]
     said: set[tuple[int, str, str, str]] = set()
-    own = set(said)
+    own: set[tuple[int, str, str, str]] = set()
     for row in rows:
         told = correction_of(row)
         before, after = ((told[side] or {}).get("text") for side in ("before", "after"))
@@ -199,15 +194,13 @@ def hiding(tx: Transaction, some: Sequence[Row]) -> set[int]:
     On a branch of its own there is none, since each version ends where the next begins. What has no place yet, and what
     lies on a fork, hides what lies before.
     """
-    found = {number_of(row) for row in some if row["branch_id"] is None and row["kind"] in _RETOLD}
-    on_branches: dict[tuple[int, str], list[Row]] = defaultdict(list)
-    for row in some:
-        if row["branch_id"] is not None and row["kind"] in _RETOLD:
-            on_branches[row["branch_id"], row["kind"]].append(row)
-    for (branch, kind), there in on_branches.items():
+    facts = [row for row in some if row["kind"] == FACT]  # a version of these alone may rest on others than the next
+    found = {number_of(row) for row in facts if row["branch_id"] is None}
+    for branch in {row["branch_id"] for row in facts} - {None}:
+        there = [row for row in facts if row["branch_id"] == branch]
         line = view_of(tx, branch, FOREVER, 0)
         before = View(line.line[1:], line.groups, 0)
-        older = memory_rows.named(tx, before, kind, [row["key"] for row in there])
+        older = memory_rows.named(tx, before, FACT, [row["key"] for row in there])
         found |= {number_of(row) for row in there if row["key"] in older}
     return found
 

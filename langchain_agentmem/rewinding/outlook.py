@@ -77,12 +77,11 @@ class Outlook(NamedTuple):
         """
         if self.turn is not None and (walls.kinds is None or "message" in walls.kinds):
             walls = walls._replace(ignored=all_parts().listener.current_turn(tx, self, now))
-        if self.alone or self.point is None or self.view is None or self.view.scope is not None:
+        if self.alone or self.point is None or isinstance(self.point, BranchAt) or walls.conversations is not None:
             return walls
-        if walls.conversations is None and not isinstance(self.point, BranchAt):
-            names = families(tx, self.point, self.view)
-            return walls._replace(conversations=names)
-        return walls
+        if self.view is None or self.view.scope is not None:
+            return walls
+        return walls._replace(conversations=families(tx, self.point, self.view))
 
     def looked(self, tx: Transaction, now: int) -> Outlook:
         """The same with its view, which must be known before anything is read.
