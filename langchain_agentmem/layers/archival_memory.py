@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
@@ -14,9 +13,7 @@ from langchain_agentmem.layers.layer import Layer, Record, bounded, record_of, r
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
-from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Transaction, queries, query
-from langchain_agentmem.tracing import documents
 
 
 class ArchivalMemory(Layer):
@@ -115,14 +112,14 @@ class ArchivalMemory(Layer):
         most = self.settings.retrieval_k if limit is None and not everything else limit_given(limit)
         marks = [] if tags is None else self._marks(tags)
 
-        with self._step("search", "retriever", query=query, limit=bounded(most), tags=marks or None) as step:
-            if everything:
-                records = self._listed(None, marks, most)[::-1]
-            else:
-                hits = found(self._ground, (RECORD,), query, most, lambda kept: _has(kept, marks))
-                records = [replace(record_of(hit.kept), score=hit.score, why=hit.why) for hit in hits]
-            step.finish(lambda: documents(records, RECORD))
-        return records
+        return self._found(
+            RECORD,
+            query,
+            most,
+            lambda: self._listed(None, marks, most),
+            lambda kept: _has(kept, marks),
+            tags=marks or None,
+        )
 
     asearch = awaited(search)
 

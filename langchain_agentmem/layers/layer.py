@@ -7,14 +7,14 @@ together. Expired values are swept away with them, a few at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, NonNegativeInt, PositiveInt, field_validator
 
-from langchain_agentmem.base.argument_checks import ALL
+from langchain_agentmem.base.argument_checks import ALL, EVERYTHING
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
@@ -24,11 +24,11 @@ from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, MemorySession
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, kept_of
-from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
+from langchain_agentmem.rewinding.outlook import Outlook, found, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection, Why
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.part import Found, Part
-from langchain_agentmem.tracing import RunType, Step
+from langchain_agentmem.tracing import RunType, Step, documents
 
 PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
 """Keys of core memory that never leave it by themselves."""
@@ -177,16 +177,10 @@ class Record(Written):
 _BESIDE = ("tags", "words")
 
 
-def event_of(kept: Kept, score: float | None = None, why: Why | None = None) -> Event:
+def event_of(kept: Kept) -> Event:
     """The event that a row is."""
     return Event(
-        id=kept.key,
-        kind=kept.label or "",
-        content=kept.text,
-        created_at=moment(kept.created_at),
-        score=score,
-        why=why,
-        **origin(kept),
+        id=kept.key, kind=kept.label or "", content=kept.text, created_at=moment(kept.created_at), **origin(kept)
     )
 
 
@@ -261,6 +255,34 @@ class Layer:
             return None if kept is None else value_of(kept)
 
         return self._look("get", look, **{f"{what}_id": key})
+
+    def _found(
+        self,
+        kind: str,
+        query: str,
+        most: int,
+        everything: Callable[[], list[T]],
+        wanted: Callable[[Kept], bool] = lambda _: True,
+        **inputs: Any,
+    ) -> list[T]:
+        """Search events or records, the best first; for the query "*" return all, the newest first.
+
+        Args:
+            kind: What is searched.
+            query: Any text.
+            most: The most hits.
+            everything: Lists all, oldest first.
+            wanted: Which of them count. Default: all.
+            **inputs: What a trace shows, next to the query and the limit.
+        """
+        with self._step("search", "retriever", query=query, limit=bounded(most), **inputs) as step:
+            if query.strip() == EVERYTHING:
+                values = everything()[::-1]
+            else:
+                hits = found(self._ground, (kind,), query, most, wanted)
+                values = [replace(VALUES[kind](hit.kept), score=hit.score, why=hit.why) for hit in hits]
+            step.finish(lambda: documents(values, kind))
+        return values
 
     def _deleted(self, kind: str, key: str, /, **inputs: Any) -> bool:
         """Delete one thing. Return whether it was there."""

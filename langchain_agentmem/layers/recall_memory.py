@@ -17,7 +17,7 @@ from functools import partial
 from types import EllipsisType
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.argument_checks import limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -31,9 +31,7 @@ from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
 from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, RowDraft, View, body_of, text_of
-from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.tracing import documents
 
 EVICTED = "RECALL_EVICT"
 """The tag of the record of an event that was evicted."""
@@ -436,17 +434,8 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        everything = text_given(query, "A query").strip() == EVERYTHING
         most = limit_given(limit)
-
-        with self._step("search", "retriever", query=query, limit=bounded(most)) as step:
-            if everything:
-                found_events = self._listed(None, most)[::-1]
-            else:
-                hits = found(self._ground, (EVENT,), query, most)
-                found_events = [event_of(hit.kept, hit.score, hit.why) for hit in hits]
-            step.finish(lambda: documents(found_events, EVENT))
-        return found_events
+        return self._found(EVENT, text_given(query, "A query"), most, lambda: self._listed(None, most))
 
     asearch = awaited(search)
 
