@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
-from operator import is_
 from typing import Any, NamedTuple, Self
 
 from langchain_core.messages import BaseMessage
@@ -48,9 +46,7 @@ from langchain_agentmem.messages.message_marks import is_filler, summary_in
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Step, brief
-
-RECENT = 256
-"""Messages at the end of a history that are looked into although they are the same objects."""
+from langchain_agentmem.tracing.langchain_runs import stream_writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +89,12 @@ def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter) 
     keys, contents = old.keys[:common], old.contents[:common]
     digests, tokens = old.digests[: common + 1], old.tokens[: common + 1]
     places, calls, repeats = old.places, old.calls, old.repeats
-    if common < len(old.messages) or not common:
-        places = {key: place for place, key in enumerate(keys)}
-        calls = set()
+    if common < len(old.messages):
+        places, calls = {key: place for place, key in enumerate(keys)}, set()
         repeats = sum(_repeats(message, calls) for message in messages[:common]) > 0
     elif common < len(messages):
         places = places.copy()
-    for place in range(common, len(messages)):
-        message = messages[place]
+    for place, message in enumerate(messages[common:], common):
         digest = blake2b(digests[-1] + _bytes(message), digest_size=20).digest()
         key = message.id if message.id and message.id not in places else f"msg-{digest.hex()}"
         content = message.content
@@ -135,38 +129,18 @@ def _repeats(message: BaseMessage, calls: set[Any]) -> bool:
 
 
 def _common(old: History, messages: list[BaseMessage]) -> int:
-    """How many messages are as they were.
-
-    A message that is the same object as before is only looked into if it is one of the newest: what somebody changes in
-    place further back is noticed when the history is next read from where it is kept, and comes as new objects.
-    """
-    most = min(len(old.messages), len(messages))
-    before, given = old.messages[:most], messages[:most]
-    same = all(map(is_, before, given))
-    since = max(0, most - RECENT) if same else 0
-    contents = [message.__dict__["content"] for message in given[since:]]
-    if contents == old.contents[since:most] and (
-        same or _fields(before) == _fields(given) or _are_alike(before, given)
-    ):
-        return most
-    return next(
-        place
-        for place in range(since, most)
-        if contents[place - since] != old.contents[place]
-        or not _are_alike(before[place : place + 1], given[place : place + 1])
-    )
+    """Return how many messages at the beginning are as they were: in content, and in all else that a model is told."""
+    for place, (before, given) in enumerate(zip(old.messages, messages, strict=False)):
+        same = before is given or before.__dict__ == given.__dict__ or _is_alike(before, given)
+        if not same or given.content != old.contents[place]:
+            return place
+    return min(len(old.messages), len(messages))
 
 
-def _fields(messages: list[BaseMessage]) -> list[dict[str, Any]]:
-    return [message.__dict__ for message in messages]
-
-
-def _are_alike(some: list[BaseMessage], others: list[BaseMessage]) -> bool:
-    """Whether messages say the same beside their contents, as far as a model is told."""
-    return list(map(type, some)) == list(map(type, others)) and all(
-        [message.__dict__.get(name) for message in some] == [message.__dict__.get(name) for message in others]
-        for name in ("id", "name", "tool_calls", "tool_call_id")
-    )
+def _is_alike(before: BaseMessage, given: BaseMessage) -> bool:
+    """Return whether two messages are the same to a model, apart from their contents."""
+    names = ("id", "name", "tool_calls", "tool_call_id")
+    return type(before) is type(given) and all(before.__dict__.get(name) == given.__dict__.get(name) for name in names)
 
 
 def _bytes(message: BaseMessage) -> bytes:
@@ -236,37 +210,53 @@ class Context:
 def resolved(
     record: CompactionRecord | None, history: History, counter: TokenCounter, at: Address | None = None
 ) -> Context:
-    """The context that a record gives with a history; the history itself where there is none."""
-    count = len(history.messages)
-    of_history: dict[str, Any] = {"at": at, "length": count, "places": history.places, "digests": history.digests}
-    if record is None:
-        cost = history.tokens[-1]
-        of_history |= {"grown": count, "tokens": cost, "grown_tokens": cost}
-        return Context(messages=history.messages, keys=[*history.keys], **of_history)
-    messages: list[BaseMessage] = []
-    keys: list[str | None] = []
-    copies: set[str] = set()
-    for item in record.items:
-        if isinstance(item, KeySpan):
-            span = slice(history.places[item.first], history.places[item.last] + 1)
-            messages += history.messages[span]
-            keys += history.keys[span]
-        else:
-            messages.append(item.model_copy())
-            keys.append(key := item.id if item.id in history.places and not is_filler(item) else None)
-            if key is not None:
-                copies.add(key)
-    grown = history.tokens[-1] - history.tokens[record.reached]
+    """Return the context that a record gives with a history; the history itself for None."""
+
+    def span_of(item: KeySpan) -> Iterable[tuple[str, BaseMessage]]:
+        span = slice(history.places[item.first], history.places[item.last] + 1)
+        return zip(history.keys[span], history.messages[span], strict=True)
+
+    messages, keys, copies = expanded(record, span_of, history.places.__contains__)
+    reached = record.reached if record else 0
+    grown = history.tokens[-1] - history.tokens[reached]
     return Context(
-        messages=[*messages, *history.messages[record.reached :]],
-        keys=[*keys, *history.keys[record.reached :]],
-        copies=frozenset(copies),
+        messages=[*messages, *history.messages[reached:]],
+        keys=[*keys, *history.keys[reached:]],
+        copies=copies,
         record=record,
-        grown=count - record.reached,
+        grown=len(history.messages) - reached,
         tokens=sum(map(counter.count_message, messages)) + grown,
         grown_tokens=grown,
-        **of_history,
+        at=at,
+        length=len(history.messages),
+        places=history.places,
+        digests=history.digests,
     )
+
+
+def expanded(
+    record: CompactionRecord | None,
+    span_of: Callable[[KeySpan], Iterable[tuple[str, BaseMessage]]],
+    is_key: Callable[[str], bool] = bool,
+) -> tuple[list[BaseMessage], list[str | None], frozenset[str]]:
+    """Return the messages that a record stands for, their keys, and the keys of copies among them.
+
+    Args:
+        record: The record; nothing for None.
+        span_of: Returns the messages of a span, by their keys.
+        is_key: Returns whether a key is one of the history. Default: any is.
+    """
+    found: list[tuple[str | None, BaseMessage]] = []
+    copies: set[str] = set()
+    for item in record.items if record else ():
+        if isinstance(item, KeySpan):
+            found += span_of(item)
+        elif item.id and is_key(item.id) and not is_filler(item):
+            copies.add(item.id)
+            found.append((item.id, item.model_copy()))
+        else:
+            found.append((None, item.model_copy()))
+    return [message for _, message in found], [key for key, _ in found], frozenset(copies)
 
 
 def count_open(messages: Sequence[BaseMessage]) -> int:
@@ -378,8 +368,7 @@ class CompactionReport:
     def __init__(
         self, database: Database, session_id: str, *, agent_name: str = "", bus: EventContext | None = None
     ) -> None:
-        self._database = database
-        self._bus = bus
+        self._database, self._bus = database, bus
         self._fields: dict[str, Any] = {
             "session_id": (bus.session_id if bus else None) or session_id,
             "agent_name": (bus.agent_name if bus else "") or agent_name,
@@ -479,7 +468,7 @@ class CompactionReport:
         self._database.hooks.emit(event)
         if self._bus is not None:
             self._bus.emit(event)
-        if (write := _stream_writer()) is not None:
+        if (write := stream_writer(None)) is not None:
             with self._database.tracing.unharmed("writing to the custom stream"):
                 fields = {each.name: self._plain(getattr(event, each.name)) for each in dataclasses.fields(event)}
                 write({"event": type(event).__name__} | fields)
@@ -489,14 +478,3 @@ class CompactionReport:
             return value
         shown = self._database.tracing.shown_error(value)
         return repr(value) if shown is value else str(shown)
-
-
-def _stream_writer() -> Any:
-    """LangGraph's writer to the custom stream, where this runs in one of its nodes."""
-    configs = sys.modules.get("langgraph.config")
-    if configs is None:
-        return None
-    try:
-        return configs.get_stream_writer()
-    except (RuntimeError, KeyError):
-        return None

@@ -14,7 +14,8 @@ import logging
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -122,12 +123,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         self._told = False
         self._format: tuple[Any, list[dict[str, Any]]] = (None, [])
         if tools:
-            # Whoever wants no tools need not load what they need.
-            from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415
-
-            self.tools = dropped_tools(memory, self._conversation)
-        else:
-            self.tools = []
+            from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415 - who needs it pays
+        self.tools = dropped_tools(memory, self._conversation) if tools else []
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -181,8 +178,17 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         compactor = self._compactor(request.model, at)
         overhead = self._overhead(request, compactor)
         self._warn(overhead, compactor)
-        view = compactor.viewing(request.messages, at, overhead=overhead)
-        return _ModelCall(request, compactor, at, overhead, self._window_of(request.model), view)
+        call = _ModelCall(
+            request=request,
+            history=request.messages,
+            compactor=compactor,
+            limit=compactor.limit,
+            at=at,
+            overhead=overhead,
+            window=self._window_of(request.model),
+        )
+        call.show(compactor.viewing(call.history, at, overhead=overhead))
+        return call
 
     def apply(self, messages: list[Any], *, count_tokens: Callable[..., int]) -> None:
         """Put the compacted view in the place of messages, as LangChain's `ContextEdit` does.
@@ -202,7 +208,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         Another thread is another matter: what it holds may be counted better, and nobody's mistake is to make every
         context small.
         """
-        if call.at is None or not call.has_lower_limit:
+        if call.at is None or call.compactor.limit == call.limit:
             return
         key = (name_of(call.request.model), call.at)
         with self._lock:
@@ -219,12 +225,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         window = self._window_of(model)
         with self._lock:
             if self._shared is None:
-                self._shared = Compactor(
-                    self._database,
-                    self._config,
-                    self._model,
-                    window=window,
-                )
+                self._shared = Compactor(self._database, self._config, self._model, window=window)
             refused = self._refused.get((name_of(model), at))
         compactor = copy.copy(self._shared)
         compactor.model = model if self._model is None else self._model
@@ -258,59 +259,50 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         return math.ceil(counter.count((), tools=tools, system=request.system_message) / counter.factor())
 
 
+@dataclass(kw_only=True)
 class _ModelCall:
     """A call of the agent's model, which is repeated with a smaller context after a refusal.
 
     Attributes:
-        at: The conversation in which the history is recorded, or None.
-        compactor: The compactor, whose limit becomes lower with a refusal.
         request: The request to send next.
-        has_lower_limit: Whether the limit is lower than before the call.
-
-    Args:
-        request: The request, with the whole history.
-        compactor: The compactor of this call.
+        history: The whole history.
+        compactor: The compactor of this call, whose limit becomes lower with a refusal.
+        limit: The limit before the call.
         at: The conversation in which the history is recorded, or None.
         overhead: Tokens that are sent beside the messages.
         window: The tokens that the model takes, or None.
-        view: The context to send first.
+        tokens: The tokens of the request.
+        attempts: The numbers of the attempts that are left.
+        refusals: The refusals.
+        kind: The kind of the last one.
     """
 
-    def __init__(
-        self,
-        request: ModelRequest[Any],
-        compactor: Compactor,
-        at: Address | None,
-        overhead: int,
-        window: int | None,
-        view: ContextView,
-    ) -> None:
-        self.at, self.compactor = at, compactor
-        self._history: list[Any] = request.messages
-        self._overhead, self._window, self._limit = overhead, window, compactor.limit
-        self._attempts = iter(range(1, RETRIES + 1))
-        self._refusals: list[Exception] = []
-        self._kind: Refusal = "other"
-        self.request = request
-        self._show(view)
+    request: ModelRequest[Any]
+    history: list[Any]
+    compactor: Compactor
+    limit: Size
+    at: Address | None
+    overhead: int
+    window: int | None
+    tokens: int = 0
+    attempts: Iterator[int] = field(default_factory=lambda: iter(range(1, RETRIES + 1)))
+    refusals: list[Exception] = field(default_factory=list)
+    kind: Refusal = "other"
 
-    def _show(self, view: ContextView) -> None:
+    def show(self, view: ContextView) -> None:
+        """Put a context into the request."""
         shown: list[Any] = view.messages
-        self._tokens, self.request = view.tokens, self.request.override(messages=shown)
-
-    @property
-    def has_lower_limit(self) -> bool:
-        return self.compactor.limit != self._limit
+        self.tokens, self.request = view.tokens, self.request.override(messages=shown)
 
     def record_refusal(self, error: Exception) -> bool:
         """Record an error that says that the context is too large. Return False for any other error."""
         if leaves_the_node(error):
             return False
-        self._kind = refusal(error)
-        nearly_full = not self._refusals and self._window is not None and self._tokens > self._window * _NEARLY_FULL
-        if self._kind == "other" or (self._kind == "unclear" and not nearly_full):
+        self.kind = refusal(error)
+        nearly_full = not self.refusals and self.window is not None and self.tokens > self.window * _NEARLY_FULL
+        if self.kind == "other" or (self.kind == "unclear" and not nearly_full):
             return False
-        self._refusals.append(error)
+        self.refusals.append(error)
         return True
 
     def make_smaller(self) -> None:
@@ -319,40 +311,32 @@ class _ModelCall:
         Raises:
             Exception: The first refusal, if no attempt is left that makes the context smaller.
         """
-        if self._kind in {"tokens", "unclear"}:
-            self.compactor.lower(self._tokens, self._overhead)
-        view = self._smaller_view()
-        if view is None:
-            raise self._refusals[0]
-        self._show(view)
-
-    def _smaller_view(self) -> ContextView | None:
+        if self.kind in {"tokens", "unclear"}:
+            self.compactor.lower(self.tokens, self.overhead)
         provider = provider_of(self.request.model)
-        for attempt in self._attempts:
+        for attempt in self.attempts:
             try:
                 view = self.compactor.smaller(
-                    self._history, self.at, provider=provider, attempt=attempt, overhead=self._overhead
+                    self.history, self.at, provider=provider, attempt=attempt, overhead=self.overhead
                 )
             except Exception as error:
                 if leaves_the_node(error):
                     raise
                 logger.warning("A context that was refused could not be made smaller.", exc_info=True)
-                return None
+                break
             if view is not None:
-                return view
-        return None
+                self.show(view)
+                return
+        raise self.refusals[0]
 
 
 def _schemas(wanted: Any) -> list[dict[str, Any]]:
     """The schemas that a model is sent so that its answer has a structure."""
     if isinstance(wanted, AutoStrategy):
         wanted = ToolStrategy(wanted.schema)
-    if (only := getattr(wanted, "schema_spec", None)) is not None:
-        specs = [only]
-    else:
-        specs = list(getattr(wanted, "schema_specs", ()))
+    only = getattr(wanted, "schema_spec", None)
     return [
         {"name": spec.name, "parameters": dict(spec.json_schema)}
-        for spec in specs
+        for spec in ([only] if only is not None else getattr(wanted, "schema_specs", ()))
         if isinstance(spec.json_schema, Mapping)
     ]

@@ -101,12 +101,8 @@ class CompactionNode(Runnable[Any, Any]):
         window: int | None = None,
     ) -> None:
         self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
-        self._compactor = Compactor(
-            database_of(memory),
-            checked_config(config),
-            usable_model(model),
-            window=checked_window(window),
-        )
+        checked = checked_config(config), usable_model(model)
+        self._compactor = Compactor(database_of(memory), *checked, window=checked_window(window))
         self._shrink = shrink
         counter = self._compactor.counter
         counter.count_text("")  # chooses how to count now: that reads a file, which is not for an event loop to do

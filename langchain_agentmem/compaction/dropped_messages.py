@@ -52,7 +52,7 @@ from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order, best
-from langchain_agentmem.storage import Operation, Transaction, query
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import documents
 
@@ -103,24 +103,19 @@ def messages_behind(
     at = Address(path_of(database.scopes.resolve(namespace)), id_of(conversation_id, "conversation"))
     name = id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
     end = None if limit is None else offset + limit
-    found = _expand(database, at, name, lambda tx: behind(tx, at, name, offset, end))
-    return [each.message for each in found or ()]
+    read = database.read(EXPAND, lambda tx: behind(tx, at, name, offset, end), lambda: {**place_of(at), "id": name})
+    return [each.message for each in read or ()]
 
 
 amessages_behind = awaited(messages_behind)
 
 
-def _expand(
-    database: Database, at: Address, name: str, find: Operation[list[DroppedMessage] | None], **inputs: Any
-) -> list[DroppedMessage] | None:
-    """Read the messages behind an id, as a traced step with these further inputs."""
-    return database.read(EXPAND, find, lambda: {**place_of(at), "id": name, **inputs})
-
-
 def behind(
     tx: Transaction, at: Address, summary: str, first: int = 0, end: int | None = None
 ) -> list[DroppedMessage] | None:
-    """The messages that a summary stands for, in their order; None if the conversation has no such summary.
+    """Return the messages that a summary stands for, in their order; None if the conversation has no such summary.
+
+    A summary that was part of the history itself, as in a state that is shrunk, stands for what it stood for.
 
     Args:
         tx: The transaction.
@@ -129,43 +124,28 @@ def behind(
         first: The place of the first that is wanted.
         end: The place behind the last. Default: all are.
     """
-    keys = dropped_keys(tx, at, summary)
-    return None if keys is None else said(tx, at, keys[first:end])
-
-
-def dropped_keys(tx: Transaction, at: Address, summary: str) -> list[str] | None:
-    """The keys of the messages that a summary stands for, in their order; None if there is no such summary.
-
-    A summary that was part of the history itself, as in a state that is shrunk, stands for what it stood for.
-    """
     record = _first_with(tx, at, summary)
     if record is None:
         return None
     keys: list[str] = []
-    open_ = [*all_dropped(tx, at, record)]
-    known = {summary}
+    open_, known = [*all_dropped(tx, at, record)], {summary}
     while open_:
         key = open_.pop(0)
-        if key in known:
-            continue
-        known.add(key)
-        inner = _first_with(tx, at, key) if key.startswith(SUMMARY) else None
-        if inner is None:
-            keys.append(key)
-        else:
+        inner = _first_with(tx, at, key) if key.startswith(SUMMARY) and key not in known else None
+        if inner is not None:
             open_ = [*all_dropped(tx, at, inner), *open_]
-    return keys
+        elif key not in known:
+            keys.append(key)
+        known.add(key)
+    return said(tx, at, keys[first:end])
 
 
 def said(tx: Transaction, at: Address, keys: Sequence[str]) -> list[DroppedMessage]:
     """Messages of a conversation by their keys; those that are not there any more are left out."""
-    rows = query.find_branch(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    if not rows:
-        return []
-    branch, found = rows[0]["id"], {}
+    found = {}
     for start in range(0, len(keys), _PAGE):
         page = json.dumps([*keys[start : start + _PAGE]])
-        for row in query.messages_of_keys(tx, branch=branch, keys=page):
+        for row in message_log.rows_of(tx, at, query.messages_of_keys, keys=page):
             message = decode_body(bytes(row["body"]), row["key"])
             found[row["key"]] = DroppedMessage(message, moment(row["created_at"]))
     return [found[key] for key in keys if key in found]
@@ -173,11 +153,10 @@ def said(tx: Transaction, at: Address, keys: Sequence[str]) -> list[DroppedMessa
 
 def _first_with(tx: Transaction, at: Address, summary: str) -> CompactionRecord | None:
     """The compaction that a summary was made by."""
-    rows = query.find_branch(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    if not rows or not summary:
+    if not summary:
         return None
     word = summary.encode("utf-8", "replace")
-    for row in query.compactions_naming(tx, branch=rows[0]["id"], word=word):
+    for row in message_log.rows_of(tx, at, query.compactions_naming, word=word):
         record = load(tx, at, int(row["id"]))
         if record is not None and any(getattr(item, "id", None) == summary for item in record.items):
             return record
@@ -287,29 +266,28 @@ class _Reader:
             lambda: {"query": query, "limit": most, "order": order, **place_of(at)},
             run_type="retriever",
         ) as step:
-            hits = self._hits(at, query, most, order)
+            # This namespace and none below it: a conversation of the same id there is somebody else's.
+            kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
+            walls = Walls(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
+            asked = inquiry(query, self._database.now())
+            # Some of what is found is left out, so more is looked for.
+            turn = running_turn(self._database, running_config())
+            here = Outlook(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))
+            search = Search(asked, walls, _ASKED * (most + 5), self._weights, here, name=None, order=order)
+            found = search.find(self._database)
+            shown = [hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)]
+            hits = best(shown, most)
             step.finish(lambda: documents(hits))
         if not hits:
             return "Nothing in this conversation fits that. Other words, or fewer, may find it."
-        shown = [self._passage(hit) for hit in hits]
+        passages = [self._passage(hit) for hit in hits]
         first = "oldest" if order == "time" else "best"
-        return "\n".join([f"{len(hits)} messages of this conversation, the {first} first. {_DATA}", *shown])
-
-    def _hits(self, at: Address, query: str, most: int, order: Order) -> list[Recollection]:
-        # This namespace and none below it: a conversation of the same id there is somebody else's.
-        kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
-        walls = Walls(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
-        asked = inquiry(query, self._database.now())
-        # Some of what is found is left out, so more is looked for.
-        turn = running_turn(self._database, running_config())
-        here = Outlook(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))
-        search = Search(asked, walls, _ASKED * (most + 5), self._weights, here, name=None, order=order)
-        found = search.find(self._database)
-        return best([hit for hit in found if isinstance(hit.value, Message) and _is_worth_showing(hit.value)], most)
+        return "\n".join([f"{len(hits)} messages of this conversation, the {first} first. {_DATA}", *passages])
 
     def expand(self, at: Address, id: str, page: int = 1) -> str:  # noqa: A002 - what a model calls it
         """Show what stands behind an id."""
-        found = _expand(self._database, at, id, lambda tx: _found(tx, at, id), page=page)
+        inputs = {**place_of(at), "id": id, "page": page}
+        found = self._database.read(EXPAND, lambda tx: _found(tx, at, id), lambda: inputs)
         return self._page(id, found, page)
 
     def _passage(self, hit: Recollection) -> str:
@@ -356,11 +334,8 @@ class _Reader:
 
 def _found(tx: Transaction, at: Address, name: str) -> list[DroppedMessage] | None:
     """What an id stands for: the messages behind a summary, or a message."""
-    if name.startswith(SUMMARY):
-        found = behind(tx, at, name)
-        if found is not None:
-            return found
-    return said(tx, at, [name]) or None
+    behind_it = behind(tx, at, name) if name.startswith(SUMMARY) else None
+    return (said(tx, at, [name]) or None) if behind_it is None else behind_it
 
 
 def _whole(message: Message) -> Turn:

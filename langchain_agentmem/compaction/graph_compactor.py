@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from operator import is_
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -39,7 +38,6 @@ from langchain_agentmem.compaction.compacted_context import (
 from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
     Situation,
-    Size,
     input_tokens_of,
     is_within,
     limit_of,
@@ -49,15 +47,22 @@ from langchain_agentmem.compaction.compaction_config import (
 from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
-from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header
+from langchain_agentmem.conversations.compaction_records import (
+    STATE,
+    CompactionRecord,
+    Header,
+    headers,
+    identity,
+    storable,
+)
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired, sound_until
 from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
 from langchain_agentmem.messages.message_marks import brought_for, is_filler, is_made
-from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database
+from langchain_agentmem.tracing import given_only
 
 logger = logging.getLogger(__name__)
 
@@ -84,11 +89,23 @@ class ContextView(NamedTuple):
     compacted: bool = False
 
 
-class _Followed(NamedTuple):
-    """What is known and recorded of a history since the turn before.
+class HistorySource(NamedTuple):
+    """Access to a history, for a compaction of its context.
 
     Attributes:
-        conversation: Which one, see `records.identity`; None where this was the first of it.
+        resolve: Returns the context that a compaction gives; the history itself for None.
+        originals: Returns the messages as they were said, by their ids, of which a context has shortened copies.
+    """
+
+    resolve: Callable[[CompactionRecord | None], Context]
+    originals: Callable[[Context], Mapping[str, BaseMessage]]
+
+
+class _FollowedHistory(NamedTuple):
+    """A history as it was the turn before.
+
+    Attributes:
+        conversation: The identity of its conversation; None if it did not exist then.
         history: The history.
     """
 
@@ -127,7 +144,7 @@ class Compactor:
         self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
         self._settled: OrderedDict[tuple[message_log.Address | None, int], int] = OrderedDict()
         self._numbers = count(1)
-        self._followed: OrderedDict[message_log.Address | None, _Followed] = OrderedDict()
+        self._followed: OrderedDict[message_log.Address | None, _FollowedHistory] = OrderedDict()
         database.remembering.add(self)
 
     def viewing(
@@ -141,27 +158,19 @@ class Compactor:
                 recorded, and compactions are remembered by this object alone.
             overhead: Tokens that are sent beside the messages.
         """
-        report = self._report(at)
-        with report.step(COMPACT, at, "turn", messages=len(messages), **self._bounds()):
-            view = self._compacted_view(messages, at, overhead, report)
-        self._left(messages, view, at)
-        return view
-
-    def _compacted_view(
-        self, messages: Sequence[BaseMessage], at: message_log.Address | None, overhead: int, report: CompactionReport
-    ) -> ContextView:
-        history, context = self._found(messages, at)
-        overhead += self._put_beside(context, at, overhead)
-        self._learn(history, context, overhead)
-        tokens = self.calibrated(context.tokens + overhead)
-        report.sized(NOTHING, (tokens, len(context.messages)))
-        if not self.is_due(context, tokens, self.model, at):
-            return self._view(context, history, overhead, report)
-        base = self._base(history, at, context)
-        situation = self.situation(overhead=overhead)
-        record = self.compacted(base, situation, report, tokens=tokens, originals=_originals(base, history))
-        made = resolved(record, history, self.counter, at)
-        return self._view(made, history, overhead, report, compacted=True)
+        report = CompactionReport(self.database, at.name if at else "")
+        limits = given_only({"threshold_tokens": self.limit.tokens, "target_tokens": self.target.tokens})
+        with report.step(COMPACT, at, "turn", messages=len(messages), **limits):
+            history, context, source = self._found(messages, at)
+            overhead += self._put_beside(context, at, overhead)
+            self._learn(history, context, overhead)
+            tokens = self.calibrated(context.tokens + overhead)
+            report.sized(NOTHING, (tokens, len(context.messages)))
+            if not self.is_due(context, tokens, self.model, at):
+                return self._view(context, history, overhead, report)
+            base, situation = self.base(context, source, self.model), self.situation(overhead=overhead)
+            made = source.resolve(self.compact(base, source, situation, report, tokens=tokens))
+            return self._view(made, history, overhead, report, compacted=True)
 
     def smaller(
         self,
@@ -184,18 +193,15 @@ class Compactor:
         Returns:
             What is to be sent instead; None where nothing could be made smaller.
         """
-        report = self._report(at)
+        report = CompactionReport(self.database, at.name if at else "")
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
         with report.step(RECOVER, at, "refused", **inputs):
-            history, context = self._found(messages, at)
-            refused: dict[str, Any] = {"provider": provider, "attempt": attempt, "overhead": overhead}
-            record = self.recovered(context, report, originals=_originals(context, history), **refused)
+            history, context, source = self._found(messages, at)
+            situation = thorough(self.situation(overhead=overhead), provider)
+            record = self.compact(context, source, situation, report, attempt=attempt)
             if record is None:
                 return None
-            made = resolved(record, history, self.counter, at)
-            view = self._view(made, history, overhead, report, compacted=True)
-        self._left(messages, view, at)
-        return view
+            return self._view(source.resolve(record), history, overhead, report, compacted=True)
 
     def lower(self, tokens: int, overhead: int) -> None:
         """Note that a provider refused a context: from now on, contexts are kept below that.
@@ -209,20 +215,20 @@ class Compactor:
             self.limit = replace(self.limit, tokens=lower)
             self.target = target_of(self.config, self.limit)
 
-    def _found(self, messages: Sequence[BaseMessage], at: message_log.Address | None) -> tuple[History, Context]:
+    def _found(
+        self, messages: Sequence[BaseMessage], at: message_log.Address | None
+    ) -> tuple[History, Context, HistorySource]:
+        """Record what is new in a history, and return it with its context and its source."""
         before = self._followed.get(at)
-        old = History() if before is None else before.history
-        history = followed(old, messages, self.counter)
-        known = self._noted(history, at, before)
-        context = self._newest(history, at, known)
-        return history, context or resolved(None, history, self.counter, at)
-
-    def _left(self, messages: Sequence[BaseMessage], view: ContextView, at: message_log.Address | None) -> None:
-        """Note that what was put before messages that have left the context just now is not shown any more."""
-        there = {message.id for message in view.messages}
-        gone = [brought_for(message) for message in messages if message.id not in there] if view.compacted else []
-        if at is not None and gone:
-            prompt_notes.leaving(self.database, at, [key for key in gone if key])
+        history = followed(before.history if before else History(), messages, self.counter)
+        conversation, known = self._noted(history, at, before)
+        _remember(self._followed, at, _FollowedHistory(conversation, history))
+        source = HistorySource(
+            lambda record: resolved(record, history, self.counter, at),
+            lambda context: {key: history.messages[history.places[key]] for key in context.copies},
+        )
+        records = (self.loaded(at, each.id) for each in known if _is_of(each, history))
+        return history, source.resolve(next((record for record in records if record is not None), None)), source
 
     def _put_beside(self, context: Context, at: message_log.Address | None, overhead: int) -> int:
         """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
@@ -232,14 +238,6 @@ class Compactor:
         asked = [message.id for message in context.messages if message.type == "human" and message.id]
         return prompt_notes.counting(self.database, at, asked)
 
-    def _report(self, at: message_log.Address | None) -> CompactionReport:
-        return CompactionReport(self.database, at.name if at else "")
-
-    def _bounds(self) -> dict[str, Any]:
-        """What a trace shows of the budget."""
-        bounds = {"threshold_tokens": self.limit.tokens, "target_tokens": self.target.tokens}
-        return {name: value for name, value in bounds.items() if value is not None}
-
     def forget(self) -> None:
         """Forget what was read and said; what is still there will be read again."""
         self._records.clear()
@@ -247,87 +245,55 @@ class Compactor:
 
     # -- recording ---------------------------------------------------------------------------------------------
 
-    def _noted(self, history: History, at: message_log.Address | None, before: _Followed | None) -> list[Header]:
-        """Record what is new in a history, and give what compactions there are of its conversation."""
+    def _noted(
+        self, history: History, at: message_log.Address | None, before: _FollowedHistory | None
+    ) -> tuple[tuple[int, int] | None, Sequence[Header | CompactionRecord]]:
+        """Record what is new in a history. Return the identity of its conversation, and the compactions there are."""
         if at is None:
-            _remember(self._followed, at, _Followed(None, history))
             there = [*self._records.items()]  # in one go: other threads go on putting records there
-            loose = [record for (where, _), record in reversed(there) if where is None]
-            return [Header(record.id, record.digest, record.reached, None) for record in loose]
-        conversation, found = self.database.read(None, lambda tx: _known(tx, at))
+            return None, [record for (where, _), record in reversed(there) if where is None]
+        conversation, known = self.database.read(None, lambda tx: (identity(tx, at), headers(tx, at, STATE)))
         if before is not None and (conversation is None or before.conversation not in (conversation, None)):
             before = None  # another process has deleted the conversation since
-        new = [
-            place for place in _unrecorded(before and before.history, history) if not is_filler(history.messages[place])
-        ]
-        if new:
-            with self.database.step("compaction.record", lambda: {**place_of(at), "messages": len(new)}) as step:
-                keys = self._record(history, at, new)
-                step.finish(lambda: {"count": len(keys), "ids": keys})
-        _remember(self._followed, at, _Followed(conversation, history))
-        return found
-
-    def _record(self, history: History, at: message_log.Address, new: Sequence[int]) -> list[str]:
-        """Record the messages in these places, and give the keys of those that were not there."""
-        keys: list[str] = []
+        new = [place for place in _unrecorded(before, history) if not is_filler(history.messages[place])]
         for start in range(0, len(new), BATCH):
-            batch = new[start : start + BATCH]
-            now, tail = self.database.now(), self.database.tail
-            entries = [self._entry(history, place, now) for place in batch]
-            made = {history.keys[place] for place in batch if is_made(history.messages[place])}
-            stored = self.database.write(
-                None, partial(message_log.record, at=at, entries=entries, now=now, tail=tail, unless_there=made)
-            )
-            if stored.keys:
-                keys += stored.keys
-                self.database.emit(partial(_stored, at, tuple(stored.keys)))
-        return keys
+            self._record(history, at, new[start : start + BATCH])
+        return conversation, known
 
-    def _entry(self, history: History, place: int, now: int) -> message_log.LogEntry:
-        message = compaction_records.storable(history.messages[place])
-        return entry_of(replace(message, message_id=history.keys[place]), now)
+    def _record(self, history: History, at: message_log.Address, places: Sequence[int]) -> None:
+        """Record the messages in these places."""
+        now, tail = self.database.now(), self.database.tail
+        messages = [(history.keys[place], history.messages[place]) for place in places]
+        entries = [entry_of(replace(storable(each), message_id=key), now) for key, each in messages]
+        made = {key for key, each in messages if is_made(each)}
+        stored = self.database.write(
+            "compaction.record",
+            lambda tx: message_log.record(tx, at, entries, now=now, tail=tail, unless_there=made),
+            lambda: {**place_of(at), "messages": len(entries)},
+        )
+        if keys := tuple(stored.keys):
+            where = namespace_of(at.path)
+            self.database.emit(partial(MessagesStored, namespace=where, conversation_id=at.name, message_ids=keys))
 
     # -- finding the context -----------------------------------------------------------------------------------
 
-    def _newest(self, history: History, at: message_log.Address | None, known: Sequence[Header]) -> Context | None:
-        """The context that the newest compaction in use gives; else None.
+    def base(self, context: Context, source: HistorySource, model: Any) -> Context:
+        """Return the context to compact: before a summary made without a model, if there is a model now.
 
         Args:
-            history: The history.
-            at: The conversation in which it is recorded, or None.
-            known: What compactions there are, the newest first.
+            context: The context in use.
+            source: Its history.
+            model: The model that summarizes, or None.
         """
-        for header in known:
-            if _is_of(header, history):
-                record = self.loaded(at, header.id)
-                if record is not None:
-                    return resolved(record, history, self.counter, at)
-        return None
-
-    def _base(self, history: History, at: message_log.Address | None, context: Context) -> Context:
-        record = self.base(context.record, at, self.model)
-        return context if record is context.record else resolved(record, history, self.counter, at)
-
-    def base(
-        self, record: CompactionRecord | None, at: message_log.Address | None, model: Any
-    ) -> CompactionRecord | None:
-        """What to go on from: where the last summary was made without a model, from before it, if there is one now.
-
-        Args:
-            record: The compaction in use, or None.
-            at: The conversation.
-            model: What would summarize.
-        """
+        record = context.record
         while record is not None and record.provisional and model is not None:
-            record = None if record.parent is None else self.loaded(at, record.parent)
-        return record
+            record = None if record.parent is None else self.loaded(context.at, record.parent)
+        return context if record is context.record else source.resolve(record)
 
     def loaded(self, at: message_log.Address | None, number: int) -> CompactionRecord | None:
         """A compaction by its number; None where it is gone or damaged."""
         record = self._records.get((at, number))
-        if at is None:
-            return record
-        if record is None:
+        if record is None and at is not None:
             try:
                 record = self.database.read(None, lambda tx: compaction_records.load(tx, at, number))
             except StorageError:
@@ -342,8 +308,8 @@ class Compactor:
         """What so many counted tokens are, by what providers have reported."""
         return math.ceil(tokens * self.counter.factor())
 
-    def _is_within(self, size: Size, context: Context, tokens: int) -> bool:
-        return is_within(size, tokens, lambda: count_rounds(context.messages))
+    def _is_within(self, messages: Sequence[BaseMessage], tokens: int) -> bool:
+        return is_within(self.limit, tokens, lambda: count_rounds(messages))
 
     def is_due(self, context: Context, tokens: int, model: Any, at: message_log.Address | None) -> bool:
         """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
@@ -359,7 +325,7 @@ class Compactor:
             return False
         if record is not None and record.provisional and not record.tried and model is not None:
             return True
-        if self._is_within(self.limit, context, tokens):
+        if self._is_within(context.messages, tokens):
             return False
         if record is None:
             return True
@@ -371,15 +337,14 @@ class Compactor:
         limit, target = self.limit, self.target
         if limit.tokens is not None and target.tokens is not None and tokens > limit.tokens:
             room = (limit.tokens - target.tokens) / self.counter.factor()
-            return context.grown_tokens >= room or self._loose_tokens(context) >= room
+            if context.grown_tokens >= room:
+                return True
+            config, messages = self.config.active_context.summarization, context.messages
+            keep_first = config.include_original_instruction
+            shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=keep_first)
+            loose = droppable(messages, shape)
+            return sum(self._cost(messages[each.start : each.stop]) for each in loose) >= room
         return True
-
-    def _loose_tokens(self, context: Context) -> int:
-        """What of a context might go."""
-        messages = context.messages
-        config = self.config.active_context.summarization
-        shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=config.include_original_instruction)
-        return sum(self._cost(messages[each.start : each.stop]) for each in droppable(messages, shape))
 
     def _learn(self, history: History, context: Context, overhead: int) -> None:
         """Learn from what the provider reported with the last reply how many tokens a context really has."""
@@ -423,125 +388,81 @@ class Compactor:
             overhead_tokens=overhead,
         )
 
-    def compacted(
+    def compact(
         self,
         base: Context,
+        source: HistorySource,
         situation: Situation,
         report: CompactionReport,
         *,
-        tokens: int,
-        originals: Mapping[str, BaseMessage] = MappingProxyType({}),
-    ) -> CompactionRecord:
-        """Compact a context, and keep what comes of it.
+        tokens: int = 0,
+        attempt: int = 0,
+    ) -> CompactionRecord | None:
+        """Compact a context, and keep the result.
+
+        Calls at its end that are still open stay. Its messages are called by their keys, so that a copy is known by its
+        id, however it was altered.
 
         Args:
             base: The context.
-            situation: What to reach.
-            report: Who is told.
-            tokens: What the context costs that is to be replaced.
-            originals: By their ids, messages as they were said, of which the context has shortened copies.
-        """
-        before, situation = self._closed(base, situation, originals)
-        later = base.length - before.length
-        with report.compacting(tokens, len(base.messages)):
-            outcome = compacting(before.messages, situation, self.database)
-            again = base.record is not None and base.record.reached == before.length
-            anew = again and outcome.messages != before.messages
-            record = self._kept(before, later, outcome, situation, report, anew=anew)
-        _remember(self._settled, (base.at, record.id), later)
-        return record
-
-    def recovered(
-        self,
-        base: Context,
-        report: CompactionReport,
-        *,
-        provider: str = "",
-        attempt: int = 1,
-        overhead: int = 0,
-        model: Any = None,
-        originals: Mapping[str, BaseMessage] = MappingProxyType({}),
-    ) -> CompactionRecord | None:
-        """Make a context that was refused smaller, see `overflow_recovery`.
-
-        Args:
-            base: What was refused.
-            report: Who is told.
-            provider: Who refused it, for the bytes that it takes. Default: 25 million of them.
-            attempt: The second attempt also cuts tool output in the protected tail.
-            overhead: Tokens that are sent beside the messages.
-            model: What summarizes. Default: this object's model.
-            originals: As for `compacted`.
+            source: Its history.
+            situation: The target.
+            report: Reports the compaction.
+            tokens: The tokens of the context that is replaced.
+            attempt: 0 for a context that outgrew its limit. Else the number of the attempt to make a refused context
+                smaller, in bytes, see `overflow_recovery`: the second one also cuts tool output in the protected tail.
 
         Returns:
-            The compaction that counts from now on; None where nothing could be made smaller.
-        """
-        situation = thorough(self.situation(overhead=overhead, model=model), provider)
-        before, situation = self._closed(base, situation, originals)
-        size = payload_bytes(before.messages)
-        report.note(bytes_before=size, bytes_after=size)
-        with report.compacting(self.calibrated(situation.tokens(before.messages)), len(base.messages)):
-            outcome = compacting(before.messages, situation, self.database)
-            if attempt > 1:
-                outcome = with_tool_output_cut(outcome, situation)
-            left = payload_bytes(outcome.messages)
-            if left >= size:
-                report.failed(outcome.stages_run)
-                return None
-            report.note(bytes_after=left)
-            return self._kept(before, base.length - before.length, outcome, situation, report, anew=True)
-
-    def _closed(
-        self, base: Context, situation: Situation, originals: Mapping[str, BaseMessage]
-    ) -> tuple[Context, Situation]:
-        """A context without the calls at its end that are still open, and what a compaction of it has to reach.
-
-        Its messages are called by their keys, so that a copy is known by its id, however it was altered.
+            The compaction that counts from now on; None if a refused context could not be made smaller.
         """
         later = count_open(base.messages)
         end = len(base.messages) - later
         closed = zip(base.messages[:end], base.keys, strict=False)
         named = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
         before = replace(base, messages=named, keys=base.keys[:end], length=base.length - later)
-        return before, replace(
-            situation,
-            overhead_tokens=situation.overhead_tokens + self._cost(base.messages[end:]),
-            archive=_archive(before),
-            originals=originals,
-        )
+        overhead = situation.overhead_tokens + self._cost(base.messages[end:])
+        originals = source.originals(base)
+        situation = replace(situation, overhead_tokens=overhead, archive=_archive(before), originals=originals)
+        if attempt:
+            size = payload_bytes(named)
+            report.note(bytes_before=size, bytes_after=size)
+            tokens = self.calibrated(situation.tokens(named))
+        with report.compacting(tokens, len(base.messages)):
+            outcome = compacting(named, situation, self.database)
+            if attempt > 1:
+                outcome = with_tool_output_cut(outcome, situation)
+            if attempt:
+                left = payload_bytes(outcome.messages)
+                if left >= size:
+                    report.failed(outcome.stages_run)
+                    return None
+                report.note(bytes_after=left)
+            again = base.record is not None and base.record.reached == before.length
+            anew = bool(attempt) or (again and outcome.messages != named)
+            record = self._kept(before, outcome, tried=situation.model is not None, anew=anew)
+            left, messages = self.calibrated(outcome.tokens), len(outcome.messages) + later
+            report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
+        if not attempt:
+            _remember(self._settled, (base.at, record.id), later)
+        return record
 
-    def _kept(
-        self,
-        before: Context,
-        later: int,
-        outcome: PipelineOutcome,
-        situation: Situation,
-        report: CompactionReport,
-        *,
-        anew: bool = False,
-    ) -> CompactionRecord:
-        """Keep and report what a compaction came to.
+    def _kept(self, before: Context, outcome: PipelineOutcome, *, tried: bool, anew: bool) -> CompactionRecord:
+        """Keep the result of a compaction.
 
         Args:
             before: The context that was compacted.
-            later: How many messages come after that.
-            outcome: What it came to.
-            situation: What was to be reached.
-            report: Who is told.
+            outcome: The result.
+            tried: Whether a model was there to ask.
             anew: Whether it counts although the same history was compacted before.
         """
         saved = max(0, self._cost(before.messages) - self._cost(outcome.messages))
-        record = record_of(before, outcome, tried=situation.model is not None, saved=saved)
-        at = before.at
+        record, at = record_of(before, outcome, tried=tried, saved=saved), before.at
         if at is None:
             record = replace(record, id=next(self._numbers))
         else:
             keep = partial(compaction_records.keep, at=at, lane=before.lane, record=record)
             record = self.database.write(None, partial(keep, now=self.database.now(), anew=anew))
         _remember(self._records, (at, record.id), record)
-        left = self.calibrated(outcome.tokens)
-        messages = len(outcome.messages) + later
-        report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
         return record
 
     def _view(
@@ -549,7 +470,15 @@ class Compactor:
     ) -> ContextView:
         needs_repair = history.repeats or not _is_sound(context, history)
         messages = repaired(context.messages) if needs_repair else list(context.messages)
-        return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
+        view = self.shown(messages, context, report, overhead=overhead, compacted=compacted)
+        if context.at is not None and compacted:
+            there = {message.id for message in messages}
+            gone = [brought_for(message) for message in history.messages if message.id not in there]
+            if keys := [
+                key for key in gone if key
+            ]:  # what was put before messages that have left is not shown any more
+                prompt_notes.leaving(self.database, context.at, keys)
+        return view
 
     def shown(
         self,
@@ -570,8 +499,7 @@ class Compactor:
             compacted: Whether it was compacted just now.
         """
         tokens = self.calibrated(context.tokens + self._repair_cost(context.messages, messages) + overhead)
-        seen = replace(context, messages=messages)
-        if self.config.active_context.enabled and not self._is_within(self.limit, seen, tokens):
+        if self.config.active_context.enabled and not self._is_within(messages, tokens):
             situation = self.situation(overhead=overhead)
             report.fell_short(tokens, situation.target, why_larger(messages, situation))
         return ContextView(messages, tokens, compacted)
@@ -586,29 +514,19 @@ def _is_sound(context: Context, history: History) -> bool:
     return sound_until(context.messages, start) == len(context.messages)
 
 
-def _unrecorded(before: History | None, history: History) -> list[int]:
-    """The places of what has not been recorded yet, or says something else than what was."""
-    if before is None:
-        return [*range(len(history.messages))]
-    if history.digests[: len(before.digests)] == before.digests:
-        return [*range(len(before.messages), len(history.messages))]
-    there = set(before.digests)
+def _unrecorded(before: _FollowedHistory | None, history: History) -> list[int]:
+    """Return the places of messages that are not recorded yet, or say something else than what was recorded."""
+    digests = before.history.digests if before else [b""]
+    if history.digests[: len(digests)] == digests:
+        return [*range(len(digests) - 1, len(history.messages))]
+    there = set(digests)
     return [place for place, digest in enumerate(history.digests[1:]) if digest not in there]
-
-
-def _originals(context: Context, history: History) -> dict[str, BaseMessage]:
-    """The messages of which a context has copies, as they were said."""
-    return {key: history.messages[history.places[key]] for key in context.copies}
 
 
 def _archive(context: Context) -> Callable[[BaseMessage], str | None]:
     """By which key a message of a context is brought back; None for what is made, and where nothing is recorded."""
     keys = {} if context.at is None else dict(zip(map(id, context.messages), context.keys, strict=True))
     return lambda message: keys.get(id(message))
-
-
-def _known(tx: Transaction, at: message_log.Address) -> tuple[tuple[int, int] | None, list[Header]]:
-    return compaction_records.identity(tx, at), compaction_records.headers(tx, at, STATE)
 
 
 def _remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
@@ -618,10 +536,6 @@ def _remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
         remembered.popitem(last=False)
 
 
-def _stored(at: message_log.Address, keys: tuple[str, ...]) -> MessagesStored:
-    return MessagesStored(namespace=namespace_of(at.path), conversation_id=at.name, message_ids=keys)
-
-
-def _is_of(header: Header, history: History) -> bool:
+def _is_of(header: Header | CompactionRecord, history: History) -> bool:
     """Whether a compaction is of a history."""
     return header.reached <= len(history.messages) and history.digests[header.reached] == header.digest

@@ -21,28 +21,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langchain_agentmem.base.concurrency import awaited, in_worker
+from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.events import MemoryEvent, MessagesRemoved, MessagesStored, MessageUpdated
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
     RECOVER,
     CompactionReport,
     Context,
+    expanded,
     place_of,
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor, checked_config
 from langchain_agentmem.compaction.dropped_messages import said
-from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
+from langchain_agentmem.compaction.graph_compactor import Compactor, HistorySource
+from langchain_agentmem.compaction.overflow_recovery import thorough
 from langchain_agentmem.compaction.processors import checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
-from langchain_agentmem.conversations.compaction_records import LOG, CompactionRecord, KeySpan
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, KeySpan
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.log_entries import shown_message
-from langchain_agentmem.errors import InvalidInput, leaves_the_node
+from langchain_agentmem.errors import leaves_the_node
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import repaired
@@ -63,36 +68,29 @@ def reading(tx: Transaction, at: message_log.Address, known: Context | None, cou
     Args:
         tx: The transaction.
         at: The conversation.
-        known: What was read before, to go on from.
+        known: The context as it was read before, to go on from.
         counter: Counts tokens.
     """
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    if rows and known is not None and known.branch == _identity(now := rows[0]):
+    if not rows:
+        return Context(at=at)
+    now = rows[0]
+    if known is not None and known.branch == _identity(now) and (known.record and known.record.id) == now["compaction"]:
         since = query.entries_since(tx, branch=now["id"], slot=known.slot)
         if not since and (known.head, known.length) == (now["head"], now["messages"]):
             return known
-        if _is_all_new(known, now, since):
-            return _extended(known, now, [row for row in since if row["kind"] == message_log.MESSAGE], counter)
-    number = newest_of(tx, at)
+        new = [row for row in since if row["kind"] == message_log.MESSAGE]
+        only_added = (
+            all(row["replaces"] is None or row["kind"] == message_log.ROUND for row in since)
+            and not any(row["kind"] == message_log.DESCRIPTION for row in since)
+            and now["messages"] - known.length == len(new)
+            and now["head"] - known.head == len({row["position"] for row in since})
+        )
+        if only_added:
+            return _extended(known, now, new, counter)
+    number = now["compaction"]
     record = None if number is None else compaction_records.load(tx, at, number)
     return read_from(tx, at, record, counter)
-
-
-def _is_all_new(known: Context, now: Any, since: Sequence[Any]) -> bool:
-    """Whether nothing happened to a conversation but that these were added."""
-    added = sum(1 for row in since if row["kind"] == message_log.MESSAGE)
-    return (
-        all(row["replaces"] is None or row["kind"] == message_log.ROUND for row in since)
-        and not any(row["kind"] == message_log.DESCRIPTION for row in since)
-        and now["messages"] - known.length == added
-        and now["head"] - known.head == len({row["position"] for row in since})
-    )
-
-
-def newest_of(tx: Transaction, at: message_log.Address) -> int | None:
-    """The number of the newest compaction of a conversation's log that is in use; None where there is none."""
-    found = compaction_records.headers(tx, at, LOG)
-    return found[0].id if found else None
 
 
 def read_from(
@@ -103,76 +101,55 @@ def read_from(
     if not rows:
         return Context(at=at)
     now = rows[0]
-    messages: list[BaseMessage] = []
-    keys: list[str | None] = []
-    copies: set[str] = set()
-    places: dict[str, int] = {}
-    slots: dict[str, int] = {}
-    place = 0
-    for item in record.items if record else ():
-        place += 2  # so that nothing on both sides of a gap passes for neighbours
-        if isinstance(item, BaseMessage):
-            messages.append(item)
-            keys.append(key := None if is_filler(item) else item.id)
-            if key is not None:
-                copies.add(key)
-            continue
-        for row in _between(tx, now["id"], item):
-            place += 1
-            places[row["key"]], slots[row["key"]] = place, row["slot"]
-            messages.append(_message(row))
-            keys.append(row["key"])
-    head = sum(map(counter.count_message, messages))
+    empty = Context(at=at, branch=_identity(now))
+
+    def span_of(span: KeySpan) -> list[tuple[str, BaseMessage]]:
+        ends = (query.slot_of_key(tx, branch=now["id"], key=key) for key in span)
+        first, last = (found[0]["slot"] if found else None for found in ends)
+        # A beginning that is gone was dropped by a retention, with all that came before it.
+        between = {"first": first or 0, "last": -1 if last is None else last}
+        return _placed(empty, query.messages_between(tx, branch=now["id"], **between), gap=2)
+
+    messages, keys, copies = expanded(record, span_of)
+    tokens = sum(map(counter.count_message, messages))
+    made = replace(empty, messages=messages, keys=keys, copies=copies, record=record, tokens=tokens)
     reached = (record.slot or 0) if record else 0
     new = query.messages_between(tx, branch=now["id"], first=reached + 1, last=message_log.ALL)
-    of_log: dict[str, Any] = {"at": at, "branch": _identity(now), "places": places, "slots": slots}
-    made = Context(messages=messages, keys=keys, copies=frozenset(copies), record=record, tokens=head, **of_log)
     return _extended(made, now, new, counter)
 
 
 def _extended(known: Context, now: Any, rows: Sequence[Any], counter: TokenCounter) -> Context:
-    places, slots = known.places.copy(), known.slots.copy()
-    place = next(reversed(places.values()), 0) + (2 if known.grown == 0 else 1)
-    new = list(map(_message, rows))
-    for row in rows:
-        places[row["key"]], slots[row["key"]] = place, row["slot"]
-        place += 1
-    tokens = sum(map(counter.count_message, new))
+    """Return a context with the messages of these rows behind it."""
+    known = replace(known, places=known.places.copy(), slots=known.slots.copy())
+    new = _placed(known, rows, gap=1 if known.grown else 2)
+    tokens = sum(counter.count_message(message) for _, message in new)
     return replace(
         known,
-        messages=known.messages + new,
-        keys=known.keys + [row["key"] for row in rows],
+        messages=known.messages + [message for _, message in new],
+        keys=known.keys + [key for key, _ in new],
         grown=known.grown + len(new),
         tokens=known.tokens + tokens,
         grown_tokens=known.grown_tokens + tokens,
         length=now["messages"],
-        places=places,
         head=now["head"],
         slot=now["last"] or 0,
-        slots=slots,
     )
+
+
+def _placed(context: Context, rows: Sequence[Any], *, gap: int) -> list[tuple[str, BaseMessage]]:
+    """Note the places of messages in a context, and return them; those on both sides of a gap are no neighbours.
+
+    Images are named, for the counter; they are read when a message is shown.
+    """
+    first = next(reversed(context.places.values()), 0) + gap
+    context.places.update((row["key"], place) for place, row in enumerate(rows, first))
+    context.slots.update((row["key"], row["slot"]) for row in rows)
+    shown = [(row["key"], shown_message(bytes(row["body"]), row["key"], row["attachments"])) for row in rows]
+    return [(key, to_langchain(message, read_images=named_part)) for key, message in shown]
 
 
 def _identity(now: Any) -> tuple[int, int]:
     return int(now["id"]), int(now["created_at"])
-
-
-def _between(tx: Transaction, branch: int, span: KeySpan) -> Any:
-    """The messages of a span that are still there."""
-    ends = []
-    for key in span:
-        found = query.slot_of_key(tx, branch=branch, key=key)
-        ends.append(found[0]["slot"] if found else None)
-    first, last = ends
-    if last is None:
-        return []
-    # A beginning that is gone was dropped by a retention, with all that came before it.
-    return query.messages_between(tx, branch=branch, first=first or 0, last=last)
-
-
-def _message(row: Any) -> BaseMessage:
-    """A message of the log. Its images are named, for the counter; they are read when it is shown."""
-    return to_langchain(shown_message(bytes(row["body"]), row["key"], row["attachments"]), read_images=named_part)
 
 
 logger = logging.getLogger(__name__)
@@ -209,6 +186,14 @@ ProcessStrategy: TypeAlias = Processor
 """Compacts in place of the processors: takes messages and a `Situation`, gives messages."""
 RetrievalStrategy: TypeAlias = Callable[[list[BaseMessage], ManagedMemoryConfig], Sequence[BaseMessage]]
 """Takes the context and gives what is shown of it; what it gives is not kept."""
+
+
+_CHANGES: Mapping[Any, frozenset[str]] = {
+    MessagesStored: frozenset({"add"}),
+    MessagesRemoved: frozenset({"remove_by_id", "delete_memory"}),
+    MessageUpdated: frozenset({"update", "replace_memory"}),
+}
+_Function: TypeAlias = Callable[..., Any] | None
 
 
 class ManagedConversationMemory(ConversationMemory):
@@ -250,19 +235,12 @@ class ManagedConversationMemory(ConversationMemory):
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> None:
         self.config = checked_config(config)
-        strategies = (
-            ("trigger_strategy", trigger_strategy),
-            ("process_strategy", process_strategy),
-            ("retrieval_strategy", retrieval_strategy),
-        )
-        for name, strategy in strategies:
-            if strategy is not None and not callable(strategy):
-                raise InvalidInput(f"{name} must be a function, not {type(strategy).__name__}.")
+        self._trigger = check_value(_Function, trigger_strategy, "trigger_strategy")
+        self._process = check_value(_Function, process_strategy, "process_strategy")
+        self._retrieve = check_value(_Function, retrieval_strategy, "retrieval_strategy")
         super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
         self._compactor = Compactor(self._database, self.config, usable_model(model))
-        self._trigger = trigger_strategy
-        self._process = process_strategy
-        self._retrieve = retrieval_strategy
+        self._source = HistorySource(self._resolved, self._originals)
         self._context: Context | None = None
         self._database.remembering.add(self)
         self._stats = {"hits": 0, "extensions": 0, "misses": 0, "invalidations": 0, "compactions": 0}
@@ -284,10 +262,6 @@ class ManagedConversationMemory(ConversationMemory):
         shown = [from_langchain(message) for message in self._messages_within(images)]
         return [each.to_llm_dict(part_of=images.of(each.message_id)) for each in shown]
 
-    async def aget_message_dicts(self) -> list[dict[str, Any]]:
-        """Async version of `get_messages`."""
-        return await in_worker(self.get_messages)
-
     def get_context(self) -> list[BaseMessage]:
         """The same as LangChain messages; those that were said keep their ids.
 
@@ -301,9 +275,7 @@ class ManagedConversationMemory(ConversationMemory):
         """Everything ever said, as dictionaries that a provider accepts; the same as `retrieve_all`."""
         return self.retrieve_all()
 
-    async def aget_raw_messages(self) -> list[dict[str, Any]]:
-        """Async version of `get_raw_messages`."""
-        return await self.aretrieve_all()
+    aget_raw_messages = awaited(get_raw_messages)
 
     def get_cache_stats(self) -> dict[str, Any]:
         """How the context was come by.
@@ -365,11 +337,12 @@ class ManagedConversationMemory(ConversationMemory):
             context = self._followed()
             if context.branch is None:
                 return False
-            refused: dict[str, Any] = {"provider": provider, "model": model, "originals": self._originals(context)}
-            record = self._compactor.recovered(_seen(context, ImageFiles()), report, **refused)
-            if record is not None:
+            situation = thorough(self._compactor.situation(model=model), provider)
+            context = _seen(context, ImageFiles())
+            made = self._compactor.compact(context, self._source, situation, report, attempt=1)
+            if made is not None:
                 self._followed(anew=True)
-            return record is not None
+            return made is not None
 
     def forget(self) -> None:
         """Forget the context that was read; it will be read again."""
@@ -380,45 +353,36 @@ class ManagedConversationMemory(ConversationMemory):
     def _messages_within(self, images: ImageFiles) -> list[BaseMessage]:
         """Return the messages of the context, within the budget, with these image files read."""
         with self._database.step("conversation.context", lambda: place_of(self._at)) as step:
-            view = self._view(images)
-            step.finish(lambda: {"messages": len(view.messages), "tokens": view.tokens, "compacted": view.compacted})
+            report = self._report()
+            context, compacted = self._compact_after("get_messages", report)
+            seen = _seen(context, images)
+            seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
+            view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
+            if self._retrieve is not None:
+                chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
+                view = view._replace(messages=repaired(chosen))
+            step.finish(lambda: view._asdict() | {"messages": len(view.messages)})
         self._announce_unread(images)
         return view.messages
-
-    def _view(self, images: ImageFiles) -> ContextView:
-        report = self._report()
-        context, compacted = self._compact_after("get_messages", report)
-        seen = _seen(context, images)
-        seen = replace(seen, messages=list(map(_copied, seen.messages)))  # whoever is given them may change them
-        view = self._compactor.shown(repaired(seen.messages), seen, report, compacted=compacted)
-        if self._retrieve is None:
-            return view
-        chosen = checked_messages(self._retrieve(view.messages, self.config), "retrieval_strategy")
-        return view._replace(messages=repaired(chosen))
 
     def _compact_after(self, event: str, report: CompactionReport, model: Any = None) -> tuple[Context, bool]:
         """Compact if an event calls for it, which is a step only then. Return the context, and whether it did."""
         model = self._compactor.model if model is None else model
-        while True:
-            context = self._followed()
-            tokens = self._compactor.calibrated(context.tokens)
-            due = self._compactor.is_due(context, tokens, model, self._at)
-            triggered = context.branch is not None and self._is_triggered(event, context, tokens, due=due)
-            if not triggered or not self._is_outdated(context):
-                break
-            self._context = None  # another object or process has compacted it meanwhile
+        context = self._followed()
+        tokens = self._compactor.calibrated(context.tokens)
+        due = self._compactor.is_due(context, tokens, model, self._at)
+        triggered = context.branch is not None and self._is_triggered(event, context, tokens, due=due)
         report.sized(NOTHING, (tokens, len(context.messages)))
-        if triggered:
+        if triggered or event == ASKED:  # a trace also shows that there was nothing to do
             with report.step(COMPACT, self._at, event):
-                context = self._compacted(context, tokens, model, report, due=due)
-        elif event == ASKED:
-            with report.step(COMPACT, self._at, event):
-                pass  # a trace shows that there was nothing to do
+                if triggered:
+                    context = self._compacted(context, tokens, model, report, due=due)
         return context, triggered
 
     def _compacted(self, context: Context, tokens: int, model: Any, report: CompactionReport, *, due: bool) -> Context:
         """The context, compacted."""
-        base = self._base(context, model)
+        context = _seen(context, ImageFiles())
+        base = self._compactor.base(context, self._source, model)
         situation = self._compactor.situation(model=model)
         if self._process is not None:
             config = situation.config.replace(mode="compaction", processor_order=[self._process])
@@ -426,14 +390,8 @@ class ManagedConversationMemory(ConversationMemory):
         if not due and situation.target.tokens is not None:  # somebody else decided, so there is to be some gain
             left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
-        originals = self._originals(base)
-        self._compactor.compacted(_seen(base, ImageFiles()), situation, report, tokens=tokens, originals=originals)
+        self._compactor.compact(base, self._source, situation, report, tokens=tokens)
         return self._followed(anew=True)
-
-    def _is_outdated(self, known: Context) -> bool:
-        newest = self._database.read(None, lambda tx: newest_of(tx, self._at))
-        record = known.record
-        return newest is not None and newest != (record.id if record else None)
 
     def _originals(self, context: Context) -> dict[str, BaseMessage]:
         """The messages of which the context has copies, as they were said."""
@@ -458,25 +416,17 @@ class ManagedConversationMemory(ConversationMemory):
     def _followed(self, *, anew: bool = False) -> Context:
         """The context as it is now; what is known of it already is not read again."""
         known = self._context
-        counter = self._compactor.counter
-
-        def read(tx: Transaction) -> Context:
-            return reading(tx, self._at, None if anew else known, counter)
-
-        if self._description is None:
-            context = self._database.read(None, read)
-        else:
-            context = self._database.write(None, self._begun(read))
-            self._description = None
-        self._stats[_kind(known, context, anew=anew)] += 1
+        read = partial(reading, at=self._at, known=None if anew else known, counter=self._compactor.counter)
+        context = self._run(None, read)
+        extends = known is not None and known.branch is not None and known.record is context.record
+        kind = "hits" if context is known else "extensions" if extends else "misses"
+        self._stats["compactions" if anew else kind] += 1
         self._context = context
         return context
 
-    def _base(self, context: Context, model: Any) -> Context:
-        record = self._compactor.base(context.record, self._at, model)
-        if record is context.record:
-            return context
-        return self._database.read(None, lambda tx: read_from(tx, self._at, record, self._compactor.counter))
+    def _resolved(self, record: CompactionRecord | None) -> Context:
+        read = partial(read_from, at=self._at, record=record, counter=self._compactor.counter)
+        return _seen(self._database.read(None, read), ImageFiles())
 
     def _counter_of(self, counter: Any) -> TokenCounter:
         return self._compactor.counter if counter is None else super()._counter_of(counter)
@@ -488,18 +438,18 @@ class ManagedConversationMemory(ConversationMemory):
             return super()._add(said)
 
         def operation(tx: Transaction) -> message_log.Appended:
-            fresh: list[message_log.LogEntry] = []
-            for entry in said:
-                message = made.get(entry.key)
-                if message is None or not (is_filler(message) or message_log.get(tx, self._at, entry.key)):
-                    fresh.append(entry)
+            fresh = [
+                entry
+                for entry in said
+                if (message := made.get(entry.key)) is None
+                or not (is_filler(message) or message_log.get(tx, self._at, entry.key))
+            ]
             return self._append(fresh)(tx)
 
         return operation
 
     def _store(self, entries: Sequence[message_log.LogEntry]) -> None:
         super()._store(entries)
-        self._invalidated("add")
         if "add" in self.config.trigger_events:
             try:
                 self._compact_after("add", self._report())
@@ -508,31 +458,13 @@ class ManagedConversationMemory(ConversationMemory):
                     raise
                 logger.warning("The context could not be compacted; it will be tried again.", exc_info=True)
 
-    def _announce_removal(self, keys: Sequence[str]) -> None:
-        super()._announce_removal(keys)
-        if keys:
-            self._invalidated("remove_by_id", "delete_memory")
-
-    def _announce_update(self, key: str | None) -> None:
-        super()._announce_update(key)
-        if key is not None:
-            self._invalidated("update", "replace_memory")
-
-    def _invalidated(self, *events: str) -> None:
-        self._stats["invalidations"] += any(event in self.config.cache_invalidation_events for event in events)
+    def _tell(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
+        super()._tell(kind, **fields)
+        changes = _CHANGES.get(kind, frozenset())
+        self._stats["invalidations"] += not changes.isdisjoint(self.config.cache_invalidation_events)
 
     def _report(self) -> CompactionReport:
         return CompactionReport(self._database, self.conversation_id, bus=self._event_context)
-
-
-def _kind(known: Context | None, context: Context, *, anew: bool) -> str:
-    """What it took to read a context."""
-    if anew:
-        return "compactions"
-    if context is known:
-        return "hits"
-    extends = known is not None and known.branch is not None and known.record is context.record
-    return "extensions" if extends else "misses"
 
 
 def _seen(context: Context, images: ImageFiles) -> Context:
@@ -555,8 +487,5 @@ def _copied(message: BaseMessage) -> BaseMessage:
 
 
 def _model_in(runtime: Any) -> Any:
-    if runtime is None:
-        return None
-    if not isinstance(runtime, Mapping):
-        raise InvalidInput(f"runtime is a dictionary, not {type(runtime).__name__}.")
-    return usable_model(runtime.get("compaction_model"))
+    given = check_value(Mapping[str, Any] | None, runtime, "runtime")
+    return usable_model(given.get("compaction_model")) if given else None

@@ -324,14 +324,19 @@ def shortening(
         database=database,
     )
     stands_for = sum(not is_filler(each) for each in dropped) + (earlier.stands_for if earlier else 0)
-    ahead, behind = _kept(messages, shape, going)
+    gone = {place for each in going for place in range(each.start, each.stop)} | {shape.summary}
+    if shape.first is None:
+        gone.add(shape.opening)  # the summary begins the conversation then
+    cut = shape.systems if shape.first is None else shape.first + 1
+    ahead = [message for place, message in enumerate(messages[:cut]) if place not in gone]
+    behind = [message for place, message in enumerate(messages[cut:], cut) if place not in gone]
     most = min(situation.tokens(messages) - 1, situation.target.tokens or sys.maxsize)
     room = most - situation.tokens([*ahead, *behind])
-    key = _key(dropped, before.id if before else None)
-    summary = replace(made.summary, stands_for=stands_for)
-    summary = _with_affordable_images(summary, situation, room, key)
-    told = summary_message(summary, id=key)
-    return [*ahead, told, *behind], replace(made, summary=summary)
+    # The id is the same for the same messages, so that who compacts again after a crash makes the same summary.
+    told = repr((before.id if before else None, [(each.id, each.type, each.content) for each in dropped]))
+    key = f"sum-{blake2b(told.encode(), digest_size=8).hexdigest()}"
+    summary = _with_affordable_images(replace(made.summary, stands_for=stands_for), situation, room, key)
+    return [*ahead, summary_message(summary, id=key), *behind], replace(made, summary=summary)
 
 
 def _going(messages: list[BaseMessage], shape: Shape, situation: Situation) -> list[Bundle]:
@@ -367,19 +372,6 @@ def _to_the_round(messages: list[BaseMessage], loose: list[Bundle], place: int, 
     return place if situation.target.rounds is None else len(loose)
 
 
-def _kept(
-    messages: list[BaseMessage], shape: Shape, going: Sequence[Bundle]
-) -> tuple[list[BaseMessage], list[BaseMessage]]:
-    """What stays, before the summary and behind it."""
-    gone = {place for each in going for place in range(each.start, each.stop)} | {shape.summary}
-    if shape.first is None:
-        gone.add(shape.opening)  # the summary begins the conversation then
-    cut = shape.systems if shape.first is None else shape.first + 1
-    before = [message for place, message in enumerate(messages[:cut]) if place not in gone]
-    behind = [message for place, message in enumerate(messages[cut:], cut) if place not in gone]
-    return before, behind
-
-
 def _with_affordable_images(summary: Summary, situation: Situation, tokens: int, key: str) -> Summary:
     """The summary with the newest of its images that so many tokens, and the bytes of the situation, allow."""
     images, most = summary.kept_images, situation.image_bytes
@@ -391,12 +383,6 @@ def _with_affordable_images(summary: Summary, situation: Situation, tokens: int,
             return tried
         images = images[1:]
     return replace(summary, kept_images=())
-
-
-def _key(dropped: Sequence[BaseMessage], before: str | None) -> str:
-    """An id that is the same for the same messages, so that who compacts again after a crash makes the same summary."""
-    digest = blake2b(repr((before, [(each.id, each.type, each.content) for each in dropped])).encode(), digest_size=8)
-    return f"sum-{digest.hexdigest()}"
 
 
 def _alone(model: Any, max_tokens: int, config: SummarizationConfig | None, counter: TokenCounter | None) -> Situation:
@@ -421,7 +407,6 @@ class PipelineOutcome:
         summary: The new summary, if there is one.
         failures: What went wrong on the way: the name of each stage that failed, and its error.
         reason: Why the context is larger than the target, in a sentence; None where it is not.
-        calls: How often a model was asked.
     """
 
     messages: list[BaseMessage]
@@ -430,7 +415,6 @@ class PipelineOutcome:
     summary: Summary | None = None
     failures: tuple[tuple[str, Exception], ...] = ()
     reason: str | None = None
-    calls: int = 0
 
 
 def compacting(
@@ -449,7 +433,7 @@ def compacting(
     stages: list[str] = []
     failures: list[tuple[str, Exception]] = []
     summary: Summary | None = None
-    calls, summarized = 0, False
+    summarized = False
     config = situation.config
     packs_more = config.backward_packing.grace_recent_messages < config.summarization.grace_recent_messages
     for processor in config.processors:
@@ -459,21 +443,16 @@ def compacting(
             continue  # what is left was not worth a summary, and is not dropped without one
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)
-        new: Summarized | None = None
         try:
-            if processor == "summarization":
-                made, new = shortening(context, situation, database)
-                summarized = True
-            else:
-                made = _processed(processor, context, situation)
+            made, new = _processed(processor, context, situation, database)
         except Exception as error:  # a processor that fails is passed over
             if leaves_the_node(error):
                 raise
             failures.append((name, error))
             continue
-        if new is not None:
-            calls += new.calls
-            failures += [] if new.failure is None else [(name, new.failure)]
+        summarized = summarized or processor == "summarization"
+        if new is not None and new.failure is not None:
+            failures.append((name, new.failure))
         if situation.tokens(made) < situation.tokens(context) or (
             len(made) < len(context) and situation.target.rounds is not None
         ):
@@ -486,11 +465,19 @@ def compacting(
         summary=summary,
         failures=tuple(failures),
         reason=None if situation.fits(context) else why_larger(context, situation),
-        calls=calls,
     )
 
 
-def _processed(processor: str | Processor, messages: list[BaseMessage], situation: Situation) -> list[BaseMessage]:
+def _processed(
+    processor: str | Processor, messages: list[BaseMessage], situation: Situation, database: Database | None
+) -> tuple[list[BaseMessage], Summarized | None]:
+    """Return what a processor makes of messages, and the outcome of summarizing."""
+    if processor == "summarization":
+        return shortening(messages, situation, database)
+    return _shortened(processor, messages, situation), None
+
+
+def _shortened(processor: str | Processor, messages: list[BaseMessage], situation: Situation) -> list[BaseMessage]:
     config, counter = situation.config, situation.counter
     keep_first = config.summarization.include_original_instruction
     room = (situation.target.tokens or 0) - situation.overhead_tokens
@@ -546,8 +533,7 @@ def why_larger(messages: Sequence[BaseMessage], situation: Situation) -> str:
     costs = {name: sum(map(count, part)) for name, part in parts.items() if part}
     costs["what is sent beside the messages"] = situation.overhead_tokens
     told = ", ".join(f"{name} {tokens}" for name, tokens in sorted(costs.items(), key=lambda each: -each[1]) if tokens)
-    wanted = situation.target
-    limits = {"tokens": wanted.tokens, "rounds": wanted.rounds}
+    limits = {"tokens": situation.target.tokens, "rounds": situation.target.rounds}
     target = ", ".join(f"{limit} {name}" for name, limit in limits.items() if limit is not None)
     left = f"{situation.tokens(messages)} tokens in {len(messages)} messages"
     return f"{left} are left, with a target of {target}. In tokens: {told}."

@@ -15,24 +15,27 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
+from pydantic import InstanceOf
 
 from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import path_of
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
 from langchain_agentmem.compaction.compaction_config import Size, window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, keep
 from langchain_agentmem.conversations.role_context import (
+    KEPT,
     CompactedMessage,
     CompactorConfig,
     SeenRounds,
-    keep_rounds,
     lane_of,
     seen_by,
     told,
@@ -43,7 +46,8 @@ from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles
-from langchain_agentmem.storage import Transaction
+from langchain_agentmem.messages.role_rounds import Round
+from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.background import Lease, Task
 
 if TYPE_CHECKING:
@@ -95,12 +99,8 @@ class ContextCompactor:
                 "The session of a thread is changed by the nodes of its graph alone, so it cannot be summarized in the "
                 "background. In a node, compact what the model is given: memory.compaction()."
             )
-        for name, given, kind in (
-            ("config", config, CompactorConfig),
-            ("summarization", summarization, SummarizationConfig),
-        ):
-            if given is not None and not isinstance(given, kind):
-                raise InvalidInput(f"{name} must be a {kind.__name__}, not {type(given).__name__}.")
+        check_value(InstanceOf[CompactorConfig] | None, config, "config")
+        check_value(InstanceOf[SummarizationConfig] | None, summarization, "summarization")
         self.session = session
         self.role = role
         self.config = config or CompactorConfig()
@@ -111,28 +111,26 @@ class ContextCompactor:
         self._counter = TokenCounter()
         self._key = compaction_key(self._at, lane_of(role))
         self._task: Task | None = None
-        self._last: Task | None = None
-        self._unwatch: Callable[[], None] = lambda: None
+        self._unwatch: Callable[[], None] | None = None
 
     def start(self) -> None:
         """Summarize from now on, beginning with what there is. Starting twice is starting once."""
         with self._turning:
-            if not self.config.enabled or self._task is not None:
+            if not self.config.enabled or self._unwatch is not None:
                 return
             self._task = self._database.background.task(self._key, self._due, self._summarize, on_stop=self._end)
-            self._last = self._task
             self._unwatch = self.session.watch_rounds(self.notify_rounds_changed)
         self.notify_rounds_changed()
 
     def stop(self) -> None:
         """Summarize no more. Nothing is waited for: a model that is being asked may answer, and its answer is kept."""
-        if (task := self._task) is not None:
-            task.stop()
+        if self._task is not None:
+            self._task.stop()
 
     def notify_rounds_changed(self) -> None:
         """Leave word that there may be something to do. Does nothing unless started; never waits."""
-        if (task := self._task) is not None:
-            task.wake()
+        if self._task is not None:
+            self._task.wake()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is nothing to do, or until time is up.
@@ -147,35 +145,30 @@ class ContextCompactor:
             InvalidInput: The time to wait is no number of seconds.
         """
         check_timeout(timeout)
-        task = self._last
-        return task is None or task.wait(timeout)
+        return self._task is None or self._task.wait(timeout)
 
     # -- the thread --------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
         with self._turning:
-            self._task = None
-            self._unwatch()
+            if self._unwatch is not None:
+                self._unwatch()
+            self._unwatch = None
 
     def _due(self, tx: Transaction) -> float | None:
-        return 0.0 if self._seen(tx).due(self.config) else None
+        return 0.0 if seen_by(tx, self._at, self.role).due(self.config) else None
 
     def _summarize(self, lease: Lease) -> None:
+        """Summarize the rounds that are due, and keep the summary."""
         report = CompactionReport(self._database, self._at.name, agent_name=self.role)
         with report.step(COMPACT, self._at, "rounds", role=self.role):
-            self._summarize_due(lease, report)
-
-    def _seen(self, tx: Transaction) -> SeenRounds:
-        return seen_by(tx, self._at, self.role)
+            seen = self._database.read(None, lambda tx: seen_by(tx, self._at, self.role))
+            if going := seen.due(self.config):
+                self._summarize_rounds(going, seen, lease, report)
 
     # -- what is done ------------------------------------------------------------------------------------------
 
-    def _summarize_due(self, lease: Lease, report: CompactionReport) -> None:
-        """Summarize the rounds that are due, and keep the summary."""
-        seen = self._database.read(None, self._seen)
-        going = seen.due(self.config)
-        if not going:
-            return
+    def _summarize_rounds(self, going: list[Round], seen: SeenRounds, lease: Lease, report: CompactionReport) -> None:
         reached = seen.record.reached if seen.record else 0
         images = ImageFiles()
         messages = told(going, reached + 1, images)
@@ -200,11 +193,27 @@ class ContextCompactor:
             tokens = self._counter.count_message(shown)
             earlier = 0 if seen.summary is None else self._counter.count_message(summary_message(seen.summary, id=None))
             now, saved = self._database.now(), max(0, before + earlier - tokens)
-            keep = partial(keep_rounds, at=self._at, role=self.role, seen=seen, going=going, summary=made.summary)
-            keep = partial(keep, lease=lease, now=now, tried=self._model is not None, saved=saved)
-            self._database.write(None, keep)
+            record = seen.record_with(going, made.summary, tried=self._model is not None, saved=saved)
+            self._database.write(None, lambda tx: self._keep(tx, lease, seen, going, record, now))
         outcome = PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary)
         report.completed(outcome, Size(), tokens=tokens, messages=1)
+
+    def _keep(
+        self, tx: Transaction, lease: Lease, seen: SeenRounds, going: list[Round], record: CompactionRecord, now: int
+    ) -> None:
+        """Keep the summary of rounds, if they are still what was summarized and nobody else was quicker."""
+        found = message_log.locked(tx, self._at)
+        if found is None or not lease.holds(tx):
+            return
+        here = seen_by(tx, self._at, self.role)
+        names = {each.id for each in going}
+        same = [each for each in here.rest if each.id in names] == going
+        if same and (here.record and here.record.id) == (seen.record and seen.record.id):
+            slot = max(here.slots[each.id] for each in going)
+            dropped = tuple(key for key in record.dropped if key in here.slots)
+            record = replace(record, slot=max(record.slot or 0, slot), dropped=dropped)
+            keep(tx, self._at, lane_of(self.role), record, now=now, anew=True)
+            query.prune_compactions(tx, branch=found[0], lane=lane_of(self.role), limit=KEPT)
 
     def _prompt(self) -> str | None:
         """The instructions of the template's file; those of the configuration where there is none that can be used."""

@@ -150,14 +150,11 @@ def newest_dropped(tx: Transaction, at: message_log.Address) -> list[str]:
 
 def all_dropped(tx: Transaction, at: message_log.Address, record: CompactionRecord) -> list[str]:
     """What left a context with a compaction and with those it went on from, in the order of the conversation."""
-    parts = [record.dropped]
-    while record.parent is not None:
-        before = load(tx, at, record.parent)
-        if before is None:  # a message of it was changed, and it was taken away
-            break
-        record = before
-        parts.append(record.dropped)
-    return [key for part in reversed(parts) for key in part]
+    keys = record.dropped
+    # Where a message of a record was changed, the record was taken away.
+    while record.parent is not None and (before := load(tx, at, record.parent)) is not None:
+        record, keys = before, before.dropped + keys
+    return [*keys]
 
 
 def load(tx: Transaction, at: message_log.Address, number: int) -> CompactionRecord | None:
@@ -190,15 +187,11 @@ def keep(
     there = None if anew else _same(tx, branch, lane, record.digest)
     if there is not None and not there.provisional:
         return there
-    number = _insert(
-        tx, branch, _written(record), lane=lane, digest=record.digest, reached=record.reached, slot=record.slot, now=now
+    body, fields = _written(record), {"digest": record.digest, "reached": record.reached, "slot": record.slot}
+    [row] = query.insert_compaction(
+        tx, branch=branch, checksum=zlib.crc32(body), body=body, lane=lane, now=now, **fields
     )
-    return replace(record, id=number)
-
-
-def _insert(tx: Transaction, branch: int, body: bytes, **fields: Any) -> int:
-    [row] = query.insert_compaction(tx, branch=branch, checksum=zlib.crc32(body), body=body, **fields)
-    return int(row["id"])
+    return replace(record, id=int(row["id"]))
 
 
 def problems(tx: Transaction) -> list[str]:
@@ -241,10 +234,12 @@ def _header(row: Any) -> Header:
 
 def _read(row: Any) -> CompactionRecord:
     try:
-        fields = _decoded(_checked(row))
+        body = _checked(row)
+        items = tuple(map(_made, body.pop("items")))
+        dropped = tuple(map(str, body.pop("dropped")))
+        return CompactionRecord(items=items, dropped=dropped, **body, **_header(row)._asdict())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(_DAMAGED.format(row["id"])) from error
-    return CompactionRecord(**fields, **_header(row)._asdict())
 
 
 _DAMAGED = "The compaction {} is not what was stored."
@@ -263,17 +258,6 @@ def _checked(row: Any) -> dict[str, Any]:
 def _written(record: CompactionRecord) -> bytes:
     beside = {name: getattr(record, name) for name in ("dropped", "parent", "provisional", "tried", "saved")}
     return write_plain({"items": [_item(each) for each in record.items], **beside})
-
-
-def _decoded(body: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "items": tuple(_made(each) for each in body["items"]),
-        "dropped": tuple(map(str, body["dropped"])),
-        "parent": body["parent"],
-        "provisional": body["provisional"],
-        "tried": body["tried"],
-        "saved": int(body.get("saved", 0)),
-    }
 
 
 def _item(item: KeySpan | BaseMessage) -> Any:

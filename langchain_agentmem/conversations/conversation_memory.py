@@ -28,9 +28,9 @@ changes nothing, so a retried step does no harm:
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
@@ -41,6 +41,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited, in_worker
+from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
@@ -244,11 +245,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: There is no such index, or neither message nor role is given.
         """
         new, _ = message_of(message, new_id=self._database.new_id, **fields)
-
-        def moved(old: message_log.LogEntry) -> message_log.LogEntry:
-            return new_version(old, dataclasses.replace(new, message_id=old.key))
-
-        self._revise("replace", moved, idx=idx, index=idx, role=new.role, text=new.text)
+        self._revise(
+            "replace",
+            lambda old: new_version(old, replace(new, message_id=old.key)),
+            idx=idx,
+            index=idx,
+            role=new.role,
+            text=new.text,
+        )
 
     areplace_memory = awaited(replace_memory, writes=True)
 
@@ -343,9 +347,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Give the messages for a model: the same as `retrieve_all`."""
         return self.retrieve_all()
 
-    async def aget_message_dicts(self) -> list[dict[str, Any]]:
-        """Async version of `get_messages`; the name `aget_messages` is LangChain's."""
-        return await self.aretrieve_all()
+    aget_message_dicts = awaited(get_messages)  # the name `aget_messages` is LangChain's
 
     def retrieve_recent(self, n: int = 1, *, include_ids: bool = False) -> list[dict[str, Any]]:
         """Return the last messages, oldest first.
@@ -412,14 +414,11 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         given = {"before": before, "after": after}
         asked = {name: message_log.count_given(name, number, MessageError) for name, number in given.items()}
         key = None if message_id is None else id_of(message_id, "message", MessageError)
-
-        def find(tx: Transaction) -> list[message_log.LogEntry]:
-            if key is None:
-                return message_log.recent(tx, self._at, limit=asked["before"])
-            return message_log.around(tx, self._at, key, **asked)
+        recent = partial(message_log.recent, at=self._at, limit=asked["before"])
+        find = recent if key is None else lambda tx: message_log.around(tx, self._at, key, **asked)
 
         def show(row: message_log.LogEntry, _: ImageFiles) -> Message:
-            return dataclasses.replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
+            return replace(decode_body(row.body, row.key), created_at=moment(row.created_at))
 
         return self._shown(find, show, message_id=message_id, **asked)
 
@@ -456,9 +455,10 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """
         given = message_id if message_id is None or isinstance(message_id, list | tuple) else [message_id]
         keys = None if given is None else [id_of(each, "message", MessageError) for each in given]
-        now = self._database.now()
-        notes = self._run("shown", lambda tx: prompt_notes.shown(tx, self._at, keys, now=now), message_id=message_id)
-        return [each for each in notes if each.items]
+        after = self._database.now() - prompt_notes.KEPT_FOR
+        show = partial(prompt_notes.shown, at=self._at, keys=keys, after=after)
+        notes = [each for each in self._run("shown", show, message_id=message_id) if each.items]
+        return [replace(each, reader=each.reader.replace("\x1f", "/")) for each in notes]  # its namespace is a path
 
     ashown = awaited(shown)
 
@@ -517,17 +517,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
         """Run an operation on the log; the description is written before it, if it is not there yet."""
         if not write and (description := self._description) is not None:
-            self._description = self._database.engine.read(lambda tx: self._undescribed(tx, description))
-            write = self._description is not None
+            # A reader does not wait for a writer to find that the description is there.
+            write = not self._database.engine.read(lambda tx: message_log.is_described(tx, self._at, description))
+            self._description = description if write else None
         if not write:
             return super()._run(verb, do, **inputs)
         value = super()._run(verb, self._begun(do), write=True, **inputs)
         self._description = None
         return value
-
-    def _undescribed(self, tx: Transaction, description: message_log.LogEntry) -> message_log.LogEntry | None:
-        """The description, if it has to be written: a reader does not wait for a writer to find that it is there."""
-        return None if message_log.is_described(tx, self._at, description) else description
 
     def _begun(self, make: Operation[T]) -> Operation[T]:
         """The operation, after the description where that is not written yet."""
@@ -548,7 +545,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def _store(self, entries: Sequence[message_log.LogEntry]) -> None:
         """Whatever adds messages comes through here. What `inject` brought into a context is not stored again."""
         if said := [entry for entry in entries if not brings_memory(entry)]:
-            self._announce(self._run("add", self._add(said), write=True, messages=said))
+            self._announce_added(self._run("add", self._add(said), write=True, messages=said))
 
     def _revise(
         self,
@@ -565,12 +562,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
         def operation(tx: Transaction) -> str | None:
             which = key or self._at_index(tx, idx)[0].key
-            changed = message_log.update(tx, self._at, which, make, **now)
-            if changed:
-                message_log.disown(tx, self._at, which)
-            return which if changed else None
+            if not message_log.update(tx, self._at, which, make, **now):
+                return None
+            message_log.disown(tx, self._at, which)
+            return which
 
-        self._announce_update(self._run(verb, operation, write=True, **inputs))
+        if (changed := self._run(verb, operation, write=True, **inputs)) is not None:
+            self._announce(MessageUpdated, message_id=changed)
 
     def _remove(self, find: _Find, **which: Any) -> list[str]:
         def operation(tx: Transaction) -> list[str]:
@@ -580,7 +578,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             return message_log.remove(tx, self._at, keys)
 
         removed = self._run("remove", operation, write=True, **which)
-        self._announce_removal(removed)
+        if removed:
+            self._announce(MessagesRemoved, message_ids=tuple(removed))
         return removed
 
     def _by_id(self, message_id: Any) -> _Find:

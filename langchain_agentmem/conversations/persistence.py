@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pydantic import InstanceOf
+
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import (
     EventContext,
@@ -20,11 +22,10 @@ from langchain_agentmem.base.events import (
     MemoryResetEvent,
     MessagesRemoved,
     MessagesStored,
-    MessageUpdated,
 )
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
-from langchain_agentmem.base.options import Options
+from langchain_agentmem.base.options import Options, check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import InvalidInput
@@ -84,15 +85,19 @@ class EventSource:
 
     acompact_for_payload_error = awaited(compact_for_payload_error, writes=True)
 
-    def _tell(self, event: MemoryEvent | Callable[[str], MemoryEvent]) -> None:
-        """Tell hooks and the event bus. A function is given the agent's name, empty where there is none."""
+    def _tell(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
+        """Emit an event of this kind to the hooks and to the event bus."""
         context = self._event_context
         if context is None and not self._database.hooks:
             return
-        told = event(context.agent_name if context else "") if callable(event) else event
-        self._database.hooks.emit(told)
+        event = kind(**fields)
+        self._database.hooks.emit(event)
         if context is not None:
-            context.emit(told)
+            context.emit(event)
+
+    def _announce_reset(self) -> None:
+        agent_name = self._event_context.agent_name if self._event_context else ""
+        self._tell(MemoryResetEvent, agent_name=agent_name, timestamp=self._database.clock())
 
 
 class LogMemory(EventSource):
@@ -105,6 +110,7 @@ class LogMemory(EventSource):
     memory_type: str
     _readable: tuple[str, ...]  # the types of memories whose files it takes
     _part: str
+    _id_name = "conversation_id"  # what traces call the id
     _at: message_log.Address
     _log: ModuleType | ThreadLog = message_log  # both have the same functions
     _description: message_log.LogEntry | None = None
@@ -154,7 +160,7 @@ class LogMemory(EventSource):
 
         keys = self._database.write(f"{self._part}.load", load, self._given_to({"path": str(path)}))
         self._description = self._own_description = None  # the file's counts now
-        self._announce(message_log.Appended(list(dict.fromkeys(keys)), []))
+        self._announce_added(message_log.Appended(list(dict.fromkeys(keys)), []))
         return saved.additional_state
 
     aload_from_file = awaited(load_from_file, writes=True)
@@ -169,7 +175,7 @@ class LogMemory(EventSource):
     def _given_to(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
         """What a trace shows of a call: whose log it is about, and what else it was given."""
         return lambda: {
-            "conversation_id": self._at.name,
+            self._id_name: self._at.name,
             "namespace": list(self.namespace),
             **given_only(inputs),
         }
@@ -181,29 +187,17 @@ class LogMemory(EventSource):
         now, retention = self._now(), self._retention
         return lambda tx: self._log.append(tx, self._at, entries, retention=retention, **now)
 
-    def _announce(self, added: message_log.Appended) -> None:
-        if added.keys:
-            self._tell(lambda _: MessagesStored(**self._whose(), message_ids=tuple(added.keys)))
-        self._announce_removal(added.dropped)
+    def _announce(self, kind: Callable[..., MemoryEvent], **fields: Any) -> None:
+        self._tell(kind, namespace=self.namespace, conversation_id=self._at.name, **fields)
 
-    def _announce_removal(self, keys: Sequence[str]) -> None:
-        if keys:
-            self._tell(lambda _: MessagesRemoved(**self._whose(), message_ids=tuple(keys)))
-
-    def _announce_update(self, key: str | None) -> None:
-        if key is not None:
-            self._tell(lambda _: MessageUpdated(**self._whose(), message_id=key))
-
-    def _announce_reset(self) -> None:
-        now = self._database.clock()
-        self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
+    def _announce_added(self, added: message_log.Appended) -> None:
+        for kind, keys in ((MessagesStored, added.keys), (MessagesRemoved, added.dropped)):
+            if keys:
+                self._announce(kind, message_ids=tuple(keys))
 
     def _announce_unread(self, images: ImageFiles) -> None:
-        for event in images.events(**self._whose()):
-            self._tell(event)
-
-    def _whose(self) -> dict[str, Any]:
-        return {"namespace": self.namespace, "conversation_id": self._at.name}
+        for event in images.events(self.namespace, self._at.name):
+            self._tell(lambda event=event: event)
 
     def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
         from langchain_agentmem.conversations.conversation_part import dump  # noqa: PLC0415 - who needs it pays
@@ -217,9 +211,8 @@ def checked_retention(retention: Any) -> Retention | None:
     Raises:
         InvalidInput: It is neither a `Retention` nor None.
     """
-    if retention is not None and not isinstance(retention, Retention):
-        raise InvalidInput(f"retention must be a Retention or None, not {safe_repr(retention)}.")
-    return None if retention is None or retention.off else retention
+    checked: Retention | None = check_value(InstanceOf[Retention] | None, retention, "retention")
+    return None if checked is None or checked.off else checked
 
 
 class SavedMemory(Options):
@@ -257,10 +250,10 @@ def write_document(
     Raises:
         InvalidInput: The additional state is no dictionary or no JSON, or the file cannot be written.
     """
-    if additional_state is not None and not isinstance(additional_state, Mapping):
-        raise InvalidInput(f"The additional state is a dictionary, not {type(additional_state).__name__}.")
-    state = None if additional_state is None else dict(additional_state)
-    saved = SavedMemory(memory_type=memory_type, entries=entries, additional_state=state)
+    state = check_value(Mapping[str, Any] | None, additional_state, "The additional state")
+    saved = SavedMemory(
+        memory_type=memory_type, entries=entries, additional_state=None if state is None else dict(state)
+    )
     try:
         text = json.dumps(dict(saved), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

@@ -166,9 +166,8 @@ class NoteBook:
         room = KEPT_TOKENS
         for parts in reversed(self.standing().values()):
             room -= sum(note.tokens for part, note in parts.items() if part != CHANGES)
-            for part, note in parts.items():
-                if room < 0 or part == CHANGES:
-                    self._put(replace(note, stands=False))
+            for note in [note for part, note in parts.items() if room < 0 or part == CHANGES]:
+                self._put(replace(note, stands=False))
         self.note(START, [NotedItem("core", key) for key in values], tokens, values)
 
     def note(self, part: str, items: Sequence[NotedItem], tokens: int, values: Mapping[str, str] | None = None) -> None:
@@ -221,7 +220,7 @@ def opening(
     if at is None or not keys:
         return NoteBook(None, reader, messages)
     notes = _known(database, at, keys, reader)
-    return NoteBook(None, reader, messages) if notes is None else NoteBook(at, reader, messages, notes)
+    return NoteBook(None if notes is None else at, reader, messages, notes or ())
 
 
 def counting(database: Database, at: Address, keys: Sequence[str]) -> int:
@@ -232,9 +231,9 @@ def counting(database: Database, at: Address, keys: Sequence[str]) -> int:
         at: The thread, or the conversation of a graph nested in it.
         keys: The ids of the messages.
     """
-    at = _thread_around(at)
-    tokens = _attempt("prompt.tokens", lambda: database.engine.read(lambda tx: _tokens(tx, at, keys)))
-    return tokens or 0
+    where = _thread_around(at)._asdict() | {"keys": json.dumps(keys)}
+    rows = _attempt("prompt.tokens", lambda: database.engine.read(lambda tx: query.tokens_put(tx, **where)))
+    return int(rows[0]["tokens"]) if rows else 0
 
 
 def leaving(database: Database, at: Address, keys: Sequence[str]) -> None:
@@ -283,22 +282,18 @@ def _newest(notes: Iterable[PromptNote]) -> list[PromptNote]:
     return [*{(each.reader, each.message_id, each.part): each for each in notes}.values()]
 
 
-def _put_off(database: Database) -> _PutOff:
-    return database.attached(_PutOff, partial(_PutOff, database))
-
-
 def _known(database: Database, at: Address, keys: Sequence[str], reader: str | None = None) -> list[PromptNote] | None:
     """What was put before some messages of a thread, by one reader or by all; None where it cannot be read."""
-    notes = _attempt("prompt.notes", lambda: database.engine.read(lambda tx: _notes(tx, at, keys, reader)))
+    notes = _attempt("prompt.notes", lambda: database.engine.read(lambda tx: shown(tx, at, keys, reader)))
     if notes is None:
         return None
-    put_off = _put_off(database).of(at)
+    put_off = database.attached(_PutOff, partial(_PutOff, database)).of(at)
     return _newest([*notes, *(each for each in put_off if each.message_id in keys and reader in (None, each.reader))])
 
 
 def _keeping(database: Database, at: Address, notes: Sequence[PromptNote]) -> None:
     """Write notes, and what is put off of their thread; they are put off where that would have to wait, or fails."""
-    put_off, now = _put_off(database), database.now()
+    put_off, now = database.attached(_PutOff, partial(_PutOff, database)), database.now()
     made = [replace(each, created_at=each.created_at or moment(now)) for each in notes]
     every = _newest([*put_off.of(at), *made])
     if every:
@@ -321,11 +316,20 @@ def _attempt(name: str, function: Callable[[], T]) -> T | None:
         return None
 
 
-def shown(tx: Transaction, at: Address, keys: Sequence[str] | None = None, *, now: int) -> list[PromptNote]:
-    """What was put into the prompts of a thread and is not too old, before some messages or all, the oldest first."""
-    asked = {"every": int(keys is None), "keys": json.dumps(keys or []), "after": now - KEPT_FOR}
-    notes = [_note(row) for row in query.prompt_notes_of(tx, path=at.path, name=at.name, **asked)]
-    return [replace(note, reader=note.reader.replace("\x1f", "/")) for note in notes]  # its namespace is a path
+def shown(
+    tx: Transaction, at: Address, keys: Sequence[str] | None = None, reader: str | None = None, *, after: int = 0
+) -> list[PromptNote]:
+    """Return what was put into the prompts of a thread, the oldest first.
+
+    Args:
+        tx: The transaction.
+        at: The thread.
+        keys: The ids of the messages before which it was put. Default: all.
+        reader: Who put it there. Default: anyone.
+        after: The time of the oldest note, in microseconds since 1970. Default: all.
+    """
+    asked = {"reader": reader, "every": int(keys is None), "keys": json.dumps(keys or []), "after": after}
+    return [_note(row) for row in query.prompt_notes(tx, **at._asdict(), **asked)]
 
 
 def sweep(tx: Transaction, *, now: int) -> None:
@@ -338,10 +342,7 @@ def erase(tx: Transaction, low: str, high: str, name: str | None) -> None:
 
     What others were shown of core memory goes with a thread, since that may have said it.
     """
-    if name is None:
-        query.erase_prompt_notes(tx, low=low, high=high)
-    else:
-        query.erase_prompt_notes_of(tx, low=low, high=high, name=name)
+    query.erase_prompt_notes(tx, low=low, high=high, name=name)
 
 
 def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> bool:
@@ -353,33 +354,14 @@ def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> b
     return bool(query.erase_shown_elsewhere(tx, low=low, high=high, everything=int(name is None)))
 
 
-def _tokens(tx: Transaction, at: Address, keys: Sequence[str]) -> int:
-    [row] = query.tokens_put(tx, path=at.path, name=at.name, keys=json.dumps(keys))
-    return int(row["tokens"])
-
-
-def _notes(tx: Transaction, at: Address, keys: Sequence[str], reader: str | None) -> list[PromptNote]:
-    rows = query.prompt_notes(tx, path=at.path, name=at.name, reader=reader, keys=json.dumps(keys))
-    return [_note(row) for row in rows]
-
-
 def _keep(tx: Transaction, at: Address, notes: Sequence[PromptNote], *, now: int) -> bool:
     sweep(tx, now=now)
     namespace = queries.number_of(tx, at.path)
-    rows = [
-        {
-            "namespace": namespace,
-            "name": at.name,
-            "key": note.message_id,
-            "part": note.part,
-            "reader": note.reader,
-            "tokens": note.tokens,
-            "stands": int(note.stands),
-            "now": now if note.created_at is None else micros(note.created_at),
-            "body": _body(note),
-        }
-        for note in sorted(notes, key=lambda note: (note.message_id, note.part, note.reader))
-    ]
+    rows = []
+    for note in sorted(notes, key=lambda note: (note.message_id, note.part, note.reader)):
+        row = {"namespace": namespace, "name": at.name, "key": note.message_id, "part": note.part}
+        row |= {"reader": note.reader, "tokens": note.tokens, "stands": int(note.stands), "body": _body(note)}
+        rows.append(row | {"now": now if note.created_at is None else micros(note.created_at)})
     query.keep_prompt_note.many(tx, rows)
     return True
 
@@ -416,7 +398,7 @@ def renumber(row: dict[str, Any], find: Callable[[str, int], int | None]) -> Non
 
 def _note(row: Any) -> PromptNote:
     body = read_plain(bytes(row["body"]))
-    items = [NotedItem(*each) for each in body["items"]]
+    items = [NotedItem(*each) for each in body.pop("items")]
     return PromptNote(
         message_id=row["key"],
         part=row["part"],
@@ -424,10 +406,8 @@ def _note(row: Any) -> PromptNote:
         items=tuple(each._replace(row=each.row and (each.row[0], each.row[1])) for each in items),
         tokens=row["tokens"],
         stands=bool(row["stands"]),
-        values=body["values"],
-        begins=body["begins"],
-        said=body["said"],
         created_at=moment(row["created_at"]),
+        **body,
     )
 
 

@@ -18,13 +18,12 @@ from pydantic import Field, Strict, model_validator
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, keep, load
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, load
 from langchain_agentmem.conversations.log_entries import assembled, role_rounds
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles, PartOf
 from langchain_agentmem.messages.role_rounds import Attachment, AttachmentType, PortableModel, Post, Round
-from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.background import Lease
+from langchain_agentmem.storage import Transaction
 
 KEPT = 3
 """Compactions of a role that are kept: an edit of what the newest one stands for leads back to one before it."""
@@ -97,18 +96,47 @@ class SeenRounds(NamedTuple):
     @property
     def summary(self) -> Summary | None:
         """The summary of the others."""
-        return _summary_in(self.record) if self.record else None
+        if self.record is None:
+            return None
+        items = (item for item in self.record.items if isinstance(item, BaseMessage))
+        return next(filter(None, map(summary_in, items)), Summary())
 
     @property
     def compacted(self) -> CompactedMessage | None:
         """The summary of the others, as a caller is given it."""
-        if self.record is None:
+        if self.record is None or (summary := self.summary) is None:
             return None
+        is_prose = replace(summary, summary="").is_empty  # which has no headings
         back = {each.id for each in self.rest}
         return CompactedMessage(
             end_index=self.record.reached,
-            summary=_text(_summary_in(self.record)),
+            summary=summary.summary if is_prose else sections(summary),
             round_ids=tuple(key for key in self.record.dropped if key not in back),
+        )
+
+    def record_with(self, going: Sequence[Round], summary: Summary, *, tried: bool, saved: int) -> CompactionRecord:
+        """Return the compaction in which a summary also stands for some of the rounds that no summary stands for.
+
+        Args:
+            going: The rounds.
+            summary: The summary, which goes on from the one before.
+            tried: Whether a model was there to ask.
+            saved: By how many tokens the summary is shorter than what it stands for now.
+        """
+        before = self.record or CompactionRecord(digest=b"", reached=0, items=())
+        told = json.dumps([each.to_dict() for each in going], default=str)
+        digest = blake2b(before.digest + told.encode(), digest_size=20).digest()
+        dropped = tuple(dict.fromkeys((*before.dropped, *(each.id for each in going))))
+        return CompactionRecord(
+            digest=digest,
+            reached=before.reached + len(dropped) - len(before.dropped),
+            items=(summary_message(summary, id=f"sum-{digest.hex()[:16]}"),),
+            dropped=dropped,
+            parent=before.id or None,
+            provisional=summary.provisional,
+            tried=tried,
+            saved=saved + before.saved,
+            slot=before.slot,
         )
 
     def due(self, config: CompactorConfig) -> list[Round]:
@@ -124,7 +152,6 @@ def seen_by(
     role: str,
     *,
     include_failures: bool = False,
-    log: Any = message_log,
 ) -> SeenRounds:
     """What a role has of a session.
 
@@ -133,13 +160,12 @@ def seen_by(
         at: The session.
         role: The role.
         include_failures: Whether failed rounds are there. Default: no.
-        log: The session's log. Only that of conversations has summaries.
 
     Raises:
         StorageError: What is kept of the compaction is damaged.
     """
-    begun, said = log.rounds(tx, at)
-    newest = headers(tx, at, lane_of(role)) if log is message_log else []
+    begun, said = message_log.rounds(tx, at)
+    newest = headers(tx, at, lane_of(role))
     record = load(tx, at, newest[0].id) if newest else None
     rounds = role_rounds(assembled(begun, said), role, include_failures=include_failures)
     rows = {row.key: row.slot for row in (*begun, *said)}
@@ -150,64 +176,6 @@ def seen_by(
     reach = record.slot or 0 if record else 0
     rest = [each for each in rounds if each.id not in gone or slots[each.id] > reach]
     return SeenRounds(rest, record, slots)
-
-
-def keep_rounds(
-    tx: Transaction,
-    at: message_log.Address,
-    role: str,
-    seen: SeenRounds,
-    going: Sequence[Round],
-    summary: Summary,
-    lease: Lease,
-    *,
-    now: int,
-    tried: bool,
-    saved: int,
-) -> bool:
-    """Keep the summary of rounds, if they are still what was summarized and nobody else was quicker.
-
-    Args:
-        tx: The transaction.
-        at: The session.
-        role: The role.
-        seen: What it had when the summary was begun.
-        going: The rounds that were summarized then.
-        summary: The summary, which goes on from the one before.
-        lease: The lease, which whoever writes must still hold.
-        now: When, in microseconds since 1970.
-        tried: Whether a model was asked.
-        saved: By how many tokens the summary is shorter than what it stands for now.
-
-    Returns:
-        Whether it was kept.
-    """
-    found = message_log.locked(tx, at)
-    if found is None or not lease.holds(tx):
-        return False
-    here = seen_by(tx, at, role)
-    names = {each.id for each in going}
-    same = [each for each in here.rest if each.id in names] == [*going]
-    if not same or (here.record and here.record.id) != (seen.record and seen.record.id):
-        return False
-    before = seen.record.dropped if seen.record else ()
-    new = [each.id for each in going if each.id not in set(before)]
-    dropped = tuple(dict.fromkeys((*(key for key in before if key in here.slots), *new)))
-    digest = _digest(going, seen.record)
-    record = CompactionRecord(
-        digest=digest,
-        reached=(seen.record.reached if seen.record else 0) + len(new),
-        items=(summary_message(summary, id=f"sum-{digest.hex()[:16]}"),),
-        dropped=dropped,
-        parent=seen.record.id if seen.record else None,
-        provisional=summary.provisional,
-        tried=tried,
-        saved=saved + (seen.record.saved if seen.record else 0),
-        slot=max((seen.record.slot or 0 if seen.record else 0, *(here.slots[each.id] for each in going))),
-    )
-    keep(tx, at, lane_of(role), record, now=now, anew=True)
-    query.prune_compactions(tx, branch=found[0], lane=lane_of(role), limit=KEPT)
-    return True
 
 
 def lane_of(role: str) -> str:
@@ -251,19 +219,3 @@ def _blocks(attachment: Attachment, part_of: PartOf) -> Iterator[str | dict[Any,
     extra = attachment.to_dict().get("extra")
     more = f"\n{json.dumps(extra, ensure_ascii=False, default=str)}" if extra is not None else ""
     yield {"type": "text", "text": f"[{kind}] {attachment.content}{more}"}
-
-
-def _summary_in(record: CompactionRecord) -> Summary:
-    found = [summary for item in record.items if isinstance(item, BaseMessage) and (summary := summary_in(item))]
-    return found[0] if found else Summary()
-
-
-def _text(summary: Summary) -> str:
-    """A summary's text; one that is nothing but prose has no headings."""
-    bare = replace(summary, summary="")
-    return sections(summary) if not bare.is_empty else summary.summary
-
-
-def _digest(going: Sequence[Round], before: CompactionRecord | None) -> bytes:
-    said = json.dumps([each.to_dict() for each in going], default=str)
-    return blake2b((before.digest if before else b"") + said.encode(), digest_size=20).digest()

@@ -29,10 +29,9 @@ Both views at once:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -46,7 +45,7 @@ from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
-from langchain_agentmem.conversations.log_entries import assembled, role_rounds
+from langchain_agentmem.conversations.log_entries import assembled, post_entry, role_rounds, round_entry
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.role_context import CompactedMessage, seen_by
 from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
@@ -66,7 +65,6 @@ from langchain_agentmem.messages.role_rounds import (
 from langchain_agentmem.rewinding.thread_memory import thread_point
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
-from langchain_agentmem.tracing import Thunk
 
 
 class SessionMemory(LogMemory):
@@ -105,7 +103,15 @@ class SessionMemory(LogMemory):
         self._database = database_of(memory)
         self._retention = checked_retention(retention)
         if is_of_thread(session_id):
-            self._at, self._log = self._of_thread(session_id, namespace)
+            point = thread_point(self._database, session_id)
+            if namespace is not None and path_of(namespace) != point.path:
+                raise InvalidInput(
+                    "The session of a thread is in the namespace that its config names: leave namespace= out."
+                )
+            if self._retention is not None:
+                raise InvalidInput("The session of a thread keeps what its checkpoints show: leave retention= out.")
+            self._id_name = "thread_id"
+            self._at, self._log = message_log.Address(point.path, point.name), ThreadLog(point, self._database)
         else:
             if session_id is None:
                 session_id = f"conv-{self._database.new_id()}"
@@ -173,13 +179,13 @@ class SessionMemory(LogMemory):
                 other content.
         """
         given = _post(post, send_from, send_to, message, attachments)
-        append = self._append([self._post_entry(given, round_id)])
+        append = self._append([post_entry(given, round_id, self._database.now())])
 
         def add(tx: Transaction) -> message_log.Appended:
             self._require_round(tx, round_id)
             return append(tx)
 
-        self._announce(self._run("add_post", add, write=True, round_id=round_id, post=given))
+        self._announce_added(self._run("add_post", add, write=True, round_id=round_id, post=given))
         return given
 
     aadd_post = awaited(add_post, writes=True)
@@ -264,9 +270,10 @@ class SessionMemory(LogMemory):
             The rounds, and the summary or None.
         """
         _check_role(role)
-
         failures = check_flag("include_failure_rounds", include_failure_rounds)
-        see = partial(seen_by, at=self._at, role=role, include_failures=failures, log=self._log)
+        if self.follows_thread:
+            return self.get_role_rounds(role, failures), None
+        see = partial(seen_by, at=self._at, role=role, include_failures=failures)
         seen = self._run("read", see, role=role)
         return seen.rest, seen.compacted
 
@@ -362,10 +369,9 @@ class SessionMemory(LogMemory):
             InvalidInput: The source is no conversation.
             MessageError: An id is taken by other content. Nothing was added.
         """
-        given = _conversation(source, self._database.limits)
-        now, retention = self._now(), self._retention
+        given, now = _conversation(source, self._database.limits), self._database.now()
         entries = [
-            (each, [self._round_entry(each), *(self._post_entry(post, each.id) for post in each.post_list)])
+            (each, [round_entry(each, now), *(post_entry(post, each.id, now) for post in each.post_list)])
             for each in given.rounds
         ]
 
@@ -373,9 +379,9 @@ class SessionMemory(LogMemory):
             # A round made of plain messages is here already, though in another form.
             here = {each.id: each for each in assembled(*self._log.rounds(tx, self._at))}
             fresh = [entry for each, own in entries if here.get(each.id) != each for entry in own]
-            return self._log.append(tx, self._at, fresh, retention=retention, **now)
+            return self._append(fresh)(tx)
 
-        self._announce(self._run("import", add, write=True, rounds=len(given.rounds)))
+        self._announce_added(self._run("import", add, write=True, rounds=len(given.rounds)))
         return given
 
     aimport_ = awaited(import_, writes=True)
@@ -384,28 +390,12 @@ class SessionMemory(LogMemory):
 
     def _begin_round(self, user_query: str) -> Round:
         new = Round.create(user_query)
-        append = self._append([self._round_entry(new)])
+        append = self._append([round_entry(new, self._database.now())])
         self._run("create_round", append, write=True, round_id=new.id, user_query=user_query)
         return new
 
-    def _of_thread(self, given: Any, namespace: Any) -> tuple[message_log.Address, ThreadLog]:
-        point = thread_point(self._database, given)
-        if namespace is not None and path_of(namespace) != point.path:
-            raise InvalidInput(
-                "The session of a thread is in the namespace that its config names: leave namespace= out."
-            )
-        if self._retention is not None:
-            raise InvalidInput("The session of a thread keeps what its checkpoints show: leave retention= out.")
-        return message_log.Address(point.path, point.name), ThreadLog(point, self._database)
-
     def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
         return self._log.dump(tx) if isinstance(self._log, ThreadLog) else super()._dump(tx)
-
-    def _given_to(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
-        shown = super()._given_to(inputs)
-        if not self.follows_thread:
-            return shown
-        return lambda: {"thread_id" if name == "conversation_id" else name: value for name, value in shown().items()}
 
     def _read(self, **asked: Any) -> tuple[list[message_log.LogEntry], list[message_log.LogEntry]]:
         if "role" in asked:
@@ -436,16 +426,10 @@ class SessionMemory(LogMemory):
         def change(tx: Transaction) -> bool:
             row = self._require_round(tx, round_id)
             given = Round.create(encoding.decode(row.body)["user_query"], id=row.key, state=state)
-            entry = self._round_entry(given)._replace(created_at=row.created_at)
+            entry = round_entry(given, row.created_at)
             return self._log.update(tx, self._at, row.key, lambda _: entry, **now)
 
         self._run(verb, change, write=True, round_id=round_id)
-
-    def _round_entry(self, given: Round) -> message_log.LogEntry:
-        return log_entries.round_entry(given, self._database.now())
-
-    def _post_entry(self, post: Post, round_id: str) -> message_log.LogEntry:
-        return log_entries.post_entry(post, round_id, self._database.now())
 
 
 _FILES = (".yaml", ".yml", ".json")
@@ -484,12 +468,8 @@ def _conversation(source: str | os.PathLike[str] | Conversation, limits: MemoryL
 
 
 def _is_path(text: str) -> bool:
-    if "\n" in text:
-        return False
-    if text.lower().endswith(_FILES):
-        return True
     try:
-        return Path(text).is_file()
+        return "\n" not in text and (text.lower().endswith(_FILES) or Path(text).is_file())
     except (OSError, ValueError):  # no path can be so long, or have such a character
         return False
 
@@ -510,16 +490,11 @@ def _messages_for(
                 found.append(log_entries.langchain_of(row, images))
                 continue
             kind = AIMessage if post.send_from == role else HumanMessage
-            extra = [attachment.to_dict() for attachment in post.attachment_list]
             attached = [] if kind is AIMessage else post.get_attachment(AttachmentType.image_url)
             parts = [images.of(post.id)(each.content) for each in attached if each.content]
             text = [{"type": "text", "text": post.message}] if post.message else []
-            found.append(
-                kind(
-                    content=[*text, *parts] if parts else post.message,
-                    name=post.send_from,
-                    id=post.id,
-                    additional_kwargs={"attachments": extra} if extra else {},
-                )
-            )
+            content: Any = [*text, *parts] if parts else post.message
+            extra = [attachment.to_dict() for attachment in post.attachment_list]
+            beside = {"attachments": extra} if extra else {}
+            found.append(kind(content=content, name=post.send_from, id=post.id, additional_kwargs=beside))
     return [encodable(each) for each in found]

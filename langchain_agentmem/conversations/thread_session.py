@@ -154,7 +154,7 @@ class ThreadLog:
 
 
 def is_of_thread(given: Any) -> bool:
-    """Whether something is a config or a runtime, by which LangGraph names a thread, and no id."""
+    """Return whether something is a config or a runtime, by which LangGraph names a thread, and no id."""
     return isinstance(given, Mapping) or hasattr(given, "stream_writer")
 
 

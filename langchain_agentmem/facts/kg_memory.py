@@ -48,7 +48,6 @@ from typing import Any, Self, TypeAlias, Unpack
 from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given, texts_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -761,8 +760,7 @@ class KGMemory(EventSource):
             return gone
 
         self._ground.edit("facts.reset", make)
-        now = self._database.clock()
-        self._tell(lambda agent_name: MemoryResetEvent(agent_name=agent_name, timestamp=now))
+        self._announce_reset()
 
     areset_memory = awaited(reset_memory, writes=True)
 

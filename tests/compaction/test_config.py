@@ -27,30 +27,21 @@ DEFAULTS = {
         "active_context": ActiveContextPolicyConfig(),
     },
     ActiveContextPolicyConfig: {
-        "enabled": True,
-        "mode": "compaction",
+        "enabled": True, "mode": "compaction", "excluded_processors": (), "min_reduction_ratio": 0.4,
         "processor_order": ("tool_truncation", "summarization", "backward_packing"),
-        "excluded_processors": (),
-        "min_reduction_ratio": 0.4,
     },
     SummarizationConfig: {
-        "enabled": True,
-        "grace_recent_messages": 1,
-        "output_max_tokens": 6000,
-        "include_original_instruction": True,
-        "include_image_payload_bytes": False,
-        "max_retained_images": None,
+        "enabled": True, "grace_recent_messages": 1, "output_max_tokens": 6000, "include_original_instruction": True,
+        "include_image_payload_bytes": False, "max_retained_images": None,
     },
     ToolTruncationConfig: {
-        "max_tool_message_tokens": 1200,
-        "grace_recent_messages": 1,
-        "append_marker": " [truncated]",
+        "max_tool_message_tokens": 1200, "grace_recent_messages": 1, "append_marker": " [truncated]",
         "include_tool_payload_user_messages": True,
     },
     ToolOffloadConfig: {"max_tool_message_tokens": 4000, "preview_tokens": 200, "grace_recent_messages": 1},
     SlidingWindowConfig: {"headroom_percent": 0.1},
     BackwardPackingConfig: {"grace_recent_messages": 1},
-}
+}  # fmt: skip
 WRONG = {
     ManagedMemoryConfig: {"threshold_tokens": 0, "image_token_estimate": -1, "trigger_events": "add"},
     ActiveContextPolicyConfig: {

@@ -353,8 +353,9 @@ class TestOnTheSide:
         def broken(*_, **__):
             raise StorageError("no room")
 
-        for name in ("_keep", "_notes", "_tokens"):
-            monkeypatch.setattr(prompt_notes, name, broken)
+        failing = type("Failing", (), {"__getattr__": broken})()
+        for name, broke in (("_keep", broken), ("shown", broken), ("query", failing)):
+            monkeypatch.setattr(prompt_notes, name, broke)
             prompt_notes._failures._known.clear()
             assert texts(inject.invoke(said(0), at())) == texts(expected)
             memory.compaction(None, SMALL).invoke([HumanMessage(f"{n} " * 150, id=f"n{n}") for n in range(9)], at())

@@ -60,8 +60,9 @@ where slot.branch_id = :branch and slot.replaces is null and slot.kind <> 'round
 order by slot.position, slot.id;
 
 -- name: branch_counts
--- A conversation's newest place, how many messages it has, and the row that was written into it last.
+-- A conversation's newest place, how many messages it has, its newest compaction in use, and the row written last.
 select b.id, b.created_at, b.head, b.messages,
+    (select max(c.id) from compaction c where c.branch_id = b.id and c.lane = 'log') as compaction,
     (select e.id from entry e where e.branch_id = b.id order by e.position desc, e.id desc limit 1) as last
 from branch b
 join namespace n on n.id = b.namespace_id

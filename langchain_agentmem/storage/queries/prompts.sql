@@ -1,18 +1,12 @@
 -- What was put into prompts. Keys come as JSON.
 
 -- name: prompt_notes
--- What one reader, or any, put before some messages of a thread.
+-- What one reader, or any, put before some messages of a thread, or all, since some time, the oldest first.
 select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
 from namespace n
 join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.reader = :reader) and p.key {in_texts keys};
-
--- name: prompt_notes_of
--- Those of a thread, before some messages or all, since some time, the oldest first.
-select p.key, p.part, p.reader, p.tokens, p.stands, p.created_at, p.body
-from namespace n
-join prompt_note p on p.namespace_id = n.id
-where n.path = :path and p.name = :name and p.created_at >= :after and (cast(:every as bigint) = 1 or p.key {in_texts keys})
+where n.path = :path and p.name = :name and (cast(:reader as text) is null or p.reader = :reader)
+    and p.created_at >= :after and (cast(:every as bigint) = 1 or p.key {in_texts keys})
 order by p.created_at, p.key, p.reader, p.part;
 
 -- name: tokens_put
@@ -36,13 +30,10 @@ delete from prompt_note where namespace_id = (select id from namespace where pat
 delete from prompt_note where created_at < :before;
 
 -- name: erase_prompt_notes
-delete from prompt_note where namespace_id in (select id from namespace where path >= :low and path < :high);
-
--- name: erase_prompt_notes_of
--- Those of one thread, and what others were shown of core memory, which holds what that thread may have said.
+-- Those of one thread, and what others were shown of core memory, which holds what that thread may have said; or all.
 delete from prompt_note
 where namespace_id in (select id from namespace where path >= :low and path < :high)
-    and (name = :name or part in ('start', 'changes'));
+    and (cast(:name as text) is null or name = :name or part in ('start', 'changes'));
 
 -- name: erase_shown_elsewhere
 -- What any thread was shown of memories that lie there: everything, or core memory alone.

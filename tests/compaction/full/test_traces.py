@@ -65,8 +65,8 @@ async def test_a_turn_in_a_graph_is_one_run_with_what_was_recorded_and_asked(mem
     }
     assert {**FOUND, "thread_id": "t"}.items() <= step.extra["metadata"].items()
     record, summarize = step.child_runs
-    assert (record.inputs, record.outputs["count"]) == ({**HERE, "messages": 31}, 31)
-    assert record.outputs["ids"][:20] == [each.id for each in before[:20]]
+    assert (record.inputs, record.outputs["dropped"]) == ({**HERE, "messages": 31}, [])
+    assert record.outputs["keys"][:20] == [each.id for each in before[:20]]
     assert json.loads(summarize.outputs["answer"])["summary"] == SUMMARY
 
 
