@@ -130,11 +130,15 @@ def _repeats(message: BaseMessage, calls: set[Any]) -> bool:
 
 def _common(old: History, messages: list[BaseMessage]) -> int:
     """Return how many messages at the beginning are as they were: in content, and in all else that a model is told."""
-    for place, (before, given) in enumerate(zip(old.messages, messages, strict=False)):
-        same = before is given or before.__dict__ == given.__dict__ or _is_alike(before, given)
-        if not same or given.content != old.contents[place]:
+    most = min(len(old.messages), len(messages))
+    fields = [[message.__dict__ for message in some[:most]] for some in (old.messages, messages)]
+    contents = [each["content"] for each in fields[1]]
+    if fields[0] == fields[1] and contents == old.contents[:most]:
+        return most  # in one comparison, which is fast
+    for place, content in enumerate(contents):
+        if content != old.contents[place] or not _is_alike(old.messages[place], messages[place]):
             return place
-    return min(len(old.messages), len(messages))
+    return most
 
 
 def _is_alike(before: BaseMessage, given: BaseMessage) -> bool:
@@ -470,11 +474,8 @@ class CompactionReport:
             self._bus.emit(event)
         if (write := stream_writer(None)) is not None:
             with self._database.tracing.unharmed("writing to the custom stream"):
-                fields = {each.name: self._plain(getattr(event, each.name)) for each in dataclasses.fields(event)}
+                fields = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
+                if (error := fields.get("error")) is not None:
+                    shown = self._database.tracing.shown_error(error)
+                    fields["error"] = repr(error) if shown is error else str(shown)
                 write({"event": type(event).__name__} | fields)
-
-    def _plain(self, value: Any) -> Any:
-        if not isinstance(value, BaseException):
-            return value
-        shown = self._database.tracing.shown_error(value)
-        return repr(value) if shown is value else str(shown)

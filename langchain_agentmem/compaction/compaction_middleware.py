@@ -29,7 +29,6 @@ from langchain_agentmem.compaction.compaction_config import (
     checked_config,
     checked_window,
     limit_of,
-    target_of,
     window_of,
 )
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
@@ -230,7 +229,6 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         compactor = copy.copy(self._shared)
         compactor.model = model if self._model is None else self._model
         compactor.limit = refused or limit_of(self._config, window)
-        compactor.target = target_of(self._config, compactor.limit)
         return compactor
 
     def _warn(self, overhead: int, compactor: Compactor) -> None:

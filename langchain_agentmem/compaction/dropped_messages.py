@@ -304,15 +304,13 @@ class _Reader:
     def _page(self, name: str, found: Sequence[DroppedMessage] | None, number: int) -> str:
         if found is None:
             return f"This conversation has no message and no record with the id {safe_repr(name)}."
-        pages = self._pages(found)
-        if not pages:
+        if not (pages := self._pages(found)):
             return f"The messages behind {safe_repr(name)} have been deleted."
         if not 1 <= number <= len(pages):
             return f"There is no page {number} of {safe_repr(name)}: it has {len(pages)}."
         what = "The messages that this record stands for" if name.startswith(SUMMARY) else "The message"
         more = f' expand("{name}", page={number + 1}) goes on.' if number < len(pages) else ""
-        head = f"{what}, page {number} of {len(pages)}.{more} {_DATA}"
-        return "\n".join([head, *pages[number - 1]])
+        return "\n".join([f"{what}, page {number} of {len(pages)}.{more} {_DATA}", *pages[number - 1]])
 
     def _pages(self, found: Sequence[DroppedMessage]) -> list[list[str]]:
         """Messages on pages, as many as fit on each; what is too long for one is cut in parts."""

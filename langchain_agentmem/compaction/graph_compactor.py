@@ -38,6 +38,7 @@ from langchain_agentmem.compaction.compacted_context import (
 from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
     Situation,
+    Size,
     input_tokens_of,
     is_within,
     limit_of,
@@ -135,7 +136,6 @@ class Compactor:
         self.config = config
         self.model = model
         self.limit = limit_of(config, window or window_of(model))
-        self.target = target_of(config, self.limit)
         given = config.token_counter
         self.counter = (
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
@@ -146,6 +146,11 @@ class Compactor:
         self._numbers = count(1)
         self._followed: OrderedDict[message_log.Address | None, _FollowedHistory] = OrderedDict()
         database.remembering.add(self)
+
+    @property
+    def target(self) -> Size:
+        """The size that a compaction brings a context down to."""
+        return target_of(self.config, self.limit)
 
     def viewing(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None, *, overhead: int = 0
@@ -213,7 +218,6 @@ class Compactor:
         lower = max(int(tokens * _BELOW), self.calibrated(overhead) + _LEAST_LIMIT)
         if self.limit.tokens is None or lower < self.limit.tokens:
             self.limit = replace(self.limit, tokens=lower)
-            self.target = target_of(self.config, self.limit)
 
     def _found(
         self, messages: Sequence[BaseMessage], at: message_log.Address | None

@@ -214,21 +214,16 @@ def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
 
 
 def _with_text(message: BaseMessage, change: Callable[[str], str]) -> BaseMessage:
-    """The message with its texts changed; the same object if none is."""
+    """Return the message with its texts changed; the same object if none is."""
+
+    def changed(block: Any) -> Any:
+        if isinstance(block, dict) and isinstance(block.get("text"), str):
+            return block | {"text": change(block["text"])}
+        return change(block) if isinstance(block, str) else block
+
     content = message.content
-    if isinstance(content, str):
-        text = change(content)
-        return message if text == content else altered(message, content=text)
-    blocks = [_block_with_text(block, change) for block in content]
-    return message if blocks == content else altered(message, content=blocks)
-
-
-def _block_with_text(block: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(block, str):
-        return change(block)
-    if isinstance(block, dict) and isinstance(block.get("text"), str):
-        return block | {"text": change(block["text"])}
-    return block
+    new = changed(content) if isinstance(content, str) else list(map(changed, content))
+    return message if new == content else altered(message, content=new)
 
 
 def _offloaded(
@@ -280,7 +275,15 @@ def summarization(
     Raises:
         InvalidInput: The model cannot be asked.
     """
-    return shortening(repaired(messages), _alone(model, max_tokens, config, counter))[0]
+    given = config or SummarizationConfig()
+    situation = Situation(
+        target=Size(tokens=max_tokens),
+        counter=counter or TokenCounter(),
+        config=ActiveContextPolicyConfig(summarization=given),
+        model=usable_model(model),
+        input_tokens=given.input_max_tokens or max(max_tokens, LEAST_INPUT),
+    )
+    return shortening(repaired(messages), situation)[0]
 
 
 asummarization = awaited(summarization)
@@ -385,17 +388,6 @@ def _with_affordable_images(summary: Summary, situation: Situation, tokens: int,
     return replace(summary, kept_images=())
 
 
-def _alone(model: Any, max_tokens: int, config: SummarizationConfig | None, counter: TokenCounter | None) -> Situation:
-    given = config or SummarizationConfig()
-    return Situation(
-        target=Size(tokens=max_tokens),
-        counter=counter or TokenCounter(),
-        config=ActiveContextPolicyConfig(summarization=given),
-        model=usable_model(model),
-        input_tokens=given.input_max_tokens or max(max_tokens, LEAST_INPUT),
-    )
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineOutcome:
     """What a compaction came to.
@@ -444,7 +436,11 @@ def compacting(
         name = processor if isinstance(processor, str) else getattr(processor, "__name__", type(processor).__name__)
         stages.append(name)
         try:
-            made, new = _processed(processor, context, situation, database)
+            new = None
+            if processor == "summarization":
+                made, new = shortening(context, situation, database)
+            else:
+                made = _processed(processor, context, situation)
         except Exception as error:  # a processor that fails is passed over
             if leaves_the_node(error):
                 raise
@@ -468,16 +464,7 @@ def compacting(
     )
 
 
-def _processed(
-    processor: str | Processor, messages: list[BaseMessage], situation: Situation, database: Database | None
-) -> tuple[list[BaseMessage], Summarized | None]:
-    """Return what a processor makes of messages, and the outcome of summarizing."""
-    if processor == "summarization":
-        return shortening(messages, situation, database)
-    return _shortened(processor, messages, situation), None
-
-
-def _shortened(processor: str | Processor, messages: list[BaseMessage], situation: Situation) -> list[BaseMessage]:
+def _processed(processor: str | Processor, messages: list[BaseMessage], situation: Situation) -> list[BaseMessage]:
     config, counter = situation.config, situation.counter
     keep_first = config.summarization.include_original_instruction
     room = (situation.target.tokens or 0) - situation.overhead_tokens

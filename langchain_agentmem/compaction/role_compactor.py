@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -206,23 +205,17 @@ class ContextCompactor:
         if found is None or not lease.holds(tx):
             return
         here = seen_by(tx, self._at, self.role)
-        names = {each.id for each in going}
-        same = [each for each in here.rest if each.id in names] == going
-        if same and (here.record and here.record.id) == (seen.record and seen.record.id):
-            slot = max(here.slots[each.id] for each in going)
-            dropped = tuple(key for key in record.dropped if key in here.slots)
-            record = replace(record, slot=max(record.slot or 0, slot), dropped=dropped)
+        unchanged = all(each in here.rest for each in going)
+        if unchanged and (here.record and here.record.id) == (seen.record and seen.record.id):
             keep(tx, self._at, lane_of(self.role), record, now=now, anew=True)
             query.prune_compactions(tx, branch=found[0], lane=lane_of(self.role), limit=KEPT)
 
     def _prompt(self) -> str | None:
         """The instructions of the template's file; those of the configuration where there is none that can be used."""
-        path = self.config.prompt_template_path
-        if not path:
-            return self._summarization.prompt
+        usual, path = self._summarization.prompt, self.config.prompt_template_path
         try:
-            text = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"]
-            return self._summarization.replace(prompt=text).prompt or self._summarization.prompt
+            text = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["content"] if path else None
+            return self._summarization.replace(prompt=text).prompt or usual
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, InvalidInput):
             logger.warning("The template %r cannot be used; our own instructions are.", path, exc_info=True)
-            return self._summarization.prompt
+            return usual

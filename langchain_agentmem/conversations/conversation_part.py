@@ -22,7 +22,7 @@ from langchain_agentmem.base.encoding import read_column, read_plain, write_plai
 from langchain_agentmem.base.namespaces import id_of, is_nested, namespace_of
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes, recorded_messages
+from langchain_agentmem.conversations import compaction_records, message_log, recorded_messages
 from langchain_agentmem.conversations.log_entries import USER, check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, found_by, plain
@@ -290,7 +290,7 @@ def problems(tx: Transaction) -> list[str]:
 
 def _erase(tx: Transaction, erasure: Erasure) -> None:
     within = {"low": erasure.low, "high": erasure.high, "name": erasure.name}
-    prompt_notes.erase(tx, erasure.low, erasure.high, erasure.name)
+    query.erase_prompt_notes(tx, **within)
     rows = query.list_branches(tx, kind=message_log.CONVERSATION, **within)
     if erasure.threads and erasure.name is not None:
         rows = [*rows, *message_log.nested_in(tx, erasure.low, erasure.high, erasure.name)]

@@ -214,8 +214,7 @@ def describe(tx: Transaction, at: Address, entry: LogEntry, *, now: int, tail: i
     if not first:
         _write(tx, at, (branch, head), [entry], now=now, tail=tail)
     elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
-        row = _current(tx, branch, first[0]["key"])
-        _replace(tx, at, branch, head, row, entry._replace(key=row["key"]), now=now, tail=tail)
+        update(tx, at, first[0]["key"], lambda old: entry._replace(key=old.key), now=now, tail=tail)
 
 
 def is_described(tx: Transaction, at: Address, entry: LogEntry) -> bool:
@@ -229,6 +228,10 @@ def update(tx: Transaction, at: Address, key: str, change: Any, *, now: int, tai
 
     Facts that rest on a message still do when it was edited: nobody knows which of them it says still, and most edits
     correct a word. Their evidence shows what it says now. Who wants them gone removes the message, or the facts.
+
+    What a checkpoint brings is another wording, with a document of its own: the thread may go back to the one before,
+    which is found by then. What somebody writes is an edit of the wording that counts. If the thread has gone back to
+    that, it is the newest again.
 
     Args:
         tx: The transaction.
@@ -252,7 +255,27 @@ def update(tx: Transaction, at: Address, key: str, change: Any, *, now: int, tai
     entry: LogEntry = change(_stored(row))
     if queries.digest(entry.body) == bytes(row["content_hash"]) and _hash(entry.attachments) == row["attachments_hash"]:
         return False
-    _replace(tx, at, branch, head, row, entry, now=now, tail=tail)
+    bodies: dict[bytes, bytes] = {}
+    new = _row(entry, now, bodies) | {"branch": branch, "position": head + 1}
+    new |= {"replaces": row["slot"], "kind": row["kind"], "document": None}
+    queries.store(tx, bodies)
+    if not query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0):
+        raise BranchMoved
+    document = _document(entry)
+    if row["document_id"] is None or (not entry.follows and row["wording"] == row["newest"]):
+        _insert_edit(tx, new, entry)
+        if row["document_id"] is not None:
+            old = body_text(bytes(row["body"]), with_calls=True)
+            search_index.replace(tx, row["document_id"], old, row["wording"], document, tail=tail)
+        return True
+    placed = search_index.places(tx, _series(at), [document])
+    if entry.follows:
+        [wording] = query.insert_entry(tx, **new | {"document": placed.numbers[0]})
+    else:
+        again = {"wording": row["wording"], "position": head + 1, "document": placed.numbers[0]}
+        [wording] = query.say_again(tx, **again, now=now)
+        _insert_edit(tx, new, entry)
+    search_index.write(tx, placed, [wording["id"]], tail=tail)
     return True
 
 
@@ -645,38 +668,6 @@ def _write(
         owners = [row["id"] for row, entry in zip(written, entries, strict=True) if entry.findable]
         search_index.write(tx, placed, owners, tail=tail)
     return int(here["id"])
-
-
-def _replace(
-    tx: Transaction, at: Address, branch: int, head: int, row: Any, entry: LogEntry, *, now: int, tail: int
-) -> None:
-    """Store a version beside what counts of an entry.
-
-    What a checkpoint brings is another wording, with a document of its own: the thread may go back to the one before,
-    which is found by then. What somebody writes is an edit of the wording that counts. If the thread has gone back to
-    that, it is the newest again.
-    """
-    bodies: dict[bytes, bytes] = {}
-    new = _row(entry, now, bodies) | {"branch": branch, "position": head + 1}
-    new |= {"replaces": row["slot"], "kind": row["kind"], "document": None}
-    queries.store(tx, bodies)
-    if not query.move_head(tx, branch=branch, expected=head, position=head + 1, added=0):
-        raise BranchMoved
-    edited = not entry.follows and row["wording"] == row["newest"]
-    if row["document_id"] is None or edited:
-        _insert_edit(tx, new, entry)
-        if row["document_id"] is not None:
-            old = body_text(bytes(row["body"]), with_calls=True)
-            search_index.replace(tx, row["document_id"], old, row["wording"], _document(entry), tail=tail)
-        return
-    placed = search_index.places(tx, _series(at), [_document(entry)])
-    [number] = placed.numbers
-    if entry.follows:
-        [wording] = query.insert_entry(tx, **new | {"document": number})
-    else:
-        [wording] = query.say_again(tx, wording=row["wording"], position=head + 1, document=number, now=now)
-        _insert_edit(tx, new, entry)
-    search_index.write(tx, placed, [wording["id"]], tail=tail)
 
 
 def _insert_edit(tx: Transaction, row: Mapping[str, Any], entry: LogEntry) -> None:

@@ -174,11 +174,7 @@ class LogMemory(EventSource):
 
     def _given_to(self, inputs: Mapping[str, Any] = MappingProxyType({})) -> Thunk:
         """What a trace shows of a call: whose log it is about, and what else it was given."""
-        return lambda: {
-            self._id_name: self._at.name,
-            "namespace": list(self.namespace),
-            **given_only(inputs),
-        }
+        return lambda: {self._id_name: self._at.name, "namespace": list(self.namespace), **given_only(inputs)}
 
     def _now(self) -> dict[str, int]:
         return {"now": self._database.now(), "tail": self._database.tail}

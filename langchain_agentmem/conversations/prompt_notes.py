@@ -337,14 +337,6 @@ def sweep(tx: Transaction, *, now: int) -> None:
     query.delete_old_prompt_notes(tx, before=now - KEPT_FOR)
 
 
-def erase(tx: Transaction, low: str, high: str, name: str | None) -> None:
-    """Delete the notes of a thread, or of all, in a range of paths.
-
-    What others were shown of core memory goes with a thread, since that may have said it.
-    """
-    query.erase_prompt_notes(tx, low=low, high=high, name=name)
-
-
 def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> bool:
     """Delete what any thread was shown of the memories in a range of paths; with a thread, of core memory alone.
 

@@ -126,17 +126,17 @@ class SeenRounds(NamedTuple):
         before = self.record or CompactionRecord(digest=b"", reached=0, items=())
         told = json.dumps([each.to_dict() for each in going], default=str)
         digest = blake2b(before.digest + told.encode(), digest_size=20).digest()
-        dropped = tuple(dict.fromkeys((*before.dropped, *(each.id for each in going))))
+        new = [each.id for each in going if each.id not in before.dropped]
         return CompactionRecord(
             digest=digest,
-            reached=before.reached + len(dropped) - len(before.dropped),
+            reached=before.reached + len(new),
             items=(summary_message(summary, id=f"sum-{digest.hex()[:16]}"),),
-            dropped=dropped,
+            dropped=(*(key for key in before.dropped if key in self.slots), *new),
             parent=before.id or None,
             provisional=summary.provisional,
             tried=tried,
             saved=saved + before.saved,
-            slot=before.slot,
+            slot=max(before.slot or 0, *(self.slots[each.id] for each in going)),
         )
 
     def due(self, config: CompactorConfig) -> list[Round]:

@@ -37,8 +37,7 @@ class ThreadLog:
     """
 
     def __init__(self, point: ThreadPoint, database: Database) -> None:
-        self._point = point
-        self._database = database
+        self._point, self._database = point, database
 
     def append(
         self,
