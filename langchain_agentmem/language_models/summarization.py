@@ -24,7 +24,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import Field, field_validator
 
+from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.options import Options
@@ -792,8 +792,14 @@ class SummarizationConfig(Options):
     include_image_payload_bytes: bool = False
     max_retained_images: int | None = Field(default=None, ge=0)
     input_max_tokens: int | None = Field(default=None, ge=100)
-    timeout: float | None = Field(default=120.0, gt=0, le=threading.TIMEOUT_MAX)
+    timeout: float | None = 120.0
     prompt: str | None = None
+
+    @field_validator("timeout", mode="before")
+    @classmethod
+    def _check_timeout(cls, timeout: Any) -> Any:
+        check_timeout(timeout, zero=False)
+        return timeout
 
     @field_validator("prompt")
     @classmethod
