@@ -86,12 +86,11 @@ from langchain_agentmem.messages.message import (
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_tree
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_access import inputs_of
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, Task, TaskKey, backoff
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import SILENT, outcome
+from langchain_agentmem.tracing import SILENT, given_only, outcome
 
 TYPE = "kg"
 """What a file of facts says it is."""
@@ -719,7 +718,7 @@ class KGMemory(EventSource):
         """
         text_given(message_id, "An id")
         make = partial(fact_commands.update, key=message_id, changes=changes)
-        if self._ground.edit("facts.update", make, id=message_id, changes=lambda: inputs_of(changes)):
+        if self._ground.edit("facts.update", make, id=message_id, changes=given_only(changes)):
             self._wake()
 
     aupdate = awaited(update, writes=True)
