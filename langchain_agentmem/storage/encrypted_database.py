@@ -22,19 +22,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from langchain_agentmem import errors
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import made_private
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import (
-    AgentMemoryError,
-    DatabaseBusy,
-    DatabaseUnreadable,
-    ForeignDatabase,
-    InvalidInput,
-    MissingExtra,
-    StorageError,
-)
 from langchain_agentmem.storage.foreign_tables import quoted
 
 PLAIN_BEGINS = b"SQLite format 3\0"
@@ -56,7 +48,7 @@ def sqlcipher() -> Any:
     try:
         from sqlcipher3 import dbapi2  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise MissingExtra("An encrypted database", "encryption") from error
+        raise errors.MissingExtra("An encrypted database", "encryption") from error
     with contextlib.closing(dbapi2.connect(":memory:")) as connection:
         connection.execute("pragma cipher_log_level = none")  # it would write to standard error
     return dbapi2
@@ -171,10 +163,10 @@ def rewrite(
     """
     driver, name = sqlcipher(), safe_repr(str(path))
     if not path.is_file() or not path.stat().st_size:
-        raise InvalidInput(f"There is no database at {name}.")
+        raise errors.InvalidInput(f"There is no database at {name}.")
     path = path.resolve()
     if key is not None and begins_plain(path):
-        raise InvalidInput(f"{name} is not encrypted: agentmem key DATABASE encrypt does that.")
+        raise errors.InvalidInput(f"{name} is not encrypted: agentmem key DATABASE encrypt does that.")
     old, new = (None if each is None else Cipher(each) for each in (key, new_key))
     made = Path(f"{path}.rekeying")
     try:
@@ -186,10 +178,10 @@ def rewrite(
                 remains.append(held.enter_context(Path(f"{path}-wal").open("rb+")))
             sizes = [os.fstat(each.fileno()).st_size for each in remains]
             if source.execute("pragma application_id").fetchone()[0] != application_id:
-                raise ForeignDatabase(f"{name} is no database of langchain-agentmem.")
+                raise errors.ForeignDatabase(f"{name} is no database of langchain-agentmem.")
             [problem, *_] = source.execute("pragma quick_check(1)").fetchone()
             if problem != "ok":
-                raise DatabaseUnreadable(f"{name} is damaged: {problem}. Restore it from a backup.")
+                raise errors.DatabaseUnreadable(f"{name} is damaged: {problem}. Restore it from a backup.")
             _dropped(made)
             try:
                 rows = _made(driver, source, made, new, progress)
@@ -242,7 +234,7 @@ def _made(driver: Any, source: Any, made: Path, cipher: Cipher | None, progress:
                 if one != other:
                     problem = "its rows are not those of the old one"
         if problem != "ok":
-            raise StorageError(f"The new file is not whole ({problem}), so the old one was kept.")
+            raise errors.StorageError(f"The new file is not whole ({problem}), so the old one was kept.")
         copy.execute("pragma journal_mode = wal").fetchone()
     with made.open("rb+") as file:
         os.fsync(file.fileno())
@@ -278,7 +270,7 @@ def _overwrite(handle: int, size: int) -> None:
     os.fsync(handle)
 
 
-def file_error(error: Exception, name: str, done: str, *, keyed: bool) -> AgentMemoryError:
+def file_error(error: Exception, name: str, done: str, *, keyed: bool) -> errors.AgentMemoryError:
     """Return our error for a failure to rewrite or copy a file.
 
     Args:
@@ -288,12 +280,12 @@ def file_error(error: Exception, name: str, done: str, *, keyed: bool) -> AgentM
         keyed: Whether a key was given.
     """
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return DatabaseBusy(
+        return errors.DatabaseBusy(
             f"{name} is open in another program. Nobody may have it open meanwhile: end that program first."
         )
     if "file is not a database" in str(error):  # SQLCipher's driver gives no code when a backup fails
-        return DatabaseUnreadable(no_database(name, keyed=keyed))
-    kind = InvalidInput if isinstance(error, OSError) else StorageError
+        return errors.DatabaseUnreadable(no_database(name, keyed=keyed))
+    kind = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
     return kind(f"{name} cannot be {done}: {error}. It is as it was.")
 
 

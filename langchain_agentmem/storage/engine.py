@@ -23,19 +23,12 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, Typ
 
 from annotated_types import Ge
 
+from langchain_agentmem import errors
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.options import check_options
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import (
-    DatabaseReadOnly,
-    InvalidInput,
-    MemoryClosed,
-    NewerDatabase,
-    NothingStored,
-    StorageError,
-)
 from langchain_agentmem.storage.queries import sized
 from langchain_agentmem.storage.transaction import Operation, Select, Transaction
 
@@ -106,12 +99,12 @@ class Opening(NamedTuple):
         for name in ("busy_timeout", "timeout"):
             seconds = options.pop(name)
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST:
-                raise InvalidInput(f"{name} must be a number of seconds, not {safe_repr(seconds)}.")
+                raise errors.InvalidInput(f"{name} must be a number of seconds, not {safe_repr(seconds)}.")
         check_options(OpeningOptions, options)
         if not isinstance(limits, MemoryLimits):
-            raise InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(limits)}.")
+            raise errors.InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(limits)}.")
         if not _SCHEMA.fullmatch(self.schema):
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 f"schema must be a name of lower-case letters, digits and underscores, not {safe_repr(self.schema)}."
             )
         if key is not None:
@@ -238,8 +231,7 @@ class Engine(ABC):
     def scrub(self) -> None:
         """Rewrite the storage so that nothing deleted can be read from it any more."""
 
-    @abstractmethod
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027 - PostgreSQL's autovacuum does it
         """Give the space of what was deleted back to the system, a little at a time, if nobody is in the way."""
 
     @abstractmethod
@@ -368,7 +360,7 @@ class Engine(ABC):
             while calls.held and this not in calls.running:
                 calls.changed.wait()
             if self._closed:
-                raise MemoryClosed
+                raise errors.MemoryClosed
             calls.running.append(this)
 
     def _leave(self) -> None:
@@ -380,7 +372,7 @@ class Engine(ABC):
 
     def _check_writable(self) -> None:
         if self.opening.read_only:
-            raise DatabaseReadOnly(
+            raise errors.DatabaseReadOnly(
                 f"{safe_repr(self.path)} was opened with read_only=True: nothing can be written here."
             )
 
@@ -391,7 +383,7 @@ class Engine(ABC):
 
     def _check(self) -> None:
         if self._closed:
-            raise MemoryClosed
+            raise errors.MemoryClosed
 
     def _pending(self, applied: set[str]) -> list[Migration]:
         """The migrations to be made on opening.
@@ -406,11 +398,11 @@ class Engine(ABC):
         if pending and (self.opening.read_only or not self.opening.migrate):
             if not applied:
                 where = f", schema {safe_repr(self.opening.schema)}" if self.dialect == "postgres" else ""
-                raise NothingStored(
+                raise errors.NothingStored(
                     f"Nothing is stored in {safe_repr(self.path)}{where}, and this opening makes no memory there. "
                     "Check the name, restore a backup, or make one with: agentmem migrate URL"
                 )
-            raise DatabaseReadOnly(
+            raise errors.DatabaseReadOnly(
                 f"{safe_repr(self.path)} was written by an older version, and this opening may not change that. Let a "
                 "role that may do so run: agentmem migrate URL"
             )
@@ -491,10 +483,10 @@ def missing(dialect: str, applied: set[str]) -> list[Migration]:
         StorageError: A development version wrote the database.
     """
     if _BEFORE_BASELINE in applied:
-        raise StorageError(DEVELOPMENT)
+        raise errors.StorageError(DEVELOPMENT)
     known = {migration.name for migration in migrations(dialect)}
     if unknown := sorted(applied - known):
-        raise NewerDatabase(
+        raise errors.NewerDatabase(
             f"The database has the schema change {safe_repr(unknown[0])}, which this version of langchain-agentmem "
             "does not know. Upgrade the package to open it."
         )

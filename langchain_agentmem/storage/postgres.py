@@ -21,22 +21,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn, Self, TypeVar
 
+from langchain_agentmem import errors
 from langchain_agentmem.base.concurrency import reading, writing
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
-from langchain_agentmem.errors import (
-    AgentMemoryError,
-    BranchMoved,
-    DatabaseBusy,
-    DatabaseFull,
-    DatabaseReadOnly,
-    DatabaseTimeout,
-    DatabaseUnreadable,
-    ForeignDatabase,
-    InvalidInput,
-    MemoryClosed,
-    MissingExtra,
-    StorageError,
-)
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Engine, Opening, RolledBack, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
@@ -58,7 +45,7 @@ try:
         milliseconds,
     )
 except ImportError as error:
-    raise MissingExtra("A PostgreSQL database", "postgres") from error
+    raise errors.MissingExtra("A PostgreSQL database", "postgres") from error
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +95,7 @@ class _LostError(_UnreachableError):
 
 _FORGOTTEN = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 """What a pooler causes that passes for the server itself, and gives a transaction another server."""
-_RETRIED = (BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_FORGOTTEN)
+_RETRIED = (errors.BranchMoved, pg.SerializationFailure, pg.DeadlockDetected, psycopg.IntegrityError, *_FORGOTTEN)
 """What another transaction may cause: the operation begins again and finds the new state. A constraint is broken when
 content was collected by one transaction between being found and being named by another."""
 _PASSING = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
@@ -118,20 +105,18 @@ _NO_RIGHT = (
     "This role may not do that. Let the owner of the schema grant it, or run: agentmem migrate URL; then open the "
     "database with migrate=False."
 )
-_ERRORS: tuple[tuple[type[Exception], StorageError], ...] = (
-    (
-        pg.ReadOnlySqlTransaction,
-        DatabaseReadOnly("This server only reads. Name the primary, or open the database with read_only=True."),
-    ),
-    (pg.InsufficientPrivilege, DatabaseReadOnly(_NO_RIGHT)),
-    (pg.InvalidSchemaName, DatabaseReadOnly(_NO_RIGHT)),  # so is one that the role may not look into
-    (pg.DiskFull, DatabaseFull()),
-    (pg.LockNotAvailable, DatabaseBusy()),
-    (pg.QueryCanceled, DatabaseTimeout()),
-    (NoAnswerError, DatabaseTimeout()),
-    (pg.ConnectionTimeout, DatabaseTimeout()),
-    (pg.DataCorrupted, DatabaseUnreadable()),
-    (pg.IndexCorrupted, DatabaseUnreadable()),
+_READS_ONLY = "This server only reads. Name the primary, or open the database with read_only=True."
+_ERRORS: tuple[tuple[type[Exception], errors.StorageError], ...] = (
+    (pg.ReadOnlySqlTransaction, errors.DatabaseReadOnly(_READS_ONLY)),
+    (pg.InsufficientPrivilege, errors.DatabaseReadOnly(_NO_RIGHT)),
+    (pg.InvalidSchemaName, errors.DatabaseReadOnly(_NO_RIGHT)),  # so is one that the role may not look into
+    (pg.DiskFull, errors.DatabaseFull()),
+    (pg.LockNotAvailable, errors.DatabaseBusy()),
+    (pg.QueryCanceled, errors.DatabaseTimeout()),
+    (NoAnswerError, errors.DatabaseTimeout()),
+    (pg.ConnectionTimeout, errors.DatabaseTimeout()),
+    (pg.DataCorrupted, errors.DatabaseUnreadable()),
+    (pg.IndexCorrupted, errors.DatabaseUnreadable()),
 )
 
 
@@ -253,7 +238,7 @@ class PostgresEngine(Engine):
             self._pool = Pool(self._session, size=self.opening.pool_size, timeout=self._busy_timeout)
         else:
             self._pool = GivenPool(self._given, self._session_on, timeout=self._busy_timeout)
-        with self._in_use(), self._translated():
+        with self._in_use(), translated(self.path):
             try:
                 self._open()
             except BaseException:
@@ -264,7 +249,7 @@ class PostgresEngine(Engine):
 
     def _run(self, do: Operation[T], *, write: bool) -> T:
         races, gives_up, (pause, longest) = 0, None, _PAUSES
-        with self._translated():
+        with translated(self.path):
             while True:
                 try:
                     return self._transaction(self._pool.take(), do, write=write)
@@ -286,20 +271,14 @@ class PostgresEngine(Engine):
     def _run_at_once(self, do: Operation[T], patience: float) -> T:
         session = self._pool.spare()
         if session is None:
-            raise DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
-        with self._translated():
-            return self._transaction(session, do, write=True, lock=patience, patience=_AT_ONCE)
+            raise errors.DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
+        with translated(self.path):
+            return self._transaction(session, do, write=True, waits=(patience, _AT_ONCE))
 
     def _transaction(
-        self,
-        session: Session,
-        do: Operation[T],
-        *,
-        write: bool,
-        lock: float | None = None,
-        patience: float | None = None,
+        self, session: Session, do: Operation[T], *, write: bool, waits: tuple[float, float] | None = None
     ) -> T:
-        lock, patience = self._busy_timeout if lock is None else lock, self._timeout if patience is None else patience
+        lock, patience = waits or (self._busy_timeout, self._timeout)
         decided = wrote = False
         try:
             session.begin(self.schema, write=write, lock=lock, patience=patience)
@@ -344,7 +323,7 @@ class PostgresEngine(Engine):
         except RolledBack as done:
             return bool(done.value == lost.receipt["transactions"])
         except Exception as error:
-            raise StorageError(
+            raise errors.StorageError(
                 f"The connection to {safe_repr(self.path)} broke in the commit, and the server could not be asked "
                 "since: it is not known whether this was written. Read, and write again what is missing: under the "
                 "same id, a message is never stored twice."
@@ -415,7 +394,9 @@ class PostgresEngine(Engine):
         return session
 
     def _connected(self, **options: Any) -> Connection:
-        given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(self._url)
+        # What takes long is waited for; a server that has gone is noticed after four probes without an answer.
+        probes = dict.fromkeys(("keepalives_idle", "keepalives_interval"), max(1, round(self._timeout / 4)))
+        given: dict[str, Any] = {**probes, "keepalives_count": 3, **psycopg.conninfo.conninfo_to_dict(self._url)}
         if self._hosts > 1 and not self.opening.read_only:  # after a failover, another one is written
             given.setdefault("target_session_attrs", "read-write")
         given.setdefault("connect_timeout", max(2, round(self._timeout / self._hosts)))
@@ -435,7 +416,7 @@ class PostgresEngine(Engine):
         pending = self._pending(self._applied(lambda sql: tx.run_sql(sql, {})))
         [row] = tx.run_sql("select current_setting('server_encoding') as encoding", {})
         if row["encoding"] != "UTF8":
-            raise StorageError(
+            raise errors.StorageError(
                 f"The database {safe_repr(self.path)} stores texts as {row['encoding']}, which lacks characters. Give "
                 "langchain-agentmem one that was made with encoding 'UTF8'."
             )
@@ -451,7 +432,7 @@ class PostgresEngine(Engine):
             (self.schema,),
         ).fetchall()
         if found["reserved"]:
-            raise InvalidInput(f"schema cannot be {safe_repr(self.schema)}, which is a word of SQL.")
+            raise errors.InvalidInput(f"schema cannot be {safe_repr(self.schema)}, which is a word of SQL.")
         if not found["there"]:  # who may not make schemas may use one that was made for it
             connection.execute(f"create schema if not exists {self.schema}")
         look_in(connection, self.schema)
@@ -469,7 +450,7 @@ class PostgresEngine(Engine):
         if not tables:
             return set()
         if "agentmem_migration" not in tables:
-            raise ForeignDatabase(
+            raise errors.ForeignDatabase(
                 f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
             )
@@ -487,9 +468,9 @@ class PostgresEngine(Engine):
                 for table in self._tables(connection):
                     name = psycopg.sql.Identifier(self.schema, table)
                     connection.execute(psycopg.sql.SQL("select count(*) from {}").format(name))
-        except (MemoryClosed, DatabaseTimeout):
+        except (errors.MemoryClosed, errors.DatabaseTimeout):
             raise
-        except AgentMemoryError as error:
+        except errors.AgentMemoryError as error:
             return [str(error)]
         return []
 
@@ -538,12 +519,9 @@ class PostgresEngine(Engine):
     def alter(self, statements: Sequence[str]) -> None:
         """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them."""
         self._check()
-        with self._translated(), self._connection() as connection:
+        with translated(self.path), self._connection() as connection:
             for statement in statements:
                 connection.execute(statement.encode())
-
-    def release(self) -> None:
-        """PostgreSQL's own autovacuum makes the space of what was deleted free for what comes next."""
 
     def _outwait_older_transactions(self, connection: psycopg.Connection[Any]) -> None:
         """VACUUM keeps what a transaction older than the erasure may still see, so such transactions must end first."""
@@ -554,7 +532,7 @@ class PostgresEngine(Engine):
             if not row["lasts"]:
                 return
             if time.monotonic() > deadline:
-                raise DatabaseBusy(
+                raise errors.DatabaseBusy(
                     "What was erased is gone from the tables, but an older transaction is still open on the server, so "
                     "the storage still holds it. End that transaction (pg_stat_activity, pg_prepared_xacts or "
                     "pg_replication_slots shows it) and erase again."
@@ -593,14 +571,8 @@ class PostgresEngine(Engine):
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection of its own, which commits every statement; driver errors leave as our own."""
-        with self._in_use(), self._translated(), self._connection() as connection:
+        with self._in_use(), translated(self.path), self._connection() as connection:
             yield connection
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Driver errors leave as our own."""
-        with translated(self.path):
-            yield
 
 
 def look_in(connection: psycopg.Connection[Any], schema: str) -> None:
@@ -618,10 +590,10 @@ def translated(path: str) -> Iterator[None]:
     try:
         yield
     except (pg.DataError, pg.ProgramLimitExceeded, UnicodeEncodeError) as error:
-        raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
+        raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
     except psycopg.Error as error:
         if "statement pooling" in str(error):
-            raise StorageError(
+            raise errors.StorageError(
                 f"The pooler at {safe_repr(path)} gives each statement a connection of its own, so that nothing can be "
                 "written as one. Set its pool_mode to transaction or session."
             ) from error
@@ -629,7 +601,7 @@ def translated(path: str) -> Iterator[None]:
         for kind, ours in _ERRORS:
             if isinstance(error, kind) or isinstance(error.__cause__, kind):
                 raise type(ours)(f"{ours} ({safe_repr(path)}: {reason})") from error
-        raise StorageError(f"The database {safe_repr(path)} failed: {reason}.") from error
+        raise errors.StorageError(f"The database {safe_repr(path)} failed: {reason}.") from error
 
 
 def address_of(url: str) -> str:
@@ -644,7 +616,7 @@ def address_of(url: str) -> str:
     told = without_passwords(url)
     if (problem := _misunderstood(url, has_password=told != url)) is None:
         return told
-    raise InvalidInput(
+    raise errors.InvalidInput(
         f"This is no address of a PostgreSQL database: {safe_repr(told)}{problem}. Write "
         "postgresql://user:password@host:5432/database, and in the user and the password %40 for @, %2F for /, "
         "%3A for :, %23 for #, %3F for ?, %25 for % and %20 for a space."

@@ -20,22 +20,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import quote
 
+from langchain_agentmem import errors
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import (
-    AgentMemoryError,
-    DatabaseBusy,
-    DatabaseFull,
-    DatabaseReadOnly,
-    DatabaseUnreadable,
-    ForeignDatabase,
-    InvalidInput,
-    NothingStored,
-    StorageError,
-)
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, has_log, no_database
 from langchain_agentmem.storage.engine import Engine, Opening, Sizes
@@ -71,13 +61,13 @@ _MEMORY_URI = re.compile(r"file:(:memory:|.*[?&]mode=memory)")
 _MAKES_FILE = re.compile(r"(?!file:).*|file:[^?]*(\?(?!.*(mode=r[ow](&|$)|vfs=|immutable=)).*)?", re.DOTALL)
 """A path, or a URI that does not ask for a file that is there."""
 
-_ERRORS: dict[int, type[StorageError]] = {
-    sqlite3.SQLITE_BUSY: DatabaseBusy,
-    sqlite3.SQLITE_LOCKED: DatabaseBusy,
-    sqlite3.SQLITE_FULL: DatabaseFull,
-    sqlite3.SQLITE_READONLY: DatabaseReadOnly,
-    sqlite3.SQLITE_CORRUPT: DatabaseUnreadable,
-    sqlite3.SQLITE_NOTADB: DatabaseUnreadable,
+_ERRORS: dict[int, type[errors.StorageError]] = {
+    sqlite3.SQLITE_BUSY: errors.DatabaseBusy,
+    sqlite3.SQLITE_LOCKED: errors.DatabaseBusy,
+    sqlite3.SQLITE_FULL: errors.DatabaseFull,
+    sqlite3.SQLITE_READONLY: errors.DatabaseReadOnly,
+    sqlite3.SQLITE_CORRUPT: errors.DatabaseUnreadable,
+    sqlite3.SQLITE_NOTADB: errors.DatabaseUnreadable,
 }
 
 
@@ -183,7 +173,7 @@ class SqliteEngine(Engine):
         self._opened: sqlite3.Connection | None = None
         if any((each.cipher is None) != (self.cipher is None) for each in self.open_here(file_of(self._file))):
             how = "a key" if self.cipher is None else "no key"
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 f"{safe_repr(path)} is open in this process already, with {how}. Open it in the same way."
             )
         self._open.add(self)
@@ -209,7 +199,7 @@ class SqliteEngine(Engine):
     def _check(self) -> None:
         super()._check()
         if any(each is self or (self.lasting and each._file == self._file) for each in self._inherited):
-            raise StorageError(FORKED)
+            raise errors.StorageError(FORKED)
 
     # -- transactions ------------------------------------------------------------------------------------------
 
@@ -223,10 +213,10 @@ class SqliteEngine(Engine):
 
     def _run_at_once(self, do: Operation[T], patience: float) -> T:
         if not self._writing.acquire(timeout=patience):
-            raise DatabaseBusy(f"Another thread is writing to {safe_repr(self.path)}.")
+            raise errors.DatabaseBusy(f"Another thread is writing to {safe_repr(self.path)}.")
         try:
             if self._writer.in_transaction:  # of this very thread, which was interrupted by a finalizer
-                raise DatabaseBusy(f"This thread is writing to {safe_repr(self.path)}.")
+                raise errors.DatabaseBusy(f"This thread is writing to {safe_repr(self.path)}.")
             with (
                 self._translated(),
                 self._not_waiting(patience) as connection,
@@ -269,7 +259,7 @@ class SqliteEngine(Engine):
         if _MAKES_FILE.fullmatch(self.path) and not self._in_memory:
             file = file_of(self._file)
             if not file.is_file() and (self.opening.read_only or not self.opening.migrate):
-                raise NothingStored(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
+                raise errors.NothingStored(f"There is no database {safe_repr(self.path)}, and this opening makes none.")
             made_private(file)
         try:
             return self._prepared()
@@ -320,11 +310,11 @@ class SqliteEngine(Engine):
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check that the file is ours, and bring its schema up to date; a connection that fails here is closed."""
         if self._driver.sqlite_version_info < OLDEST_SQLITE:
-            raise StorageError(
+            raise errors.StorageError(
                 f"SQLite {self._driver.sqlite_version} is too old; 3.35 or newer is needed. Use a newer Python build."
             )
         if not connection.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]:
-            raise StorageError(
+            raise errors.StorageError(
                 "This Python's SQLite was built without FTS5, which full-text search needs. Use a python.org, "
                 "Debian, conda or pyenv build, or a PostgreSQL database."
             )
@@ -358,7 +348,7 @@ class SqliteEngine(Engine):
             return set()
         owner = connection.execute("pragma application_id").fetchone()[0]
         if owner != APPLICATION_ID or "agentmem_migration" not in tables:
-            raise ForeignDatabase(
+            raise errors.ForeignDatabase(
                 f"{safe_repr(self.path)} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
                 "Give langchain-agentmem a file of its own." + how_to_import(columns_in(connection), self.path)
             )
@@ -427,9 +417,9 @@ class SqliteEngine(Engine):
                         for row in connection.execute("pragma foreign_key_check").fetchall()
                     ]
                 # The index's own check is written as an insert, which a file that is only read refuses.
-                with contextlib.suppress(DatabaseReadOnly), self._translated(), self._writing:
+                with contextlib.suppress(errors.DatabaseReadOnly), self._translated(), self._writing:
                     self._writer.execute("insert into search_index (search_index) values ('integrity-check')")
-        except StorageError as error:
+        except errors.StorageError as error:
             found.append(str(error))
         return found
 
@@ -487,7 +477,7 @@ class SqliteEngine(Engine):
                 if not self._writer.execute("pragma wal_checkpoint (truncate)").fetchone()[0]:
                     break
                 if time.monotonic() > deadline:
-                    raise DatabaseBusy(
+                    raise errors.DatabaseBusy(
                         "What was erased is gone from the tables, but another connection keeps an old snapshot "
                         "open, so the write-ahead log still holds it. Close that connection and erase again."
                     )
@@ -500,7 +490,7 @@ class SqliteEngine(Engine):
         """
         if self._in_memory:
             return
-        with self._in_use(), self._translated(), contextlib.suppress(DatabaseBusy):
+        with self._in_use(), self._translated(), contextlib.suppress(errors.DatabaseBusy):
             free = self._free_pages()
             if free < RELEASE_FROM:
                 return
@@ -534,7 +524,7 @@ class SqliteEngine(Engine):
                 encrypted and the database is not.
         """
         if key is not None and self.cipher is None:
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 f"{safe_repr(self.path)} is not encrypted, so its backup cannot be: copy(path, key=…) makes an "
                 "encrypted copy of it."
             )
@@ -543,7 +533,9 @@ class SqliteEngine(Engine):
         with self._snapshot() as source:  # nobody who writes makes the copy begin anew
             own = source.execute(_FILE).fetchone()[0]
             if own and path.exists() and path.samefile(own):
-                raise InvalidInput(f"{safe_repr(str(path))} is the database itself: give the copy a name of its own.")
+                raise errors.InvalidInput(
+                    f"{safe_repr(str(path))} is the database itself: give the copy a name of its own."
+                )
             with whole_copy(path) as copy, contextlib.closing(self._driver.connect(copy)) as target:
                 if cipher is not None:
                     target.set_key(cipher.specified())
@@ -581,31 +573,33 @@ class SqliteEngine(Engine):
         except self._driver.Error as error:
             raise self._translate(error) from error
         except UnicodeDecodeError as error:
-            raise DatabaseUnreadable(f"{DatabaseUnreadable()} ({safe_repr(self.path)}: {error})") from error
+            raise errors.DatabaseUnreadable(
+                f"{errors.DatabaseUnreadable()} ({safe_repr(self.path)}: {error})"
+            ) from error
         except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidInput(f"A value cannot be stored in the database: {error}.") from error
+            raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
 
-    def _translate(self, error: Exception) -> AgentMemoryError:
+    def _translate(self, error: Exception) -> errors.AgentMemoryError:
         code = _code(error)
         if code == sqlite3.SQLITE_CANTOPEN:
             if Path(self.path).is_dir():
-                return DatabaseUnreadable(f"{safe_repr(self.path)} is a folder. Name a file in it.")
+                return errors.DatabaseUnreadable(f"{safe_repr(self.path)} is a folder. Name a file in it.")
             folder = file_of(self.path).absolute().parent
             if has_log(file_of(self.path)):
-                return DatabaseUnreadable(
+                return errors.DatabaseUnreadable(
                     f"{safe_repr(self.path)} cannot be read here: its log holds what was written last, and SQLite "
                     f"needs to write beside it. Allow that in the folder {safe_repr(str(folder))}, or have a program "
                     "that may write there open it and close it again."
                 )
-            return DatabaseUnreadable(
+            return errors.DatabaseUnreadable(
                 f"{safe_repr(self.path)} cannot be opened. Check that the folder {safe_repr(str(folder))} "
                 "exists and may be used."
             )
         if code == sqlite3.SQLITE_NOTADB:
-            return DatabaseUnreadable(self._no_database())
+            return errors.DatabaseUnreadable(self._no_database())
         if kind := _ERRORS.get(code):
             return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
-        return StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
+        return errors.StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
 
     def _no_database(self) -> str:
         """Why SQLite takes the file for no database."""
