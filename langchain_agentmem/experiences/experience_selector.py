@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypedDi
 from annotated_types import Ge
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.argument_checks import check_flag, check_timeout
@@ -65,11 +65,11 @@ from langchain_agentmem.language_models.model_calls import ModelLike, ask, usabl
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import is_injected
-from langchain_agentmem.messages.prompt_forms import Insertion, form_of, last_said, placed
+from langchain_agentmem.messages.prompt_forms import Insertion, MemoryRunnable, form_of, last_said, placed
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.queries import digest
-from langchain_agentmem.tracing import brief, within
+from langchain_agentmem.tracing import brief
 
 if TYPE_CHECKING:
     from langchain_agentmem.experiences.experience_library import ExperienceLibrary
@@ -133,7 +133,7 @@ class SelectorOptions(TypedDict, total=False):
     timeout: float | None
 
 
-class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
+class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
     """Puts the experiences that apply into whatever a model is about to be given.
 
     It gives back what it is given, with their instructions in it:
@@ -274,29 +274,14 @@ class ExperienceSelector(Runnable[Any, Any], BaseExampleSelector):
         Raises:
             InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
         """
-        config = config_given(config)
-        if self._database.tracing.shows_content:
-            return self._call_with_config(self._inject, input, config, **kwargs)
-        with within(config) as complete:  # LangChain would show all of it
-            return self._inject(input, None, complete, **kwargs)
+        return super().invoke(input, config, **kwargs)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Async version of `invoke`."""
-        config = config_given(config)
-        if self._database.tracing.shows_content:
-            return await self._acall_with_config(self._ainject, input, config, **kwargs)
-        with within(config) as complete:
-            return await self._ainject(input, None, complete, **kwargs)
-
-    def _inject(self, given: Any, run_manager: Any, config: RunnableConfig, **kwargs: Any) -> Any:
-        del run_manager, kwargs
+    def _run(self, given: Any, config: RunnableConfig) -> Any:
         form = form_of(given, config, PART, shared=True)
         request = self._request(given, form.messages, config)
         selection = self._selected(request)
         texts = self._standing(request, selection)
         return form.close(Insertion(lambda messages: placed(messages, PART, texts), selection.section))
-
-    _ainject = awaited(_inject)
 
     # -- as the original system's retrieve_experience -----------------------------------------------------------
 

@@ -20,16 +20,14 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from langchain_agentmem import tracing
 from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.clock import micros, moment
-from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.namespaces import config_given, configurable_of, id_of, path_of
+from langchain_agentmem.base.namespaces import configurable_of, id_of, path_of
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -44,7 +42,7 @@ from langchain_agentmem.language_models.tool_factory import LIMIT, Operation, li
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.message_marks import is_filler
-from langchain_agentmem.messages.prompt_forms import converted
+from langchain_agentmem.messages.prompt_forms import MemoryRunnable, converted
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint
 from langchain_agentmem.rewinding.graph_runs import nested_graphs
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run, thread_point
@@ -207,7 +205,7 @@ class RememberFactsOptions(TypedDict, total=False):
     share_conversation: bool
 
 
-class RememberFacts(Runnable[Any, dict[str, Any]]):
+class RememberFacts(MemoryRunnable):
     """Extracts facts from the messages of a state that it has not read yet.
 
     It changes nothing in the state. What fails goes no further: the messages wait, and are asked about again when the
@@ -270,30 +268,11 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
         Raises:
             InvalidInput: There are no messages in this, or no thread and no branch is named.
         """
-        config = config_given(config)
-        del kwargs
-        if self._database.tracing.shows_content:
-            return self._call_with_config(self._remember, input, config)
-        with tracing.within(config) as complete:  # LangChain would show the whole state
-            return self._remember(input, None, complete)
+        updates: dict[str, Any] = super().invoke(input, config, **kwargs)
+        return updates
 
-    async def ainvoke(
-        self,
-        input: Any,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Async version of `invoke`."""
-        config = config_given(config)
-        del kwargs
-        if self._database.tracing.shows_content:
-            return await self._acall_with_config(self._aremember, input, config)
-        with tracing.within(config) as complete:
-            return await self._aremember(input, None, complete)
-
-    def _remember(self, given: Any, run_manager: Any, config: RunnableConfig) -> dict[str, Any]:
+    def _run(self, given: Any, config: RunnableConfig) -> dict[str, Any]:
         """Extract facts from the new messages of a state, as one step."""
-        del run_manager
         config = ensure_config(config)
         if self._branch is None:
             point: Standpoint = thread_point(self._database, config)
@@ -321,8 +300,6 @@ class RememberFacts(Runnable[Any, dict[str, Any]]):
             learned = learn(ground, self._model, wanted=wanted, patient=True)
             step.finish(lambda: {"new_ids": new, **learned.told()})
         return {}
-
-    _aremember = awaited(_remember, writes=True)
 
     def _messages(self, given: Any) -> list[BaseMessage]:
         found: Any = given.get("messages") if isinstance(given, Mapping) else getattr(given, "messages", given)

@@ -19,20 +19,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.namespaces import ThreadLike, config_given
+from langchain_agentmem.base.namespaces import ThreadLike
 from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.injection.selection import Bringing
 from langchain_agentmem.language_models.tokens import BudgetLike
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import Insertion, form_of, woven
+from langchain_agentmem.messages.prompt_forms import Insertion, MemoryRunnable, form_of, woven
 from langchain_agentmem.search.memory_search import MemoryKind
 from langchain_agentmem.storage.database import MemoryLike
-from langchain_agentmem.tracing import within
 
 
 class InjectionOptions(TypedDict, total=False):
@@ -47,7 +45,7 @@ class InjectionOptions(TypedDict, total=False):
     trust: Trust | None
 
 
-class MemoryInjection(Runnable[Any, Any]):
+class MemoryInjection(MemoryRunnable):
     """Puts memory into whatever a model is about to be given.
 
     It gives back what it is given, with the memory in it:
@@ -116,6 +114,7 @@ class MemoryInjection(Runnable[Any, Any]):
             role=role,
             trust=trust,
         )
+        self._database = self._bringing.database
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Put memory into what is given.
@@ -131,24 +130,9 @@ class MemoryInjection(Runnable[Any, Any]):
         Raises:
             InvalidInput: Nothing can be put into this, or the state of the graph lacks the output key.
         """
-        config = config_given(config)
-        del kwargs
-        if not self._bringing.database.tracing.shows_content:  # LangChain would show everything that is given
-            with within(config) as complete:
-                return self._inject(input, None, complete)
-        return self._call_with_config(self._inject, input, config)
+        return super().invoke(input, config, **kwargs)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Async version of `invoke`."""
-        config = config_given(config)
-        del kwargs
-        if not self._bringing.database.tracing.shows_content:
-            with within(config) as complete:
-                return await self._ainject(input, None, complete)
-        return await self._acall_with_config(self._ainject, input, config)
-
-    def _inject(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
-        del run_manager
+    def _run(self, given: Any, config: RunnableConfig) -> Any:
         form = form_of(given, config, "memory")
         brought = self._bringing.bringing(given, form.messages, ensure_config(config))
 
@@ -156,5 +140,3 @@ class MemoryInjection(Runnable[Any, Any]):
             return woven(messages, brought, self._bringing.role)
 
         return form.close(Insertion(among, "\n\n".join(brought.blocks())))
-
-    _ainject = awaited(_inject)

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_repair import encodable
@@ -44,6 +46,43 @@ class Brought(NamedTuple):
         return [block("core", self.core)] * bool(self.core) + [
             block("recalled", each) for each in self.recalled.values()
         ]
+
+
+class MemoryRunnable(Runnable[Any, Any]):
+    """A Runnable that works with memory. Where content is withheld, LangChain shows no run of it."""
+
+    _database: Any
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Run on what is given.
+
+        Args:
+            input: What is given.
+            config: The run.
+            **kwargs: Not used.
+        """
+        del kwargs
+        config = config_given(config)
+        if self._database.tracing.shows_content:
+            run: Any = self._run
+            return self._call_with_config(run, input, config)
+        with self._database.tracing.within(config) as complete:  # LangChain would show all that is given
+            return self._run(input, complete)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Async version of `invoke`."""
+        del kwargs
+        config = config_given(config)
+        if self._database.tracing.shows_content:
+            run: Any = self._arun
+            return await self._acall_with_config(run, input, config)
+        with self._database.tracing.within(config) as complete:
+            return await self._arun(input, complete)
+
+    def _run(self, given: Any, config: RunnableConfig) -> Any:
+        raise NotImplementedError
+
+    _arun = awaited(_run, writes=True)
 
 
 def converted(given: Sequence[Any]) -> list[BaseMessage]:

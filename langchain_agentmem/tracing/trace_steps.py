@@ -19,7 +19,7 @@ from langchain_agentmem.base.clock import Clock, utc_now
 from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
-from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, may_be_traced, stream_writer, unseen
+from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, may_be_traced, stream_writer, unseen, within
 from langchain_agentmem.tracing.shown_values import (
     Content,
     Withheld,
@@ -183,6 +183,8 @@ class Tracing:
         """
         heard_here = self.hooked or logger.isEnabledFor(logging.DEBUG)
         return heard_here or may_be_traced(config) or stream_writer(config) is not None
+
+    within = staticmethod(within)
 
     def private(self) -> contextlib.AbstractContextManager[None]:
         """For what LangChain itself would show, such as a model's call: where content is withheld, no tracer hears."""
