@@ -240,7 +240,6 @@ class ManagedConversationMemory(ConversationMemory):
         self._retrieve = check_value(_Function, retrieval_strategy, "retrieval_strategy")
         super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
         self._compactor = Compactor(self._database, self.config, usable_model(model))
-        self._source = HistorySource(self._resolved, self._originals)
         self._context: Context | None = None
         self._database.remembering.add(self)
         self._stats = {"hits": 0, "extensions": 0, "misses": 0, "invalidations": 0, "compactions": 0}
@@ -423,6 +422,10 @@ class ManagedConversationMemory(ConversationMemory):
         self._stats["compactions" if anew else kind] += 1
         self._context = context
         return context
+
+    @property
+    def _source(self) -> HistorySource:  # not kept, since that would be a reference cycle
+        return HistorySource(self._resolved, self._originals)
 
     def _resolved(self, record: CompactionRecord | None) -> Context:
         read = partial(read_from, at=self._at, record=record, counter=self._compactor.counter)
