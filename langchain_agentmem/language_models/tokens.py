@@ -95,8 +95,8 @@ IMAGE = object()
 """Stands for an image among the parts of a message."""
 
 
-def _parts(get: Callable[[str], Any]) -> Iterator[Any]:
-    """Yield what of a message costs tokens: its texts, `IMAGE` for each image, and tokens known without reading."""
+def _parts(get: Callable[[str], Any]) -> list[Any]:
+    """Return what of a message costs tokens: its texts, `IMAGE` for each image, and tokens known without reading."""
     extra = get("additional_kwargs")
     extra = extra if isinstance(extra, Mapping) else {}
     # LangChain keeps calls a second time, in the provider's form, beside or among the content.
@@ -104,10 +104,13 @@ def _parts(get: Callable[[str], Any]) -> Iterator[Any]:
     calls = calls or [*(extra.get("tool_calls") or ())]
     if single := get("function_call") or extra.get("function_call"):
         calls.append(single)
-    yield from _content([get("name"), get("tool_call_id")])
-    yield from _content(get("content"), {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""})
+    parts = [each for each in (get("name"), get("tool_call_id")) if each and isinstance(each, str)]
+    if isinstance(content := get("content"), str) and not calls:  # as most messages are
+        return [*parts, content] if content else parts
+    parts += _content(content, {call.get("id") for call in calls if isinstance(call, Mapping)} - {None, ""})
     for call in calls:
-        yield from _call(call)
+        parts += _call(call)
+    return parts
 
 
 def _content(content: Any, call_ids: Iterable[Any] = ()) -> Iterator[Any]:
@@ -349,7 +352,7 @@ class TokenCounter:
         """
         get = _fields(message)
         try:
-            parts = [*_parts(get)]
+            parts = _parts(get)
         except (RecursionError, ValueError) as exc:
             raise MessageError("The message is nested too deeply to be counted, or contains itself.") from exc
         texts = tuple([part for part in parts if isinstance(part, str)])

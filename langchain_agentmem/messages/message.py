@@ -463,16 +463,16 @@ def kept_fields(message: Message, *, copied: bool = True) -> dict[str, Any]:
     Raises:
         MessageError: Something inside cannot be kept as JSON. The message names the place and the type.
     """
-    return {
-        name: value if type(value) is str else _kept(name, value, copied=copied)
-        for name, value in zip(KEPT, _kept_of(message), strict=True)
-        if value is not None
-    }
+    data: dict[str, Any] = {}
+    for name, value in zip(KEPT, _kept_of(message), strict=True):
+        if type(value) is str:
+            data[name] = value
+        elif value is not None:
+            data[name] = value.isoformat() if name == "created_at" else _kept(name, value, copied=copied)
+    return data
 
 
 def _kept(name: str, value: Any, *, copied: bool) -> Any:
-    if name == "created_at":
-        return value.isoformat()
     try:
         if not copied and encoding.is_plain(value, encoding.MAX_DEPTH - 1):
             return value
