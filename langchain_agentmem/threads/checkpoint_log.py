@@ -19,19 +19,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row, Rows
-from langchain_agentmem.threads import checkpoint_head
+from langchain_agentmem.threads import checkpoint_head, value_recipe
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread, retain
-from langchain_agentmem.threads.value_recipe import (
-    LIST,
-    Damaged,
-    Recipe,
-    ranges_of,
-    repeated,
-    unpack,
-    without,
-    written_ranges,
-)
 from langchain_agentmem.threads.value_store import (
     Drafted,
     Recall,
@@ -52,7 +42,7 @@ class WrittenCheckpoint(NamedTuple):
     place: int
     path: str
     channel: str
-    recipe: Recipe
+    recipe: value_recipe.Recipe
 
 
 class Saved(NamedTuple):
@@ -76,7 +66,7 @@ class Saved(NamedTuple):
     versions: dict[str, str]
     head: bytes
     metadata: bytes
-    values: dict[str, Recipe]
+    values: dict[str, value_recipe.Recipe]
     writes: list[WrittenCheckpoint]
     parts: dict[int, Any]
 
@@ -117,7 +107,7 @@ class WritePlan:
 
     draft: Drafted
     rows: list[dict[str, object]]
-    recipes: list[Recipe]
+    recipes: list[value_recipe.Recipe]
     again: Callable[[StorePlace], WritePlan]
     seen: Thread | None
 
@@ -148,7 +138,7 @@ class DeltaHistory(NamedTuple):
     """
 
     place: StorePlace
-    seeds: dict[str, Recipe]
+    seeds: dict[str, value_recipe.Recipe]
     writes: dict[str, list[list[WrittenCheckpoint]]]
     parts: dict[int, Any]
 
@@ -250,20 +240,22 @@ def brought(
         deltas: Channels that tell only what was written to them since.
         everything: Whether those that they had then are wanted too.
     """
-    had = [each for row in before for each in ranges_of(_recipe(row))]
-    held = [unpack(recipe) for recipe in values.values()]
+    had = [each for row in before for each in value_recipe.ranges_of(_recipe(row))]
+    held = [value_recipe.unpack(recipe) for recipe in values.values()]
     if deltas and parent is not None:
         named = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
         rows = query.writes_of_channels(tx, line=thread.line, **named)
         held += [_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "place"))]
-    now = [each for recipe in held for each in ranges_of(recipe)]
-    earlier = repeated(had)
-    ranges = list(without(now, had))
-    for number, times in sorted(repeated(now).items()):
+    now = [each for recipe in held for each in value_recipe.ranges_of(recipe)]
+    earlier = value_recipe.repeated(had)
+    ranges = list(value_recipe.without(now, had))
+    for number, times in sorted(value_recipe.repeated(now).items()):
         if any(low <= number < high for low, high in had):
             ranges += [(number, number + 1)] * (times - (earlier[number] or 1))
     wanted = [*had, *ranges] if everything else ranges
-    parts = shelves.fetch(tx, thread.place.shelf, [[LIST, *written_ranges(wanted)]], nothing_known)
+    parts = shelves.fetch(
+        tx, thread.place.shelf, [[value_recipe.LIST, *value_recipe.written_ranges(wanted)]], nothing_known
+    )
     return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]
 
 
@@ -384,7 +376,7 @@ def _load(
         for row in rows:
             try:
                 found.append(_saved(thread, row, values, writes, parts))
-            except Damaged as error:
+            except value_recipe.Damaged as error:
                 error.checkpoint = row["name"]
                 raise
     if choose is not None:
@@ -548,8 +540,8 @@ def _written(row: Row) -> WrittenCheckpoint:
     return WrittenCheckpoint(row["task"], row["place"], row["path"], row["channel"], _recipe(row))
 
 
-def _recipe(row: Row) -> Recipe:
+def _recipe(row: Row) -> value_recipe.Recipe:
     try:
-        return unpack(row["recipe"])
-    except Damaged as error:
-        raise Damaged(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error
+        return value_recipe.unpack(row["recipe"])
+    except value_recipe.Damaged as error:
+        raise value_recipe.Damaged(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error
