@@ -82,6 +82,14 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None
     Returns:
         None if it was not known, or was taken back.
     """
+    names = extra["subject"], extra["predicate"], extra["object"], extra["role"]
+    if len(extra["told"]) == 1:  # as most facts have, which this reads three times as fast
+        [event] = extra["told"]
+        if event["do"] != SAID or (recorded is not None and event["at"] > recorded):
+            return None
+        given, lasting = bool(event.get("given")), event["to"] is None
+        times = event["from"], event["to"], given, lasting, event.get("sure"), event["at"], event["n"]
+        return State(*names, *times, (event,))
     known = counting(extra["told"], recorded)
     said = tuple(event for event in known if event["do"] == SAID)
     if not said:
@@ -89,10 +97,7 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None
     start = min(event["from"] for event in said)
     ends = [event["to"] for event in said if event["to"] is not None]
     found = State(
-        subject=extra["subject"],
-        predicate=extra["predicate"],
-        object=extra["object"],
-        role=extra["role"],
+        *names,
         start=start,
         end=max(ends, default=None),
         given=any(event["from"] == start and event.get("given") for event in said),
@@ -113,8 +118,6 @@ def state(extra: Mapping[str, Any], recorded: int | None = None) -> State | None
 def counting(events: Sequence[Event], recorded: int | None = None) -> list[Event]:
     """The events that count, as far as they were known at some time; an undone one does not."""
     known = [event for event in events if recorded is None or event["at"] <= recorded]
-    if len(known) == 1:
-        return [event for event in known if event["do"] != UNDO]
     off: set[int] = set()
     for event in known:
         if event["do"] == UNDO:
