@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import lru_cache, partial
@@ -34,19 +34,9 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from langchain_agentmem.base import concurrency
+from langchain_agentmem.base import concurrency, namespaces
 from langchain_agentmem.base.clock import micros, time_written
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.namespaces import (
-    CONFIG_KEY,
-    Scopes,
-    ThreadId,
-    config_given,
-    configurable_of,
-    id_of,
-    namespace_of,
-    path_of,
-)
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.storage import Operation, Transaction
@@ -193,7 +183,9 @@ def storable(at: ThreadAt, what: str, name: str | None = None) -> Iterator[None]
         ) from error
 
 
-def address(config: RunnableConfig, scopes: Scopes, *, whole_thread: bool = False) -> tuple[ThreadAt, Any, str | None]:
+def address(
+    config: RunnableConfig, scopes: namespaces.Scopes, *, whole_thread: bool = False
+) -> tuple[ThreadAt, Any, str | None]:
     """The thread, line and checkpoint that a config names.
 
     Args:
@@ -204,10 +196,12 @@ def address(config: RunnableConfig, scopes: Scopes, *, whole_thread: bool = Fals
     Raises:
         InvalidInput: It names no thread, or something that cannot be an id.
     """
-    configurable = configurable_of(config_given(config))
+    configurable = namespaces.configurable_of(namespaces.config_given(config))
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
-    at = ThreadAt(path_of(scopes.resolve(None, config)), id_of(configurable["thread_id"], "thread"))
+    at = ThreadAt(
+        namespaces.path_of(scopes.resolve(None, config)), namespaces.id_of(configurable["thread_id"], "thread")
+    )
     ns = configurable.get("checkpoint_ns")
     if ns is None and not whole_thread:
         ns = OWN_LINE
@@ -283,13 +277,13 @@ def pairs(writes: Any) -> list[tuple[Any, Any]]:
     return given
 
 
-def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: Scopes) -> RunnableConfig:
+def config_of(thread_id: Any, path: str, ns: str, name: str, scopes: namespaces.Scopes) -> RunnableConfig:
     """The config that names a checkpoint, and the namespace of its thread, with the keys that lead there."""
     configurable = {**scopes.keys_of(path), "thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": name}
     if path:
-        configurable[CONFIG_KEY] = namespace = namespace_of(path)
+        configurable[namespaces.CONFIG_KEY] = namespace = namespaces.namespace_of(path)
         if isinstance(thread_id, str):
-            configurable["thread_id"] = ThreadId(thread_id, namespace)
+            configurable["thread_id"] = namespaces.ThreadId(thread_id, namespace)
     return {"configurable": configurable}
 
 
@@ -313,7 +307,7 @@ class Coding:
     _remembering = PerProcess(threading.Lock)
     _turns: PerProcess[WeakValueDictionary[ThreadAt, threading.Lock]] = PerProcess(WeakValueDictionary)
 
-    def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
+    def __init__(self, scopes: namespaces.Scopes = namespaces.Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self.known = KnownMessages()
         self._threads: dict[ThreadAt, Thread] = {}
@@ -548,6 +542,7 @@ class Adoption:
         parent: The id of the one before it.
         checkpoint: The checkpoint, with versions as ours are.
         metadata: Its metadata.
+        writes: The writes towards the next checkpoint.
 
     Raises:
         InvalidInput: It cannot be stored.
@@ -560,11 +555,14 @@ class Adoption:
         self.checkpoint = with_texts(dict(found.checkpoint), partial(_digest_of, serde))
         self.parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
         self._coding, self._serde = coding, serde
-        self._writes = [
-            coding.plan(serde, self.at, [_row(task, channel, place, order)], [(channel, value)], listing=False)
-            for order, (place, (task, channel, value)) in enumerate(_placed(found.pending_writes or ()))
-        ]
-        self._put: Callable[[Transaction, int, checkpoint_log.Then | None], Any] | None = None
+        self.writes: list[checkpoint_log.WritePlan] = []
+        counts: Counter[str] = Counter()
+        for order, (task, channel, value) in enumerate(found.pending_writes or ()):
+            # Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place.
+            row: dict[str, object] = {"task": text_of(task, "task"), "path": f"{order:08}"}
+            row |= {"place": WRITES_IDX_MAP.get(channel, counts[task]), "channel": text_of(channel, "channel")}
+            counts[task] += 1
+            self.writes.append(coding.plan(serde, self.at, [row], [(channel, value)], listing=False))
 
     def time(self, now: int) -> int:
         """When the checkpoint was made, in microseconds since 1970; where it does not tell, or not yet was, `now`."""
@@ -576,67 +574,41 @@ class Adoption:
         """Whether the checkpoint is here already."""
         return has(tx, self.at, self.ns, self.name)
 
-    def prepare(self, *, known: bool) -> bool:
-        """Take the values apart, outside the transaction, where they are needed.
+    def plan(self, now: int, then: checkpoint_log.Then | None) -> Operation[Any]:
+        """Take the values apart, outside the transaction, and return the operation that stores the checkpoint.
 
         Args:
-            known: Whether the checkpoint is here already.
-
-        Returns:
-            Whether there may be anything to store.
-        """
-        if not known:
-            self._put = self._putting()
-        return bool(self._writes) or not known
-
-    def write(self, tx: Transaction, now: int, then: checkpoint_log.Then | None) -> bool:
-        """Store what is not here yet.
-
-        Args:
-            tx: The transaction.
-            now: When.
+            now: The time of the checkpoint.
             then: See `checkpoint_log.put`.
-
-        Returns:
-            Whether the checkpoint is new.
         """
-        new = self._put is not None and not self.is_known(tx)
-        if self._put is not None and new:
-            self._put(tx, now, then)
-        for plan in self._writes:  # also for a checkpoint that is known: there may be more of them now
-            checkpoint_log.put_writes(tx, self.at, self.ns, self.name, plan, now=now, exact=True)
-        return new
-
-    def _putting(self) -> Callable[[Transaction, int, checkpoint_log.Then | None], Any]:
         versions, given = self.checkpoint["channel_versions"], self.checkpoint["channel_values"]
         values = {text_of(each, "channel"): given[each] for each in given if each in versions}
         stored = self._coding.folded(self._serde, self.at, self.checkpoint, self.metadata, self.parent, values)
         rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values]
         plan = self._coding.plan(self._serde, self.at, rows, list(values.items()), listing=True)
-        return lambda tx, now, then: checkpoint_log.put(
+        return lambda tx: checkpoint_log.put(
             tx, self.at, self.ns, stored, plan, retention=None, now=now, exact=True, then=then
         )
+
+    def write(self, tx: Transaction, now: int, put: Operation[Any] | None) -> bool:
+        """Store what is not here yet.
+
+        Args:
+            tx: The transaction.
+            now: When.
+            put: The operation that `plan` returned; None if the checkpoint was here already.
+
+        Returns:
+            Whether the checkpoint is new.
+        """
+        new = put is not None and not self.is_known(tx)
+        if put is not None and new:
+            put(tx)
+        for plan in self.writes:  # also for a checkpoint that is known: there may be more of them now
+            checkpoint_log.put_writes(tx, self.at, self.ns, self.name, plan, now=now, exact=True)
+        return new
 
 
 def _digest_of(serde: SerializerProtocol, value: Any) -> str:
     kind, data = serde.dumps_typed(value)
     return blake2b(kind.encode() + data, digest_size=6).hexdigest()
-
-
-def _placed(writes: Iterable[PendingWrite]) -> Iterator[tuple[int, PendingWrite]]:
-    """Writes of another saver, each with its place among those of its task."""
-    counts: dict[str, int] = {}
-    for write in writes:
-        place = counts.get(write[0], 0)
-        counts[write[0]] = place + 1
-        yield WRITES_IDX_MAP.get(write[1], place), write
-
-
-def _row(task: str, channel: str, place: int, order: int) -> dict[str, object]:
-    """Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place."""
-    return {
-        "task": text_of(task, "task"),
-        "place": place,
-        "path": f"{order:08}",
-        "channel": text_of(channel, "channel"),
-    }

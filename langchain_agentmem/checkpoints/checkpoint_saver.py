@@ -76,23 +76,8 @@ from langchain_agentmem.base.concurrency import awaited, in_worker, iterate_in_w
 from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_excerpt, checkpoint_listing
-from langchain_agentmem.checkpoints.checkpoint_codec import (
-    Adoption,
-    Coding,
-    Reading,
-    Rows,
-    address,
-    check_checkpoint,
-    config_of,
-    in_order,
-    listed,
-    pairs,
-    readable,
-    serializer,
-    storable,
-    text_of,
-)
 from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges, CheckpointExcerpt
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
 from langchain_agentmem.checkpoints.rewind_follower import (
@@ -161,7 +146,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
     ) -> None:
         if strict and serde is not None:
             raise InvalidInput("Give strict=True or a serde, not both: a serializer says itself what it imports.")
-        super().__init__(serde=serde or serializer(strict=strict or getattr(memory, "strict", False)))
+        super().__init__(serde=serde or codec.serializer(strict=strict or getattr(memory, "strict", False)))
         self.retention = retention if retention is not None else getattr(memory, "retention", None)
         if not isinstance(self.retention, Retention | None):
             raise InvalidInput(f"retention must be a Retention, not {safe_repr(self.retention)}.")
@@ -174,7 +159,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             )
         self.database: Database = database_of(memory)
         self._database = self.database
-        self._coding = Coding(self.database.scopes)
+        self._coding = codec.Coding(self.database.scopes)
         self.database.remembering.add(self._coding)
         self._rewinding = Rewinding(self.database)
         self._owned = False
@@ -233,7 +218,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         return await in_worker(partial(self._get, config, beginning_loop(config)))
 
     def _get(self, config: RunnableConfig, pregel: Any) -> CheckpointTuple | None:
-        at, ns, name = address(config, self.database.scopes)
+        at, ns, name = codec.address(config, self.database.scopes)
 
         def look(tx: Transaction) -> Saved | None:
             return checkpoint_log.get(tx, at, ns, name, self._coding.known.take, seen=self._coding.seen(at))
@@ -354,8 +339,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
     achanges = awaited(changes)
 
-    def _reading(self) -> Reading:
-        return Reading(self.serde, self._coding, self.database)
+    def _reading(self) -> codec.Reading:
+        return codec.Reading(self.serde, self._coding, self.database)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -366,9 +351,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             config: The checkpoint.
             channels: The names of the channels.
         """
-        at, ns, name = address(config, self.database.scopes)
+        at, ns, name = codec.address(config, self.database.scopes)
         wanted = tuple(
-            dict.fromkeys(text_of(channel, "channel", empty=True) for channel in listed(channels, "channel"))
+            dict.fromkeys(
+                codec.text_of(channel, "channel", empty=True) for channel in codec.listed(channels, "channel")
+            )
         )
         if not wanted:
             return {}
@@ -378,10 +365,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         if led is None:
             return {channel: {"writes": []} for channel in wanted}
         reading = self._coding.reading(self.serde, led.place, led.parts)
-        with readable(at, name, decoding=True):
+        with codec.readable(at, name, decoding=True):
             found: dict[str, DeltaChannelHistory] = {}
             for channel in wanted:
-                writes = [write for group in led.writes[channel] for write in in_order(group, reading)]
+                writes = [write for group in led.writes[channel] for write in codec.in_order(group, reading)]
                 found[channel] = {"writes": writes}
                 if channel in led.seeds and (seed := reading.value(led.seeds[channel])) is not None:
                     found[channel]["seed"] = seed  # a channel that held nothing begins empty
@@ -464,11 +451,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         """
         if not isinstance(found, CheckpointTuple):
             raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
-        adoption = Adoption(self._coding, self.serde, found)
+        adoption = codec.Adoption(self._coding, self.serde, found)
         known = self._read(adoption.is_known, adoption.at, adoption.name)
         if check_flag("dry_run", dry_run):
             return not known
-        if not adoption.prepare(known=known):
+        if known and not adoption.writes:
             return False
         now = adoption.time(self.database.now())
         recorded = [each for each in self.record if each in adoption.checkpoint["channel_versions"]]
@@ -478,11 +465,13 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             before, adoption.at, adoption.checkpoint, adoption.metadata, self.serde, recorded, now, remember
         )
 
+        put = None if known else adoption.plan(now, None if adoption.ns else follow)
+
         def operation(tx: Transaction) -> bool:
             remember.clear()
-            return adoption.write(tx, now, None if adoption.ns else follow)
+            return adoption.write(tx, now, put)
 
-        with readable(adoption.at, adoption.name):
+        with codec.readable(adoption.at, adoption.name):
             new = self.database.engine.write(operation)
         for done in remember:
             done()
@@ -547,7 +536,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: They are no list of ids.
         """
-        runs = [id_of(run, "run") for run in listed(run_ids, "run")]
+        runs = [id_of(run, "run") for run in codec.listed(run_ids, "run")]
         low, high = range_of(self._namespace())
         now = self.database.now()
         self._change(lambda tx: memories.delete_for_runs(tx, runs, low, high, now=now))
@@ -603,7 +592,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             raise InvalidInput(f"There is no strategy {safe_repr(strategy)}; there are 'keep_latest' and 'delete'.")
         low, high = range_of(self._namespace())
         jobs: Jobs = []
-        for name in [id_of(thread_id, "thread") for thread_id in listed(thread_ids, "thread")]:
+        for name in [id_of(thread_id, "thread") for thread_id in codec.listed(thread_ids, "thread")]:
             if strategy == "delete":
                 changes: Sequence[Operation[Any]] = [self._deleting(low, high, name)]
             else:
@@ -645,8 +634,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         LangGraph goes on while a checkpoint is being stored, and the next node may change what is in it.
         """
-        at, ns, parent = address(config, self.database.scopes)
-        check_checkpoint(checkpoint, metadata, new_versions)
+        at, ns, parent = codec.address(config, self.database.scopes)
+        codec.check_checkpoint(checkpoint, metadata, new_versions)
         try:
             told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         except (AttributeError, TypeError) as error:
@@ -655,10 +644,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                 f"{safe_repr(metadata)} and {safe_repr(config.get('metadata'))}."
             ) from error
         given = checkpoint["channel_values"]
-        values = {text_of(name, "channel"): given[name] for name in new_versions if name in given}
+        values = {codec.text_of(name, "channel"): given[name] for name in new_versions if name in given}
         stored = self._coding.folded(self.serde, at, dict(checkpoint), told, parent, values)
-        with storable(at, "checkpoint"):
-            rows: Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
+        with codec.storable(at, "checkpoint"):
+            rows: codec.Rows = [{"channel": name, "version": short(new_versions[name])} for name in values]
         plan = self._coding.plan(self.serde, at, rows, list(values.items()), listing=True)
 
         remember: Later = []
@@ -682,7 +671,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                 thread = self._write(operation, at, ns)
                 remember[0]()
                 path = thread.path
-            return config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
+            return codec.config_of(config["configurable"]["thread_id"], path, ns, stored.name, self.database.scopes)
 
         return store
 
@@ -694,15 +683,15 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         task_path: str,
     ) -> Callable[[], None]:
         """The same for what a task wrote."""
-        at, ns, name = address(config, self.database.scopes)
+        at, ns, name = codec.address(config, self.database.scopes)
         if name is None:
             raise InvalidInput('put_writes needs config["configurable"]["checkpoint_id"].')
-        writes = pairs(writes)
-        rows: Rows = [
+        writes = codec.pairs(writes)
+        rows: codec.Rows = [
             {
-                "task": text_of(task_id, "task"),
-                "path": text_of(task_path, "task's path", empty=True),
-                "channel": text_of(channel, "channel", empty=True),
+                "task": codec.text_of(task_id, "task"),
+                "path": codec.text_of(task_path, "task's path", empty=True),
+                "channel": codec.text_of(channel, "channel", empty=True),
                 "place": WRITES_IDX_MAP.get(channel, place),
             }
             for place, (channel, _) in enumerate(writes)
@@ -735,7 +724,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         return store
 
     def _read(self, make: Operation[T], at: ThreadAt, name: str | None) -> T:
-        with readable(at, name):
+        with codec.readable(at, name):
             return self.database.engine.read(make)
 
     def _write(self, make: Operation[checkpoint_log.Stored], at: ThreadAt, ns: str) -> Thread:
@@ -748,7 +737,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
                 scopes.check_new(*at)
             return make(tx)
 
-        with readable(at, None), self._coding.turn(at):
+        with codec.readable(at, None), self._coding.turn(at):
             engine = self.database.engine
             stored = engine.write(operation)
         self._coding.stored(at, ns, *stored)

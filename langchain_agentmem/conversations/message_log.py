@@ -268,7 +268,7 @@ def update(tx: Transaction, at: Address, key: str, change: Any, *, now: int, tai
             old = body_text(bytes(row["body"]), with_calls=True)
             search_index.replace(tx, row["document_id"], old, row["wording"], document, tail=tail)
         return True
-    placed = search_index.places(tx, _series(at), [document])
+    placed = search_index.places(tx, series_of(at), [document])
     if entry.follows:
         [wording] = query.insert_entry(tx, **new | {"document": placed.numbers[0]})
     else:
@@ -392,32 +392,25 @@ def forget(tx: Transaction, at: Address) -> None:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def move(tx: Transaction, at: Address, path: str, *, tail: int) -> bool:
-    """Move a conversation into another namespace, with what is known of its contexts.
+def leave(tx: Transaction, at: Address, path: str) -> list[int]:
+    """Prepare a conversation to be moved into another namespace: lock it, and delete the notes on its prompts.
 
     Args:
         tx: The transaction.
         at: The conversation.
-        path: The path of the namespace, which is there.
-        tail: How many documents may wait for the index.
+        path: The path of the other namespace.
 
     Returns:
-        Whether there is such a conversation.
+        Its branch; none where there is no such conversation.
 
     Raises:
-        InvalidInput: There is one of its name already.
+        InvalidInput: There is one of its name in the namespace.
     """
     if find(tx, Address(path, at.name)) is not None:
         raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
     found = locked(tx, at)
-    if found is None:
-        return False
-    query.move_branch(tx, branch=found[0], path=path)
-    while page := query.documents_said(tx, branch=found[0], limit=search_index.REBUILD_BATCH):
-        search_index.move(tx, page, path, query.renumber_entry, tail=tail)
-    search_index.close(tx, *_series(at))
-    return True
+    return [] if found is None else [found[0]]
 
 
 def at_index(tx: Transaction, at: Address, idx: int) -> LogEntry | None:
@@ -555,7 +548,7 @@ def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput
 def _delete(tx: Transaction, at: Address, branch: int) -> None:
     """Delete the branch of a conversation, whose documents are gone, and what only it had."""
     query.delete_branch(tx, branch=branch)
-    search_index.close(tx, *_series(at))
+    search_index.close(tx, *series_of(at))
     query.delete_empty_namespaces(tx, path=at.path)
 
 
@@ -648,7 +641,7 @@ def _write(
     moved = _moved_on(tx, at, spot, added)
     queries.store(tx, bodies)
     documents = [_document(entry) for entry in entries if entry.findable]
-    placed = search_index.places(tx, _series(at), documents) if documents else None
+    placed = search_index.places(tx, series_of(at), documents) if documents else None
     if not moved and spot is None:
         _open(tx, at, now)
         moved = _moved_on(tx, at, spot, added)
@@ -676,7 +669,7 @@ def _insert_edit(tx: Transaction, row: Mapping[str, Any], entry: LogEntry) -> No
         query.sign_entry(tx, id=written["id"], correction=as_json(entry.correction))
 
 
-def _series(at: Address) -> search_index.Series:
+def series_of(at: Address) -> search_index.Series:
     """Return the series of the messages of a conversation in the index."""
     return search_index.Series(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
 

@@ -30,7 +30,6 @@ from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Standpoi
 from langchain_agentmem.rewinding.graph_runs import Runs, Spot, nested_graphs, runs_of, thread_of
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
-from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Erasure, Part, all_parts
@@ -301,49 +300,31 @@ def copy(tx: Transaction, source: ThreadAt, target: str, *, now: int, tail: int)
     return copied
 
 
-def move(tx: Transaction, at: ThreadAt, path: str, *, tail: int) -> bool:
-    """Move a thread into another namespace with its checkpoints and what it remembers, which counts there from then on.
+def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
+    """Return the branches that move with a thread into another namespace; the thread is locked.
 
     Args:
         tx: The transaction.
-        at: The thread; the empty path stands for the root.
-        path: The path of the namespace, which is there.
-        tail: How many documents may wait for the index.
-
-    Returns:
-        Whether there is such a thread.
+        thread: The row of the thread.
+        name: Its id.
 
     Raises:
-        InvalidInput: There is one of its id already, or it shares what it remembers with a copy.
+        InvalidInput: It shares what it remembers with a copy.
     """
-    if find(tx, ThreadAt(path, at.name), exact=True) is not None:
-        raise InvalidInput(f"There is a thread {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
-    thread = find(tx, at, exact=True)
-    if thread is None:
-        return False
-    query.hold_thread(tx, thread=thread.id)
-    sealing.author_of(tx, thread.id)
-    rows = query.places_of_thread(tx, thread=thread.id)
-    ids, more = "[]", [row["id"] for row in rows]
+    query.hold_thread(tx, thread=thread)
+    sealing.author_of(tx, thread)
+    ids: list[int] = []
+    more = {row["id"] for row in query.places_of_thread(tx, thread=thread)}
     while more:
-        rows = query.branches_before(tx, ids=json.dumps(sorted({*json.loads(ids), *more})))
-        ids = json.dumps(sorted(row["id"] for row in rows))
-        rows = query.branches_of_originals(tx, ids=ids)
-        more = sorted({row["id"] for row in rows} - {*json.loads(ids)})
-    if query.held_elsewhere(tx, thread=thread.id, ids=ids):
+        rows = query.branches_before(tx, ids=json.dumps(sorted({*ids, *more})))
+        ids = sorted(row["id"] for row in rows)
+        more = {row["id"] for row in query.branches_of_originals(tx, ids=json.dumps(ids))} - {*ids}
+    if query.held_elsewhere(tx, thread=thread, ids=json.dumps(ids)):
         raise InvalidInput(
-            f"The thread {safe_repr(at.name)} shares what it remembers with a copy of it, or with the branch it was "
+            f"The thread {safe_repr(name)} shares what it remembers with a copy of it, or with the branch it was "
             "forked from. They stay in one namespace: delete one of them first."
         )
-    query.move_thread(tx, thread=thread.id, path=path)
-    query.move_pasts(tx, thread=thread.id, path=path)
-    for branch in json.loads(ids):
-        query.move_branch(tx, branch=branch, path=path)
-        query.move_memory(tx, branch=branch, path=path)
-    query.move_authors(tx, thread=thread.id, path=path, ids=ids)
-    while page := query.documents_remembered(tx, thread=thread.id, path=path, ids=ids, limit=BATCH):
-        search_index.move(tx, page, path, query.renumber_memory, tail=tail)
-    return True
+    return ids
 
 
 def delete(

@@ -31,6 +31,7 @@ from langchain_agentmem.storage.background import Background, Lease, TaskKey
 from langchain_agentmem.storage.part import Part, all_parts
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
+from langchain_agentmem.storage.transfer import number_documents
 
 PLACE_BITS = 22
 SERIES_BITS = 15
@@ -190,14 +191,14 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]], *, tail: int =
         query.vectors_removed(tx)
 
 
-def move(tx: Transaction, documents: Sequence[Row], path: str, renumber: Query, *, tail: int) -> None:
+def move(tx: Transaction, documents: Sequence[Row], path: str, *, tail: int) -> None:
     """Have documents stand in another namespace, in series of the same kinds and names.
 
     Args:
         tx: The transaction.
-        documents: With "id", "owner", "created_at", "role", and "kind" and "name" of the series, in their order.
+        documents: With "id", "owner", the table of that, "created_at", "role", and "kind" and "name" of the series, in
+            their order.
         path: The other namespace; made if need be.
-        renumber: Writes the number of a document, as `id`, into the row `owner`.
         tail: How many may wait for the index, 0 for none.
     """
     for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
@@ -213,7 +214,7 @@ def move(tx: Transaction, documents: Sequence[Row], path: str, renumber: Query, 
         numbers = [{"id": number, "old": row["id"]} for number, row, _ in moved]
         query.same_speaker.many(tx, numbers)
         query.same_speakers.many(tx, numbers)
-        renumber.many(tx, [{"id": number, "owner": row["owner"]} for number, row, _ in moved])
+        number_documents(tx, mine[0]["owners"], [{"id": row["owner"], "document": number} for number, row, _ in moved])
         remove(tx, [(row["id"], text) for _, row, text in moved], tail=tail)
 
 

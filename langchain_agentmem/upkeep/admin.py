@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -180,7 +180,7 @@ class Admin(Upkeep):
         shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
         find = partial(database_report.list_threads, namespace=where, said=query, sizes=sizes, **asked)
         find = partial(find, limit=limit, offset=offset)
-        return self.database.read("care.threads", find, shown, _threads_shown)
+        return self.database.read("care.threads", find, shown)
 
     athreads = awaited(threads)
 
@@ -271,11 +271,8 @@ class Admin(Upkeep):
             progress: Is told what is looked at next: the pages, then each of the checks.
         """
         self._check_whole("verify")
-        told = listener_given(progress, "progress")
-        with self.database.step("care.verify") as step:
-            report = integrity.verify(self.database.engine, told)
-            step.finish(lambda: {"ok": report.ok, "problems": list(report.problems), "checked": report.checked})
-        return report
+        make = partial(integrity.verify, self.database.engine, listener_given(progress, "progress"))
+        return self._run("care.verify", make)
 
     averify = awaited(verify)
 
@@ -290,11 +287,9 @@ class Admin(Upkeep):
         self._check_whole("diagnose")
         url, engine = self.database.url, self.database.engine
         place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
-        opening = engine.opening
-        with self.database.step("care.diagnose") as step:
-            found = list(database_report.diagnose(place, schema=opening.schema, deep=False, key=opening.key))
-            step.finish(lambda: {"count": len(found)})
-        return found
+        schema, key = engine.opening.schema, engine.opening.key
+        look = partial(database_report.diagnose, place, schema=schema, deep=False, key=key)
+        return self._run("care.diagnose", lambda: [*look()])
 
     adiagnose = awaited(diagnose)
 
@@ -331,12 +326,10 @@ class Admin(Upkeep):
         self._check_whole("backup")
         target, told, engine = path_of_file(path), listener_given(progress, "progress"), self.database.engine
         check_free(target, force=check_flag("force", force))
-        with self.database.step("care.backup", lambda: {"path": path}) as step:
-            if isinstance(engine, SqliteEngine):
-                engine.backup(target, told, key)
-            else:
-                export(engine, target, progress=told, key=key)
-            step.finish(dict)
+        make: Callable[[], object] = partial(export, engine, target, progress=told, key=key)
+        if isinstance(engine, SqliteEngine):
+            make = partial(engine.backup, target, told, key)
+        self._run("care.backup", make, {"path": path})
         return target
 
     abackup = awaited(backup)
@@ -372,8 +365,8 @@ class Admin(Upkeep):
         self._check_whole("copy")
         place = name_of(target)
         told = listener_given(progress, "progress")
-        with self.database.step("care.move", lambda: {"target": without_passwords(place)}):
-            return copy(self.database.engine, place, force=force, progress=told, key=key)
+        make = partial(copy, self.database.engine, place, force=force, progress=told, key=key)
+        return self._run("care.move", make, {"target": without_passwords(place)})
 
     acopy = awaited(copy)
 
@@ -430,17 +423,18 @@ class Admin(Upkeep):
             InvalidInput: Nothing is to be pruned, or an argument is wrong.
         """
         where = self._below(namespace)
-        options: dict[str, Any] = {
-            "keep_checkpoints": keep_checkpoints,
-            "retention": checked_retention(retention),
-            "archive_before": None if archive_before is None else time_given(archive_before, "archive_before"),
-            "dry_run": check_flag("dry_run", dry_run),
-            "progress": listener_given(progress, "progress"),
-        }
-        with self.database.step("care.prune") as step:
-            report = prune(self.database, where, now=self.database.now(), **options)
-            step.finish(lambda: asdict(report))
-        return report
+        make = partial(
+            prune,
+            self.database,
+            where,
+            now=self.database.now(),
+            keep_checkpoints=keep_checkpoints,
+            retention=checked_retention(retention),
+            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
+            dry_run=check_flag("dry_run", dry_run),
+            progress=listener_given(progress, "progress"),
+        )
+        return self._run("care.prune", make)
 
     aprune = awaited(prune, writes=True)
 
@@ -450,7 +444,3 @@ class Admin(Upkeep):
         """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
         where = self.database.scopes.resolve(namespace, bare=True)
         return self.database.read(name, lambda tx: look(tx, where), lambda: {"namespace": where})
-
-
-def _threads_shown(found: ThreadList) -> dict[str, Any]:
-    return {"count": len(found.threads), "total": found.total}

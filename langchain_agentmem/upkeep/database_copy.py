@@ -8,48 +8,44 @@ its name when it is whole, and what goes to a server or is imported is one trans
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import check_flag
+from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import Watch, listener_given
-from langchain_agentmem.base.files import is_database, looks_encrypted, path_of_file, whole_copy
+from langchain_agentmem.base.files import is_database, looks_encrypted, path_of_file, whole_copy, whole_file
 from langchain_agentmem.base.limits import MEASURED_BEFORE
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.message_log import ROUND
 from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, ForeignDatabase, InvalidInput, StorageError
+from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.search import search_index
-from langchain_agentmem.storage import Engine, Opening, Transaction, is_postgres, name_of, open_engine
+from langchain_agentmem.storage import (
+    Engine,
+    Opening,
+    Transaction,
+    encrypted_database,
+    is_postgres,
+    name_of,
+    open_engine,
+    query,
+    transfer,
+)
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.encrypted_database import (
-    PLAIN_BEGINS,
-    RekeyReport,
-    begins_plain,
-    copied_file,
-    rewrite,
-)
 from langchain_agentmem.storage.sqlite import APPLICATION_ID, SqliteEngine
-from langchain_agentmem.storage.transfer import (
-    Filled,
-    check_file,
-    delete_all,
-    digested,
-    fill,
-    is_filled,
-    is_unused_export,
-    reading,
-)
 from langchain_agentmem.upkeep import integrity
-
-if TYPE_CHECKING:
-    from langchain_agentmem.upkeep.memory_import import MemoryImport
 
 _OWNER = slice(68, 72)
 """Where the header of a SQLite file names the program that it belongs to."""
@@ -142,21 +138,14 @@ def export(
         StorageError: A database failed, or the source is damaged.
     """
     with whole_copy(path) as made, contextlib.closing(_made(made, key)) as file:
-        with reading(engine) as source:
-            file.write(lambda tx: fill(source, tx, within=within, progress=progress))
-        report = integrity.verify(file, index=False)
-        if not report.ok:
-            raise DatabaseUnreadable(
-                f"The database is damaged and cannot be exported: {report.problems[0]}; verify() tells more."
-            )
+        with transfer.reading(engine) as source:
+            file.write(lambda tx: transfer.fill(source, tx, within=within, progress=progress))
+        _verified(file, "The database is damaged and cannot be exported (verify() tells more)")
         counts = file.read(integrity.statistics)
     return TransferReport(
         entries=counts["messages"] + counts["rounds"] + counts["edits"],
-        **{name: counts[name] for name in _COUNTED},
+        **{each.name: counts[each.name] for each in fields(TransferReport) if each.name != "entries"},
     )
-
-
-_COUNTED = ("conversations", "threads", "checkpoints", "blobs", "items", "branches", "memories", "audit")
 
 
 def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
@@ -165,14 +154,19 @@ def check_replaceable(path: Path, key: EncryptionKey | None) -> None:
     Raises:
         InvalidInput: Another is there.
     """
-    if path.is_file() and path.stat().st_size and not is_unused_export(path, key):
+    if path.is_file() and path.stat().st_size and not transfer.is_unused_export(path, key):
         name = safe_repr(str(path))
         raise InvalidInput(f"{name} is no export, and would be replaced. Write elsewhere, or remove it.")
 
 
 def import_file(
-    database: Database, path: Path, within: Namespace, progress: Watch | None, key: EncryptionKey | None
-) -> MemoryImport:
+    database: Database,
+    path: Path,
+    within: Namespace,
+    progress: Watch | None,
+    key: EncryptionKey | None,
+    tell: Callable[..., object],
+) -> TransferReport:
     """Merge an export into a database, in one transaction.
 
     Args:
@@ -181,6 +175,7 @@ def import_file(
         within: The namespace in which all of it must lie.
         progress: Is told how far it has come.
         key: What the file is encrypted with, if it is.
+        tell: Is told the path, name and `message_ids` of each conversation that got messages.
 
     Raises:
         InvalidInput: The file is missing, damaged or of another kind, or this database holds something else in its
@@ -191,33 +186,21 @@ def import_file(
     _check_database(path, "export")
     with contextlib.ExitStack() as stack:
         try:
-            engine = stack.enter_context(_opened(path, None if begins_plain(path) else key))
+            engine = stack.enter_context(_opened(path, None if encrypted_database.begins_plain(path) else key))
             _check(engine, within, progress)
         except StorageError as error:
             raise InvalidInput(f"{safe_repr(str(path))} cannot be imported: {error}") from error
-        rows = stack.enter_context(reading(engine))
+        rows = stack.enter_context(transfer.reading(engine))
         now, tail, limits = database.now(), database.tail, database.limits
 
         def merge(file: Transaction, tx: Transaction) -> MemoryImport:
             return MemoryImport(rows, file, tx, now=now, tail=tail, limits=limits, progress=progress).run()
 
-        return engine.read(lambda file: database.write(None, lambda tx: merge(file, tx)))
-
-
-def report_of(merged: MemoryImport) -> TransferReport:
-    """Return the report of an import."""
-    added = merged.added
-    return TransferReport(
-        conversations=added["conversations"],
-        entries=added["entry"],
-        threads=added["threads"],
-        checkpoints=added["checkpoint"],
-        blobs=added["blob"],
-        items=added["item"],
-        branches=added["named"],
-        memories=added["memories"],
-        audit=added["audit"],
-    )
+        merged = engine.read(lambda file: database.write(None, lambda tx: merge(file, tx)))
+    for at_path, name, keys in merged.conversations:
+        if keys:
+            tell(at_path, name, message_ids=tuple(dict.fromkeys(keys)))
+    return TransferReport(**{each.name: merged.added[each.name] for each in fields(TransferReport)})
 
 
 def _check_database(path: Path, what: str) -> None:
@@ -231,7 +214,7 @@ def _check_database(path: Path, what: str) -> None:
 def _opened(path: Path, key: EncryptionKey | None) -> Iterator[SqliteEngine]:
     """Open a copy of a file, which is brought up to date where an older version wrote it."""
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
-        copied_file(path, file := Path(folder) / "export.db", key)
+        encrypted_database.copied_file(path, file := Path(folder) / "export.db", key)
         with contextlib.closing(_made(file, key)) as engine:
             yield engine
 
@@ -249,15 +232,70 @@ def _check(engine: Engine, within: Namespace, progress: Watch | None) -> None:
         StorageError: It is damaged.
     """
     low, high = range_of(within)
-    with contextlib.closing(SqliteEngine(":memory:")) as empty, reading(empty) as ours, reading(engine) as source:
-        check_file(source, ours)
+    with (
+        contextlib.closing(SqliteEngine(":memory:")) as empty,
+        transfer.reading(empty) as ours,
+        transfer.reading(engine) as source,
+    ):
+        transfer.check_file(source, ours)
         for row in source.matching("namespace"):
             namespace = namespace_of(row["path"])
             if not low <= row["path"] < high or path_of(namespace) != row["path"]:
                 raise InvalidInput(f"The file holds {safe_repr(namespace)}, which is not within {safe_repr(within)}.")
-    report = integrity.verify(engine, progress, index=False)
-    if not report.ok:
-        raise DatabaseUnreadable(f"it is damaged: {report.problems[0]}.")
+    _verified(engine, "it is damaged", progress)
+
+
+# -- plain data -----------------------------------------------------------------------------------------------------
+
+_IN_REPORT = {"message": "entries", "description": "entries", ROUND: "entries", "item": "items"}
+
+
+def plain_export(engine: Engine, path: Path, within: Namespace = ()) -> TransferReport:
+    """Write what a person said, and what was learned about them, to a JSON file: for who asks for their data.
+
+    The file is a list of objects, each with its namespace. `import_` does not read it.
+
+    Args:
+        engine: The database.
+        path: The file. A file that is there is replaced, unless it is a database.
+        within: The namespace. Default: everything.
+
+    Returns:
+        How many entries, items and memories the file has.
+
+    Raises:
+        InvalidInput: The file cannot be written.
+        StorageError: Something is damaged.
+    """
+    counts: Counter[str] = Counter()
+    with whole_file(path) as file, transfer.reading(engine) as source:
+        file.write("[")
+        for each in _objects(source, within):
+            file.write(",\n" if counts else "\n")
+            json.dump(each, file, default=str)
+            counts[_IN_REPORT.get(each["kind"], "memories")] += 1
+        file.write("\n]\n")
+    return TransferReport(**counts)
+
+
+def _objects(source: transfer.RowSource, within: Namespace) -> Iterator[dict[str, Any]]:
+    from langchain_agentmem.stores import item_rows  # noqa: PLC0415 - who needs it pays
+
+    low, high = range_of(within)
+    for row in source.run(query.plain_messages, low=low, high=high):
+        said = encoding.decode(row["body"])["user_query"] if row["kind"] == ROUND else body_text(row["body"])
+        yield _object(row, row["kind"], conversation=row["name"], role=row["role"], name=row["sender"], text=said)
+    for row in source.run(query.plain_memory, low=low, high=high):
+        text = row["body"].decode("utf-8", "surrogatepass")
+        yield _object(row, row["kind"], key=row["key"], label=row["label"], source=row["source"], text=text)
+    for row in source.run(query.plain_items, low=low, high=high):
+        yield _object(row, "item", key=row["key"], value=item_rows.read(row["value"], row["path"], row["key"]))
+
+
+def _object(row: dict[str, Any], kind: str, **fields: Any) -> dict[str, Any]:
+    told = {name: value for name, value in fields.items() if value is not None}
+    at = moment(row["created_at"]).isoformat()
+    return {"kind": kind, "namespace": namespace_of(row["path"]), "created_at": at, **told}
 
 
 # -- copies --------------------------------------------------------------------------------------------------------
@@ -296,17 +334,17 @@ def copy(
 def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress: Watch | None) -> CopyReport:
     from langchain_agentmem.search import vectors  # noqa: PLC0415 - who copies pays
 
-    def write(tx: Transaction) -> tuple[datetime, Filled]:
+    def write(tx: Transaction) -> tuple[datetime, transfer.Filled]:
         if force:
             _empty(tx)
-        elif is_filled(tx):
+        elif transfer.is_filled(tx):
             raise _occupied(name)
-        with reading(source) as rows:
-            return datetime.now(UTC), fill(rows, tx, digest=True, progress=progress)
+        with transfer.reading(source) as rows:
+            return datetime.now(UTC), transfer.fill(rows, tx, digest=True, progress=progress)
 
     taken_at, filled = target.write(write)
-    with reading(target) as rows:
-        if digested(rows, progress) != filled:
+    with transfer.reading(target) as rows:
+        if transfer.digested(rows, progress) != filled:
             raise StorageError(f"The copy at {safe_repr(name)} is not as it was written.")
     try:
         target.write(search_index.refresh)
@@ -330,7 +368,7 @@ def _empty(tx: Transaction) -> None:
 
     search_index.emptied(tx)
     vectors.server_side_emptied(tx)
-    delete_all(tx)
+    transfer.delete_all(tx)
 
 
 def _occupied(name: str) -> InvalidInput:
@@ -350,7 +388,7 @@ def _free_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
     if file.is_file() and file.stat().st_size:
         with file.open("rb") as opened:
             begins = opened.read(_OWNER.stop)
-        ours = begins.startswith(PLAIN_BEGINS) and int.from_bytes(begins[_OWNER]) == APPLICATION_ID
+        ours = begins.startswith(encrypted_database.PLAIN_BEGINS) and int.from_bytes(begins[_OWNER]) == APPLICATION_ID
         if not ours and not looks_encrypted(file, begins):
             raise ForeignDatabase(
                 f"{safe_repr(path)} is not ours to replace: it is no database of langchain-agentmem, or its "
@@ -358,7 +396,7 @@ def _free_file(path: str, key: EncryptionKey | None, *, force: bool) -> Path:
             )
         if not (force and ours):  # what is encrypted is ours where the key opens it
             with contextlib.closing(_made(file, key)) as engine:
-                if engine.read(is_filled) and not force:
+                if engine.read(transfer.is_filled) and not force:
                     raise _occupied(path)
     return file
 
@@ -391,31 +429,35 @@ def restore(
     if not is_postgres(name) and file.exists() and Path(name).exists() and file.samefile(name):
         raise InvalidInput(f"{safe_repr(name)} is the backup itself. Restore it to another place.")
     _check_database(file, "backup")
-    if key is not None and begins_plain(file):
+    if key is not None and encrypted_database.begins_plain(file):
         raise InvalidInput(
             f"{safe_repr(str(file))} is not encrypted. Restore it without a key, and encrypt what was restored: "
             "agentmem key DATABASE encrypt."
         )
+    damaged = f"{safe_repr(str(file))} is damaged, and was not restored"
     if is_postgres(name):
         with _opened(file, key) as engine:
-            checked = _verified(engine, file, progress, index=False)
+            checked = _verified(engine, damaged, progress)
             name = copy(engine, name, force=force, progress=progress).target
     else:
         with whole_copy(_free_file(name, key, force=force)) as made:
-            copied_file(file, made, key)
+            encrypted_database.copied_file(file, made, key)
             opening = Opening(key=key, limits=MEASURED_BEFORE)
             with contextlib.closing(Database(made, opening=opening)) as database:
-                checked = _verified(database.engine, file, progress)
+                checked = _verified(database.engine, damaged, progress, index=True)
     return RestoreReport(source=str(file), target=name, checked=checked)
 
 
-def _verified(engine: Engine, file: Path, progress: Watch | None, *, index: bool = True) -> Mapping[str, int]:
+def _verified(engine: Engine, damaged: str, progress: Watch | None = None, *, index: bool = False) -> Mapping[str, int]:
+    """Verify a database, and return how much was looked at.
+
+    Raises:
+        DatabaseUnreadable: Something is wrong; the error begins with `damaged`.
+    """
     report = integrity.verify(engine, progress, index=index)
     if not report.ok:
         more = f" and {len(report.problems) - 1} more" if len(report.problems) > 1 else ""
-        raise DatabaseUnreadable(
-            f"{safe_repr(str(file))} is damaged, and was not restored: {report.problems[0]}{more}."
-        )
+        raise DatabaseUnreadable(f"{damaged}: {report.problems[0]}{more}.")
     return report.checked
 
 
@@ -425,7 +467,7 @@ def rekey(
     key: KeyLike | None = None,
     new_key: KeyLike | None = None,
     progress: Watch | None = None,
-) -> RekeyReport:
+) -> encrypted_database.RekeyReport:
     """Encrypt a SQLite database, give it another key, or decrypt it.
 
     It is written into a new file under the new key, read again and compared row by row, and only then takes the place
@@ -457,4 +499,4 @@ def rekey(
         raise InvalidInput("Give key= to decrypt a database, new_key= to encrypt it, or both to give it another key.")
     if SqliteEngine.open_here(Path(name)):
         raise DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
-    return rewrite(Path(name), key, new_key, APPLICATION_ID, progress)
+    return encrypted_database.rewrite(Path(name), key, new_key, APPLICATION_ID, progress)

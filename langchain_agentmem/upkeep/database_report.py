@@ -43,14 +43,7 @@ __all__ = ["Finding", "diagnose"]
 _TABLES: Mapping[str, tuple[str, ...]] = {
     "shared content": ("content",),
     "facts": (),
-    "other": (
-        "namespace",
-        "receipt",
-        "agentmem_migration",
-        "lease",
-        "sqlite_schema",
-        "sqlite_sequence",
-    ),
+    "other": ("namespace", "receipt", "agentmem_migration", "lease", "sqlite_schema", "sqlite_sequence"),
 }
 """Which tables are no feature's own. Facts lie in tables of the layers, and are told apart by how many rows are theirs.
 """
@@ -154,12 +147,18 @@ def stats_of(counts: Mapping[str, int], sizes: Sizes, pool: PoolStats | None) ->
         sizes: How many bytes that takes.
         pool: The connections of this process.
     """
+    parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
+    shared, memories = sum(sizes.tables.get(table, 0) for table in _HELD_TOGETHER), counts["memories"]
+    parts["facts"] = shared * counts["fact_versions"] // memories if memories else 0
+    parts["layers"] -= parts["facts"]
+    # What belongs to no table, such as the pages in which SQLite notes where others lie.
+    parts["other"] += max(0, sizes.total - sizes.free - sum(parts.values()))
     every: dict[str, Any] = {
         **{name: count for name, count in counts.items() if name != "fact_versions"},
         "bytes": sizes.total,
         "free_bytes": sizes.free,
         "log_bytes": sizes.log,
-        "bytes_by_part": by_part(sizes, facts=counts["fact_versions"], memories=counts["memories"]),
+        "bytes_by_part": parts,
         "bytes_estimated": sizes.estimated,
         "pool": pool,
     }
@@ -169,23 +168,6 @@ def stats_of(counts: Mapping[str, int], sizes: Sizes, pool: PoolStats | None) ->
 def tables_by_part() -> dict[str, Sequence[str]]:
     """Which tables are which part of the database."""
     return dict(_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
-
-
-def by_part(sizes: Sizes, *, facts: int, memories: int) -> dict[str, int]:
-    """Bytes by part.
-
-    Args:
-        sizes: Bytes by table.
-        facts: How many versions of facts there are.
-        memories: How many versions of anything there are in the same tables.
-    """
-    found = {name: sum(sizes.tables.get(table, 0) for table in names) for name, names in tables_by_part().items()}
-    shared = sum(sizes.tables.get(table, 0) for table in _HELD_TOGETHER)
-    found["facts"] = shared * facts // memories if memories else 0
-    found["layers"] -= found["facts"]
-    # What belongs to no table, such as the pages in which SQLite notes where others lie.
-    found["other"] += max(0, sizes.total - sizes.free - sum(found.values()))
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -326,13 +308,10 @@ def list_branches(tx: Transaction, namespace: Sequence[str]) -> list[BranchSumma
     """
     low, high = range_of(namespace)
     rows = query.known_branches(tx, low=low, high=high)
+    names = ("name", "parent", "own")
     return [
         BranchSummary(
-            namespace=namespace_of(row["path"]),
-            name=row["name"],
-            parent=row["parent"],
-            created_at=moment(row["created_at"]),
-            own=row["own"],
+            namespace=namespace_of(row["path"]), created_at=moment(row["created_at"]), **{n: row[n] for n in names}
         )
         for row in rows
     ]
@@ -494,12 +473,7 @@ def _verified(url: str, opening: Opening, progress: Watch | None) -> Iterator[Fi
     except AgentMemoryError as error:
         problems = (str(error),)
     for problem in problems:
-        yield Finding(
-            "verify",
-            "problem",
-            problem,
-            "Make a copy of the database, then restore the newest backup.",
-        )
+        yield Finding("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
     if not problems:
         yield Finding("verify", "ok", "the content is whole")
 

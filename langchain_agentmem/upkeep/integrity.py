@@ -7,30 +7,24 @@ with AgentMemory("agent.db") as memory:
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.namespaces import (
-    Namespace,
-    Scopes,
-    id_of,
-    label_within,
-    named,
-    namespace_of,
-    path_of,
-    range_of,
-)
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
 from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Operation, Transaction, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
+from langchain_agentmem.storage.transfer import move_rows
 
 PAGE = 100
 _PERSON = 2  # most labels that name a person: ("users", "ada")
@@ -80,7 +74,7 @@ class EraseReport:
     branches: int = 0
     memories: int = 0
     audit: int = 0
-    elsewhere: tuple[Namespace, ...] = ()
+    elsewhere: tuple[namespaces.Namespace, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -192,14 +186,14 @@ def erase(
         raise InvalidInput("Say what to erase: namespace=, thread_id= or conversation_id=.")
     if thread_id is not None and conversation_id is not None:
         raise InvalidInput("Erase a thread or a conversation, one at a time.")
-    low, high = range_of(() if namespace is None else namespace)
+    low, high = namespaces.range_of(() if namespace is None else namespace)
     name = None
     if conversation_id is not None:
-        name = id_of(conversation_id, "conversation")
-        low = path_of(() if namespace is None else namespace)
+        name = namespaces.id_of(conversation_id, "conversation")
+        low = namespaces.path_of(() if namespace is None else namespace)
         high = low + "\x01"
     elif thread_id is not None:
-        name = id_of(thread_id, "thread")
+        name = namespaces.id_of(thread_id, "thread")
     erasure = Erasure(low=low, high=high, name=name, threads=conversation_id is None)
     for part in all_parts().all:
         if part.erase is not None:
@@ -210,7 +204,9 @@ def erase(
     return EraseReport(**removed), erasure.conversations
 
 
-def items_elsewhere(tx: Transaction, namespace: Namespace, scopes: Scopes) -> list[Namespace]:
+def items_elsewhere(
+    tx: Transaction, namespace: namespaces.Namespace, scopes: namespaces.Scopes
+) -> list[namespaces.Namespace]:
     """Where else a person has long-term items, by the label that is theirs.
 
     Args:
@@ -219,15 +215,15 @@ def items_elsewhere(tx: Transaction, namespace: Namespace, scopes: Scopes) -> li
             its last label is taken for it, unless it has more than two.
         scopes: Which namespaces belong to persons.
     """
-    whose = list(scopes.keys_of(path_of(namespace)).values())
+    whose = list(scopes.keys_of(namespaces.path_of(namespace)).values())
     if scopes.template is None and len(namespace) <= _PERSON:
         whose = list(namespace[-1:])
-    low, high = range_of(namespace)
-    found: dict[Namespace, None] = {}
+    low, high = namespaces.range_of(namespace)
+    found: dict[namespaces.Namespace, None] = {}
     for label in whose:
-        ended, has = label_within(label)
+        ended, has = namespaces.label_within(label)
         rows = query.items_elsewhere(tx, ended=ended, label=has, low=low, high=high, limit=MOST_ELSEWHERE)
-        found.update({namespace_of(row["path"]): None for row in rows})
+        found.update({namespaces.namespace_of(row["path"]): None for row in rows})
     return [*found]
 
 
@@ -243,20 +239,34 @@ def adopt(tx: Transaction, name: str, path: str, *, tail: int) -> None:
     Raises:
         InvalidInput: There is none, the namespace has one of the id, or it shares what it remembers with a copy.
     """
-    from langchain_agentmem.rewinding.thread_memory import move  # noqa: PLC0415 - who needs it pays
-    from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415
+    from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.threads.thread_lines import ThreadAt, find  # noqa: PLC0415
 
-    query.create_namespace(tx, path=path)
-    thread = move(tx, ThreadAt("", name), path, tail=tail)
-    conversation = message_log.move(tx, Address("", name), path, tail=tail)
-    for row in message_log.nested_in(tx, "", "\x01", name):
-        message_log.move(tx, Address("", row["name"]), path, tail=tail)
-    if not thread and not conversation:
-        homes = [namespace_of(row["path"]) for row in query.find_threads(tx, name=name, ns="")]
+    namespace = queries.number_of(tx, path)
+    if find(tx, ThreadAt(path, name), exact=True) is not None:
+        raise InvalidInput(
+            f"There is a thread {safe_repr(name)} in {safe_repr(namespaces.namespace_of(path))} already."
+        )
+    thread = find(tx, ThreadAt("", name), exact=True)
+    branches = [] if thread is None else movable_branches(tx, thread.id, name)
+    nested = [row["name"] for row in message_log.nested_in(tx, "", "\x01", name)]
+    talks = [Address("", each) for each in (name, *nested)]
+    for at in talks:
+        branches += message_log.leave(tx, at, path)
+    if thread is None and not branches:
+        homes = [namespaces.namespace_of(row["path"]) for row in query.find_threads(tx, name=name, ns="")]
         there = (
-            f" One is in {', '.join(map(named, homes))}, and stays there, since the threads of a namespace share what "
-            "they remember. One that was imported to the wrong place is imported anew, with a namespace such as "
-            "users/{user_id}, and erased here."
+            f" One is in {', '.join(map(namespaces.named, homes))}, and stays there, since the threads of a namespace "
+            "share what they remember. One that was imported to the wrong place is imported anew, with a namespace "
+            "such as users/{user_id}, and erased here."
         )
         raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.{there * bool(homes)}")
+    number = 0 if thread is None else thread.id
+    move_rows(tx, namespace, number, branches)
+    query.move_pasts(tx, thread=number, namespace=namespace)
+    moved = {"thread": number, "namespace": namespace, "ids": json.dumps(branches)}
+    while page := query.documents_to_move(tx, **moved, limit=PAGE):
+        search_index.move(tx, page, path, tail=tail)
+    for at in talks:
+        search_index.close(tx, *message_log.series_of(at))
     memory_rows.close(tx, "")

@@ -7,32 +7,27 @@ need besides stands in `admin.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+from langchain_agentmem.base import events
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
-from langchain_agentmem.base.events import (
-    ConversationErased,
-    MemoryEvent,
-    MessagesStored,
-    Progress,
-    Watch,
-    listener_given,
-)
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.tracing import given_only
+from langchain_agentmem.tracing import given_only, outcome
 from langchain_agentmem.upkeep import database_copy, database_report, integrity
 from langchain_agentmem.upkeep.database_copy import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport
+
+T = TypeVar("T")
 
 
 class Upkeep:
@@ -57,9 +52,16 @@ class Upkeep:
         for each in self.database.remembering:
             each.forget()
         for at in erased:
-            self._tell(ConversationErased, *at)
+            self._tell(events.ConversationErased, *at)
 
-    def _tell(self, event: Callable[..., MemoryEvent], path: str, name: str, **details: Any) -> None:
+    def _run(self, name: str, make: Callable[[], T], inputs: Mapping[str, Any] | None = None) -> T:
+        """Do something as a step of a trace."""
+        with self.database.step(name, lambda: inputs or {}) as step:
+            value = make()
+            step.finish(lambda: outcome(value))
+        return value
+
+    def _tell(self, event: Callable[..., events.MemoryEvent], path: str, name: str, **details: Any) -> None:
         """Tell the hooks of a conversation."""
         self.database.emit(partial(event, namespace=namespace_of(path), conversation_id=name, **details))
 
@@ -95,7 +97,7 @@ class Maintenance(Upkeep):
         self,
         path: str | os.PathLike[str],
         *,
-        progress: Watch | None = None,
+        progress: events.Watch | None = None,
         key: KeyLike | None = None,
         as_json: bool = False,
     ) -> TransferReport:
@@ -117,26 +119,21 @@ class Maintenance(Upkeep):
             StorageError: Something is damaged; `verify` tells more. No file was written.
         """
         key = EncryptionKey.of(key)
-        within, told = self._below(None), listener_given(progress, "progress")
+        within, told = self._below(None), events.listener_given(progress, "progress")
         file, engine = path_of_file(path), self.database.engine
         if check_flag("as_json", as_json) and key is not None:
             raise InvalidInput("Plain JSON is not encrypted: give no key, or export a SQLite file.")
         if not as_json:
             database_copy.check_replaceable(file, key)
-        with self.database.step("care.export", lambda: {"path": path}) as step:
-            if as_json:
-                from langchain_agentmem.upkeep.plain_export import plain_export  # noqa: PLC0415 - who needs it pays
-
-                report = TransferReport(**plain_export(engine, file, within))
-            else:
-                report = database_copy.export(engine, file, within, told, key)
-            step.finish(lambda: asdict(report))
-        return report
+        make = partial(database_copy.export, engine, file, within, told, key)
+        if as_json:
+            make = partial(database_copy.plain_export, engine, file, within)
+        return self._run("care.export", make, {"path": path})
 
     aexport = awaited(export)
 
     def import_(
-        self, path: str | os.PathLike[str], *, progress: Watch | None = None, key: KeyLike | None = None
+        self, path: str | os.PathLike[str], *, progress: events.Watch | None = None, key: KeyLike | None = None
     ) -> TransferReport:
         """Add what an export holds to this database, all of it or nothing.
 
@@ -153,15 +150,10 @@ class Maintenance(Upkeep):
             MessageError: A conversation holds other content under one of the ids.
         """
         key = EncryptionKey.of(key) or self.database.engine.opening.key or key_in_environment()
-        within, told = self._below(None), listener_given(progress, "progress")
-        with self.database.step("care.import", lambda: {"path": path}) as step:
-            merged = database_copy.import_file(self.database, path_of_file(path), within, told, key)
-            report = database_copy.report_of(merged)
-            step.finish(lambda: asdict(report))
-        for at_path, name, keys in merged.conversations:
-            if keys:
-                self._tell(MessagesStored, at_path, name, message_ids=tuple(dict.fromkeys(keys)))
-        return report
+        within, told = self._below(None), events.listener_given(progress, "progress")
+        tell = partial(self._tell, events.MessagesStored)
+        make = partial(database_copy.import_file, self.database, path_of_file(path), within, told, key, tell)
+        return self._run("care.import", make, {"path": path})
 
     aimport_ = awaited(import_, writes=True)
 
@@ -172,7 +164,7 @@ class Maintenance(Upkeep):
         thread_id: str | None = None,
         conversation_id: str | None = None,
         dry_run: bool = False,
-        progress: Watch | None = None,
+        progress: events.Watch | None = None,
     ) -> EraseReport:
         """Delete a person, thread or conversation everywhere, and leave no trace in the storage.
 
@@ -210,7 +202,7 @@ class Maintenance(Upkeep):
             self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         check_flag("dry_run", dry_run)
-        told, engine = listener_given(progress, "progress"), self.database.engine
+        told, engine = events.listener_given(progress, "progress"), self.database.engine
         with self.database.step("care.erase", partial(given_only, given)) as step:
             if dry_run:
                 report, _ = engine.rehearse(lambda tx: integrity.erase(tx, **given))
@@ -258,6 +250,6 @@ class Maintenance(Upkeep):
     asettle = awaited(settle, writes=True)
 
 
-def _tell(progress: Watch | None, *at: Any) -> None:
+def _tell(progress: events.Watch | None, *at: Any) -> None:
     if progress is not None:
-        progress(Progress(*at))
+        progress(events.Progress(*at))

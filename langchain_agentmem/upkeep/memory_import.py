@@ -46,6 +46,7 @@ _NOT_TAKEN = (
     "search_speaker", "search_vector", "search_unembedded", "search_state",
 )  # fmt: skip
 """Tables whose rows come with those of others, are made anew, or belong to one database alone."""
+_IN_REPORT = {"entry": "entries", "checkpoint": "checkpoints", "blob": "blobs", "item": "items"}
 _OWNERS = {"message": "entry", "nested_message": "entry", "item": "item"}
 """The tables of what the search index finds, by its kinds. Default: "memory"."""
 
@@ -63,7 +64,7 @@ class MemoryImport:
         progress: Is told how many rows were looked at.
 
     Attributes:
-        added: How many rows were written, by table; and how many "threads" and "conversations" the export has.
+        added: The counts of a `TransferReport`, and how many rows were written of each table.
         conversations: Path, name and new messages of each conversation.
     """
 
@@ -128,7 +129,7 @@ class MemoryImport:
     def _take(
         self,
         name: str,
-        adjust: Callable[[Row], bool] | None = None,
+        adjust: Callable[[Row], object] = bool,
         *,
         known: Sequence[str] = (),
         rows: Iterable[Row] | None = None,
@@ -155,7 +156,7 @@ class MemoryImport:
                         self._ids[name][old] = row["id"] = new
             if known:
                 fresh = self._unknown(name, known, fresh)
-            self._insert(name, [row for _, row in fresh if adjust is None or adjust(row)])
+            self._insert(name, [row for _, row in fresh if adjust(row) is not False])
 
     def _unknown(self, name: str, known: Sequence[str], rows: Sequence[tuple[Any, Row]]) -> list[tuple[Any, Row]]:
         """Leave out rows that are here already."""
@@ -203,7 +204,7 @@ class MemoryImport:
             if "document_id" in row:
                 row["document_id"] = None
         self._tx.insert_rows(name, list(rows[0]), [tuple(row.values()) for row in rows])
-        self.added[name] += len(rows)
+        self.added[_IN_REPORT.get(name, name)] += len(rows)
 
     def _store_contents(self, name: str, rows: Sequence[Row]) -> None:
         columns = [column for column, table in _TABLES[name].references.items() if table == "content"]
@@ -256,7 +257,7 @@ class MemoryImport:
             for name in ("channel_value", "pending_write", "checkpoint"):
                 rows += [row | {"ns": ns} for row in self._source.matching(name, line_id=line)]
         parts = self._source.run(query.exported_parts, shelf=thread["shelf_id"])
-        self.added["checkpoint"] += thread_part.merge(self._tx, at, parts, rows, delta=bool(thread["delta"]))
+        self.added["checkpoints"] += thread_part.merge(self._tx, at, parts, rows, delta=bool(thread["delta"]))
         for line, ns in lines.items():
             found = thread_lines.find(self._tx, at, ns, exact=True)
             if found is not None and found.line is not None:
@@ -278,7 +279,7 @@ class MemoryImport:
                 wanted |= {row["parent_id"], row["base_id"]} - {None}
                 if (parent := row["parent_id"]) is not None:
                     self._forks[parent].append(row["parent_position"])
-                self.added["named"] += row["kind"] == KIND
+                self.added["branches"] += row["kind"] == KIND
         wanted -= self._branches_here.keys()
         self._take("branch", rows=(row for row in self._source.matching("branch") if row["id"] in wanted))
         for row in self._source.matching("branch_base"):
@@ -412,35 +413,30 @@ class MemoryImport:
             self._groups[old] = randbits(62) if known else old
         return self._groups[old]
 
-    def _adjust_group(self, row: Row) -> bool:
+    def _adjust_group(self, row: Row) -> None:
         row["group_id"] = row["group_id"] and self._group(row["group_id"])
-        return True
 
-    def _adjust_finished(self, row: Row) -> bool:
+    def _adjust_finished(self, row: Row) -> None:
         groups = json.loads(row["groups"])
         self._needed.update(groups)
         row["groups"] = json.dumps(sorted(map(self._group, groups)))
-        return True
 
     def _adjust_execution(self, row: Row) -> bool:
         needed = row["id"] in self._needed
         row["id"], row["owner"] = self._group(row["id"]), None
         return needed
 
-    def _adjust_base(self, row: Row) -> bool:
+    def _adjust_base(self, row: Row) -> None:
         bounds = json.loads(row["groups"])
         row["groups"] = json.dumps(
             sorted((self._group(group), last if last == FOREVER else self._version(last)) for group, last in bounds)
         )
-        return True
 
-    def _adjust_compaction(self, row: Row) -> bool:
+    def _adjust_compaction(self, row: Row) -> None:
         compaction_records.renumber(row, self._ids["compaction"])
-        return True
 
-    def _adjust_note(self, row: Row) -> bool:
+    def _adjust_note(self, row: Row) -> None:
         prompt_notes.renumber(row, lambda kind, number: self._ids[_OWNERS.get(kind, "memory")].get(number))
-        return True
 
     def _take_audit(self) -> None:
         """Append the entries of the audit trail that are new to the chain."""
@@ -465,7 +461,7 @@ class MemoryImport:
             else:
                 records = conversation_part.dump(self._file, at)
                 keys = conversation_part.restore(self._tx, at, records, now=self._now, tail=self._tail, following=True)
-                self.added["entry"] += len(keys)
+                self.added["entries"] += len(keys)
             self.added["conversations"] += 1
             self.conversations.append((at.path, at.name, keys))
 
@@ -477,7 +473,14 @@ class MemoryImport:
     # -- the search index ------------------------------------------------------------------------------------------
 
     def _index(self) -> None:
-        """Index the rows that were taken and have documents in the export, series by series."""
+        """Index the rows that were taken and have documents in the export, series by series.
+
+        The text of a document ends where the next wording of the message has one, so all are marked before.
+        """
+        ids = self._ids["entry"]
+        for page in pages(self._source.run(query.exported_documents)):
+            mine = [row["owner"] for row in page if _OWNERS.get(row["kind"]) == "entry" and row["owner"] in ids]
+            number_documents(self._tx, "entry", [{"document": 0, "id": ids[owner]} for owner in mine])
         documents = self._source.run(query.exported_documents)
         for _, series in groupby(documents, key=lambda row: int(row["series"])):
             for page in pages(series):
@@ -497,7 +500,7 @@ class MemoryImport:
         placed = search_index.places(self._tx, Series(first["path"], first["kind"], first["name"]), documents)
         search_index.write(self._tx, placed, owners, tail=self._tail)
         numbered = list(zip(rows, placed.numbers, strict=True))
-        number_documents(self._tx, table, [{"document": number, "id": ids[row["slot"]]} for row, number in numbered])
+        number_documents(self._tx, table, [{"document": number, "id": ids[row["owner"]]} for row, number in numbered])
         spoken = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]
         if spoken:
             series = placed.numbers[0] >> search_index.PLACE_BITS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import Namespace, range_of
@@ -20,9 +20,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import Database
-
-if TYPE_CHECKING:
-    from langchain_agentmem.threads.thread_lines import ThreadAt
+from langchain_agentmem.storage.transaction import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,34 +72,37 @@ def prune(
     Raises:
         InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
     """
-    _check_prune(keep_checkpoints, retention, archive_before)
+    from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415 - who needs it pays
+
+    shortens = retention is not None and not retention.off
+    _check_prune(keep_checkpoints, shortens or archive_before is not None)
     low, high = range_of(namespace)
-    engine = database.engine
-    threads: list[ThreadAt] = []
-    talks: list[message_log.Address] = []
-    if keep_checkpoints is not None:
-        threads = database.read(None, lambda tx: _threads(tx, low, high))
-    if retention is not None and not retention.off:
-        talks = database.read(None, lambda tx: _conversations(tx, low, high))
-    keep, kept = keep_checkpoints or 1, retention or Retention()
-    do: Callable[[Operation[Any]], Any] = engine.rehearse if dry_run else engine.write
+    do: Callable[[Operation[Any]], Any] = database.engine.rehearse if dry_run else database.engine.write
+
+    def look(tx: Transaction) -> tuple[Rows, Rows]:
+        threads = query.threads_within(tx, low=low, high=high, name=None) if keep_checkpoints is not None else []
+        kind = message_log.CONVERSATION
+        return threads, query.list_branches(tx, low=low, high=high, kind=kind, name=None) if shortens else []
+
+    threads, talks = database.read(None, look)
     removed, dropped = [], []
-    for number, at in enumerate(threads):
-        more, count = True, 0
-        while more:
-            some, more = do(partial(_pruned, at=at, keep=keep, now=now, at_once=dry_run))
-            count += some
-        removed.append(count)
-        _tell(progress, number + 1, len(threads) + len(talks))
-    for number, address in enumerate(talks):
-        dropped.append(do(partial(message_log.shorten, at=address, retention=kept, now=now)))
-        _tell(progress, len(threads) + number + 1, len(threads) + len(talks))
-    archived = saved = 0
-    if archive_before is not None:
-        archived, saved = _archived(do, low, high, archive_before)
+    for number, row in enumerate([*threads, *talks], 1):
+        if number <= len(threads):
+            more, count = True, 0
+            at = ThreadAt(row["path"], row["name"])
+            while more:
+                some, more = do(partial(_pruned, at=at, keep=keep_checkpoints or 1, now=now, at_once=dry_run))
+                count += some
+            removed.append(count)
+        else:
+            address = message_log.Address(row["path"], row["name"])
+            dropped.append(do(partial(message_log.shorten, at=address, retention=retention or Retention(), now=now)))
+        if progress is not None:
+            progress(Progress("pruning", number, len(threads) + len(talks)))
+    archived, saved = _archive(do, low, high, archive_before)
     if not dry_run:
         database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
-        engine.release()
+        database.engine.release()
     return PruneReport(
         threads=sum(map(bool, removed)),
         checkpoints=sum(removed),
@@ -113,31 +114,14 @@ def prune(
     )
 
 
-def _check_prune(keep_checkpoints: Any, retention: Retention | None, archive_before: int | None) -> None:
-    if keep_checkpoints is None and (retention is None or retention.off) and archive_before is None:
+def _check_prune(keep_checkpoints: Any, others: bool) -> None:  # noqa: FBT001
+    if keep_checkpoints is None and not others:
         raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
     if keep_checkpoints is not None and (type(keep_checkpoints) is not int or keep_checkpoints < 1):
         raise InvalidInput(f"keep_checkpoints is a whole number of at least 1, not {safe_repr(keep_checkpoints)}.")
 
 
-def _archived(do: Callable[..., Any], low: str, high: str, before: int) -> tuple[int, int]:
-    """Compress old entries of the audit trail. Gives how many, and how many bytes that saves."""
-    archived = saved = 0
-    after: int | None = 0
-    while after is not None:
-        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
-        page = do(partial(_page_archived, low=low, high=high, before=before, after=after))
-        archived, saved, after = archived + page.entries, saved + page.saved, page.after
-    return archived, saved
-
-
-def _page_archived(tx: Transaction, low: str, high: str, before: int, after: int) -> Any:
-    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
-
-    return archive(tx, low, high, before, after=after)
-
-
-def _pruned(tx: Transaction, at: ThreadAt, *, keep: int, now: int, at_once: bool) -> tuple[int, bool]:
+def _pruned(tx: Transaction, at: Any, *, keep: int, now: int, at_once: bool) -> tuple[int, bool]:
     """How many checkpoints a batch removed, or all of them in one transaction, and whether there are more."""
     from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
     from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
@@ -151,18 +135,14 @@ def _pruned(tx: Transaction, at: ThreadAt, *, keep: int, now: int, at_once: bool
     return removed, more
 
 
-def _threads(tx: Transaction, low: str, high: str) -> list[ThreadAt]:
-    from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415 - who needs it pays
+def _archive(do: Callable[[Operation[Any]], Any], low: str, high: str, before: int | None) -> tuple[int, int]:
+    """Compress old entries of the audit trail. Return how many, and how many bytes that saves."""
+    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
 
-    rows = query.threads_within(tx, low=low, high=high, name=None)
-    return [ThreadAt(row["path"], row["name"]) for row in rows]
-
-
-def _conversations(tx: Transaction, low: str, high: str) -> list[message_log.Address]:
-    rows = query.list_branches(tx, low=low, high=high, kind=message_log.CONVERSATION, name=None)
-    return [message_log.Address(row["path"], row["name"]) for row in rows]
-
-
-def _tell(progress: Watch | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(Progress("pruning", done, total))
+    archived, saved = 0, 0
+    after: int | None = None if before is None else 0
+    while before is not None and after is not None:
+        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
+        page = do(partial(archive, low=low, high=high, before=before, after=after))
+        archived, saved, after = archived + page.entries, saved + page.saved, page.after
+    return archived, saved

@@ -387,7 +387,6 @@ class TestThresholds:
 
 def test_with_a_conversation_its_compactions_are_erased(memory):
     chat, _ = filled(memory, 20)
-    chat.get_messages()
     assert memory.admin.stats()["compactions"] >= 1
     memory.erase(conversation_id=chat.conversation_id)
     assert memory.admin.stats()["compactions"] == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,16 +45,21 @@ def _do(memory: AgentMemory, rng: random.Random, known: list[tuple[Any, str]], t
     match rng.randrange(22):
         case 0 | 1:
             chat.add_messages(random_history(rng.randrange(10**6), size=rng.randint(1, 6)))
-        case 2:
-            chat.update(rng.choice(chat.messages).id, content=text)
-        case 3:
-            chat.remove_by_id(rng.choice(chat.messages).id)
+        case 2 | 3:
+            change = rng.choice((lambda key: chat.update(key, content=text), chat.remove_by_id))
+            change(rng.choice(chat.messages).id)
         case 4:
             session = memory.session(name, namespace)
             session.add_post(session.create_round(text).id, send_from="User", send_to="Planner", message=text)
         case 5 | 6:
             said = [HumanMessage(text), AIMessage(text)]
-            chat_graph(saver).invoke({"messages": said}, at(f"chat {name}", namespace=namespace))
+            config, graph = at(f"chat {name}", namespace=namespace), chat_graph(saver)
+            graph.invoke({"messages": said}, config)
+            before = graph.get_state(config)
+            again = HumanMessage(f"{text} in other words", id=rng.choice(before.values["messages"]).id)
+            graph.update_state(config, {"messages": [again]})
+            if rng.random() < 0.5:
+                graph.update_state(before.config, None)
         case 7 | 8:
             remembered.say(memory, "ask " * (rng.random() < 0.2) + text, name, namespace)
         case 9:
@@ -105,10 +111,9 @@ def readable(memory: AgentMemory) -> dict[str, Any]:
         ]
         found["session", *place] = memory.session(each.conversation_id, each.namespace).to_conversation().to_dict()
         found["notes", *place] = [
-            (note.message_id, note.part, note.reader, note.values, note.begins, note.said, note.created_at,
-             [(item.kind, item.id, item.signals, item.reason) for item in note.items])
+            replace(note, items=tuple(item._replace(row=None, score=None) for item in note.items))
             for note in chat.shown()
-        ]  # fmt: skip
+        ]
         found["compactions", *place] = chat.compactions()
     saver = AgentMemorySaver(memory.database, serde=memory.checkpointer.serde)
     for each in saver.list(None):

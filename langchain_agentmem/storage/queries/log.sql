@@ -292,24 +292,6 @@ delete from entry where id = :id;
 -- name: delete_all_but_description
 delete from entry where branch_id = :branch and kind <> 'description';
 
--- name: documents_said
--- The documents of a conversation that stand in other namespaces than its own.
-select d.id, d.owner, d.created_at, d.role, c.kind, s.name
-from entry e
-join branch b on b.id = e.branch_id
-join search_document d on d.id = e.document_id
-join search_series s on s.id = d.id >> 22
-join search_scope c on c.id = s.scope_id
-where e.branch_id = :branch and c.namespace_id <> b.namespace_id
-order by d.id
-limit cast(:limit as bigint);
-
--- name: renumber_entry
-update entry set document_id = :id where id = :owner;
-
--- name: move_branch
-update branch set namespace_id = (select id from namespace where path = :path) where id = :branch;
-
 -- name: delete_branch
 delete from branch where id = :branch;
 

@@ -555,43 +555,29 @@ select 1 from memory o join memory m on m.origin = o.id
 where o.branch_id {in_numbers ids} and m.branch_id not in ({numbers ids})
 limit 1;
 
--- name: documents_remembered
+-- name: documents_to_move
 -- The documents of what lies on some branches, and of what a thread wrote that lies nowhere, in other namespaces than one.
-select d.id, d.owner, d.created_at, d.role, c.kind, s.name
-from memory m
-join search_document d on d.id = m.document_id
+select d.id, d.owner, d.created_at, d.role, c.kind, s.name, held.owners
+from (
+    select cast('entry' as text) as owners, document_id from entry where branch_id {in_numbers ids}
+    union all
+    select 'memory', document_id from memory where branch_id {in_numbers ids}
+    union all
+    select 'memory', document_id from memory
+    where branch_id is null and group_id in (select g.id from memory_group g where g.thread_id = :thread)
+) held
+join search_document d on d.id = held.document_id
 join search_series s on s.id = d.id >> 22
 join search_scope c on c.id = s.scope_id
-where (m.branch_id {in_numbers ids} or (m.branch_id is null and m.group_id in (select g.id from memory_group g where g.thread_id = :thread)))
-    and c.namespace_id <> (select id from namespace where path = :path)
+where c.namespace_id <> :namespace
 order by d.id
 limit cast(:limit as bigint);
 
--- name: renumber_memory
-update memory set document_id = :id where id = :owner;
-
--- name: move_thread
-update thread set namespace_id = (select id from namespace where path = :path) where id = :thread;
-
 -- name: move_pasts
 update checkpoint set namespace_id = (
-    select b.namespace_id from namespace n join branch b on b.namespace_id = n.id and b.kind = 'layers' and b.name = 'main'
-    where n.path = :path
+    select namespace_id from branch where namespace_id = :namespace and kind = 'layers' and name = 'main'
 )
 where line_id in (select id from checkpoint_line where thread_id = :thread);
-
--- name: move_memory
-update memory set scope_id = (select id from namespace where path = :path) where branch_id = :branch and scope_id is not null;
-
--- name: move_authors
--- A thread and those before it, who wrote nothing elsewhere, are authors of another namespace.
-update author set namespace_id = (select id from namespace where path = :path)
-where name is not null and (thread_id = :thread or id in (
-        select m.author_id from memory m where m.branch_id {in_numbers ids}
-    ))
-    and not exists (
-        select 1 from memory m where m.author_id = author.id and m.scope_id <> (select id from namespace where path = :path)
-    );
 
 -- name: sealable
 -- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet,

@@ -35,14 +35,11 @@ select * from memory order by coalesce(origin, id), id;
 select a.sequence, a.mark, a.hidden, n.path from audit a join namespace n on n.id = a.namespace_id order by a.sequence;
 
 -- name: exported_documents
--- The document of a message is named by its first version, and owned by its newest.
-select d.id, d.created_at, d.role, d.speaker, d.owner, s.id as series, s.name, c.kind, n.path,
-    coalesce(e.replaces, d.owner) as slot
+select d.id, d.created_at, d.role, d.speaker, d.owner, s.id as series, s.name, c.kind, n.path
 from search_document d
 join search_series s on s.id = d.id >> 22
 join search_scope c on c.id = s.scope_id
 join namespace n on n.id = c.namespace_id
-left join entry e on e.id = d.owner and c.kind in ('message', 'nested_message')
 where c.kind <> 'audit'
 order by d.id;
 
