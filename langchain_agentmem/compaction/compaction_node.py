@@ -18,12 +18,10 @@ from typing import Any, TypedDict
 
 from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.graph import MessagesState
 
-from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config, checked_window
@@ -32,9 +30,8 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import Countable, ToolLike
 from langchain_agentmem.messages.history_repair import without_stand_ins
-from langchain_agentmem.messages.prompt_forms import CONTEXT, HISTORY, READ
+from langchain_agentmem.messages.prompt_forms import CONTEXT, HISTORY, READ, MemoryRunnable
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import within
 
 
 class CompactionOptions(TypedDict, total=False):
@@ -49,7 +46,7 @@ class CompactionOptions(TypedDict, total=False):
     window: int | None
 
 
-class CompactionNode(Runnable[Any, Any]):
+class CompactionNode(MemoryRunnable):
     """Keeps the context of a graph or chain in its budget.
 
     The history is recorded in the conversation of the thread, message by message, each once; `memory.search` finds what
@@ -103,6 +100,7 @@ class CompactionNode(Runnable[Any, Any]):
         self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
         checked = checked_config(config), usable_model(model)
         self._compactor = Compactor(database_of(memory), *checked, window=checked_window(window))
+        self._database = self._compactor.database
         self._shrink = shrink
         counter = self._compactor.counter
         counter.count_text("")  # chooses how to count now: that reads a file, which is not for an event loop to do
@@ -123,35 +121,14 @@ class CompactionNode(Runnable[Any, Any]):
         Raises:
             InvalidInput: There are no messages, or the state of the graph lacks that key.
         """
-        config = config_given(config)
-        del kwargs
-        if self._may_be_shown():
-            return self._call_with_config(self._compact, input, config)
-        with within(config) as complete:
-            return self._compact(input, None, complete)
+        return super().invoke(input, config, **kwargs)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        """Async version of `invoke`."""
-        config = config_given(config)
-        del kwargs
-        if self._may_be_shown():
-            return await self._acall_with_config(self._acompact, input, config)
-        with within(config) as complete:
-            return await self._acompact(input, None, complete)
-
-    def _may_be_shown(self) -> bool:
-        """Whether this may have a run of its own: LangChain shows in it the whole history and the whole context."""
-        return self._compactor.database.tracing.shows_content
-
-    def _compact(self, given: Any, run_manager: Any, config: RunnableConfig) -> Any:
-        del run_manager
+    def _run(self, given: Any, config: RunnableConfig) -> Any:
         messages = self._messages(given)
         self._check_key(given, config)
         at = self._conversation.of(self._compactor.database, ensure_config(config))
         view = self._compactor.viewing(messages, at, overhead=self._overhead)
         return self._answer(given, view, config)
-
-    _acompact = awaited(_compact, writes=True)
 
     def _messages(self, given: Any) -> list[BaseMessage]:
         if isinstance(given, PromptValue):
