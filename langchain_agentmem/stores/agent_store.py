@@ -90,9 +90,9 @@ from langchain_agentmem.stores.store_operations import (
     WHOLE,
     Batch,
     Fields,
+    InvalidNamespace,
     Items,
     Read,
-    check_writable,
     checked_fields,
     path_of_items,
 )
@@ -135,25 +135,23 @@ def _checked(
 # What is missing here, or too much, LangGraph's method says by its own name.
 def _check_item(namespace: Any = (), key: Any = "", *_: Any, **__: Any) -> None:
     path_of_items(namespace)
-    _check_key(key)
+    try:
+        str(key)  # LangGraph takes the text of anything for a key
+    except Exception as error:
+        raise InvalidInput(f"{safe_repr(key)} cannot be the key of an item: it cannot be written as text.") from error
 
 
 def _check_put(namespace: Any = (), key: Any = "", *_: Any, **__: Any) -> None:
-    check_writable(namespace)
-    _check_key(key)
+    _check_item(namespace, key)
+    if not namespace or namespace[0] == "langgraph":
+        raise InvalidNamespace(
+            f"An item cannot be in {safe_repr(namespace)}: a namespace has a label, and its first is not 'langgraph'."
+        )
 
 
 def _check_listing(*_: Any, prefix: Any = None, suffix: Any = None, **__: Any) -> None:
     for path in (prefix, suffix):
         path_of_items(path or ())
-
-
-def _check_key(key: Any) -> None:
-    """LangGraph takes the text of anything for a key."""
-    try:
-        str(key)
-    except Exception as error:
-        raise InvalidInput(f"{safe_repr(key)} cannot be the key of an item: it cannot be written as text.") from error
 
 
 class IndexOptions(IndexConfig, total=False):

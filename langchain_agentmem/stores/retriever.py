@@ -51,6 +51,7 @@ from langchain_core.runnables.config import patch_config
 from pydantic import Field, ValidationError
 
 from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -154,8 +155,7 @@ class AgentMemoryRetriever(BaseRetriever):
         try:
             super().__init__(**own)
         except ValidationError as error:
-            [first, *_] = error.errors()
-            raise InvalidInput(f"{'.'.join(map(str, first['loc']))} is wrong: {first['msg']}.") from error
+            raise InvalidInput(describe_fault(error)) from error
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
         """Find documents.

@@ -316,19 +316,6 @@ def _newly_checked_path(namespace: Any) -> str:
     return path
 
 
-def check_writable(namespace: Any) -> None:
-    """Check that items can be put in a namespace.
-
-    Raises:
-        InvalidNamespace: They cannot.
-    """
-    path_of_items(namespace)
-    if not namespace or namespace[0] == "langgraph":
-        raise InvalidNamespace(
-            f"An item cannot be in {safe_repr(namespace)}: a namespace has a label, and its first is not 'langgraph'."
-        )
-
-
 _checked_path = lru_cache(1024)(_newly_checked_path)
 _namespace_of = lru_cache(1024)(namespace_of)
 
