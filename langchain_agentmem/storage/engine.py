@@ -62,8 +62,8 @@ class Opening(NamedTuple):
     Attributes:
         synchronous: SQLite's durability, "NORMAL" (a power cut may take the last commits, never the database) or
             "FULL".
-        busy_timeout: float to wait for others that write.
-        timeout: float to wait for an answer of a server, or until it can be reached again.
+        busy_timeout: Seconds to wait for others that write.
+        timeout: Seconds to wait for an answer of a server, or until it can be reached again.
         schema: The schema of PostgreSQL in which everything is.
         pool_size: Most connections to PostgreSQL at once.
         read_only: Whether nothing is written.

@@ -198,7 +198,6 @@ class ItemStore(BaseStore):
         self._cosine = config.get("score") is not None
         self.ttl_config = _ttl(ttl)
         self.database: Database = database_of(memory)
-        self._database = self.database
         if self.embeddings is not None:
             embed_with(self.database, self.embeddings, config["dims"])
 
@@ -238,6 +237,9 @@ class ItemStore(BaseStore):
             return self.batch(ops)  # it is refused
         asked = list(ops)
         return await in_worker(lambda: self.batch(asked), writes=any(isinstance(op, PutOp) for op in asked))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({safe_repr(self.database.engine.path)})"
 
     def _run(self, batch: Batch, opened: Callable[[], Items], now: int, tail: int) -> Read:
         check_cancelled()
@@ -459,9 +461,6 @@ class AgentMemoryStore(Closing, ItemStore):
         if self._owned:
             self.database.close()
 
-    def __repr__(self) -> str:
-        return f"AgentMemoryStore({safe_repr(self.database.engine.path)})"
-
     # -- expiry ------------------------------------------------------------------------------------------------
 
     def sweep_ttl(self) -> AwaitableNumber:
@@ -571,9 +570,6 @@ class AgentMemoryThreadStore(ItemStore):
             InvalidInput: It names no thread.
         """
         return type(self)(self.database, index=self.index_config, ttl=self.ttl_config, config=config)
-
-    def __repr__(self) -> str:
-        return f"AgentMemoryThreadStore({safe_repr(self.database.engine.path)})"
 
     def _opened(self) -> Callable[[], Items]:
         if self._given is None:

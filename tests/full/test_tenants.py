@@ -198,7 +198,7 @@ def test_wrong_arguments_are_refused(made):
         with pytest.raises(InvalidInput, match="tenant"):
             made().of(tenant)
     for schema in (None, "", "Ada", "pg_x", "a" * 64, "a b", ["a"], 5):
-        with pytest.raises(InvalidInput, match="schema must be a name"):
+        with pytest.raises(InvalidInput, match="schema must"):
             made(lambda tenant, schema=schema: schema).of("ada")
     for pool in (None, "postgresql://host/name", psycopg.Connection):
         with pytest.raises(InvalidInput, match="psycopg_pool"):
