@@ -134,10 +134,7 @@ PICTURES = {
             Box(2.5, 1.2, "5, the newest\nNoted.", "strong"),
         ],
         [Arrow(0, 1, look="gone"), Arrow(1, 2, look="gone"), Arrow(0, 3), Arrow(3, 4)],
-        [
-            Note(3.6, 0, "remembers: Hello, Lisbon (left, but kept)"),
-            Note(3.6, 1.2, "remembers: Hello, Porto"),
-        ],
+        [Note(3.6, 0, "remembers: Hello, Lisbon (left, but kept)"), Note(3.6, 1.2, "remembers: Hello, Porto")],
     ),
     "branches": drawn(
         "A branch, and a fork that sees what was there.",

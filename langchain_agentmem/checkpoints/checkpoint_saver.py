@@ -80,11 +80,7 @@ from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_excerpt, checkpoint_listing
 from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges, CheckpointExcerpt
 from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
-from langchain_agentmem.checkpoints.rewind_follower import (
-    Rewinding,
-    beginning_loop,
-    loop_of,
-)
+from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop, loop_of
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
@@ -676,11 +672,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         return store
 
     def _putting_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str,
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Callable[[], None]:
         """The same for what a task wrote."""
         at, ns, name = codec.address(config, self.database.scopes)

@@ -351,11 +351,7 @@ def place_of(at: Address | None) -> dict[str, Any]:
 
 COMPACT, RECOVER = "compaction.compact", "compaction.recover"
 """What the steps are called in a trace."""
-NOTHING, COMPACTED, NOT_SMALLER = (
-    "nothing to do",
-    "compacted",
-    "cannot be made smaller",
-)
+NOTHING, COMPACTED, NOT_SMALLER = ("nothing to do", "compacted", "cannot be made smaller")
 """What a trace says came of it."""
 
 

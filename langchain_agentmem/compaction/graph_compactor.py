@@ -125,12 +125,7 @@ class Compactor:
     """
 
     def __init__(
-        self,
-        database: Database,
-        config: ManagedMemoryConfig,
-        model: Any = None,
-        *,
-        window: int | None = None,
+        self, database: Database, config: ManagedMemoryConfig, model: Any = None, *, window: int | None = None
     ) -> None:
         self.database = database
         self.config = config

@@ -56,10 +56,7 @@ def thorough(situation: Situation, provider: str) -> Situation:
     return dataclasses.replace(
         situation,
         config=config.replace(
-            mode="compaction",
-            processor_order=["summarization"],
-            excluded_processors=[],
-            summarization=summarization,
+            mode="compaction", processor_order=["summarization"], excluded_processors=[], summarization=summarization
         ),
         thorough=True,
         image_bytes=int(PAYLOAD_LIMITS.get(provider.lower(), USUAL_LIMIT) * _SHARE_OF_IMAGES),

@@ -310,11 +310,7 @@ PART = Part(
             Found(stored_as="thread_round", texts=row_texts, recollections=rewound_recollections),
         )
     },
-    tables={
-        "conversations": ("branch", "entry"),
-        "compactions": ("compaction",),
-        "prompts": ("prompt_note",),
-    },
+    tables={"conversations": ("branch", "entry"), "compactions": ("compaction",), "prompts": ("prompt_note",)},
     verify={"conversations": problems, "compactions": compaction_records.problems},
     erase=_erase,
     listener=recorded_messages,

@@ -17,14 +17,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import as_json
-from langchain_agentmem.base.namespaces import (
-    NESTED,
-    Namespace,
-    is_nested,
-    namespace_of,
-    nested_range,
-    range_of,
-)
+from langchain_agentmem.base.namespaces import NESTED, Namespace, is_nested, namespace_of, nested_range, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, same_body

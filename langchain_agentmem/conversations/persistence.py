@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import InstanceOf
 
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.events import (
-    EventContext,
-    MemoryEvent,
-    MemoryResetEvent,
-    MessagesRemoved,
-    MessagesStored,
-)
+from langchain_agentmem.base.events import EventContext, MemoryEvent, MemoryResetEvent, MessagesRemoved, MessagesStored
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.options import Options, check_value

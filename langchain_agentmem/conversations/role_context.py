@@ -146,13 +146,7 @@ class SeenRounds(NamedTuple):
         return self.rest[: len(self.rest) - config.retain_recent]
 
 
-def seen_by(
-    tx: Transaction,
-    at: message_log.Address,
-    role: str,
-    *,
-    include_failures: bool = False,
-) -> SeenRounds:
+def seen_by(tx: Transaction, at: message_log.Address, role: str, *, include_failures: bool = False) -> SeenRounds:
     """What a role has of a session.
 
     Args:

@@ -90,13 +90,7 @@ class ExperienceLibrary:
         StorageError: The database cannot be opened.
     """
 
-    def __init__(
-        self,
-        memory: MemoryLike,
-        directory: str | os.PathLike[str],
-        *,
-        subfolders: bool = False,
-    ) -> None:
+    def __init__(self, memory: MemoryLike, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
         self.database = database_of(memory)
         self._folders = Folder(directory, subfolders=subfolders)
 

@@ -164,10 +164,7 @@ def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Itera
     for branch in found.values():
         if id(branch) not in reached:
             yield parcels.LeftOut(
-                f"the branch {safe_repr(branch.key)}",
-                "it is among its own parents.",
-                len(branch.rows) or 1,
-                "memories",
+                f"the branch {safe_repr(branch.key)}", "it is among its own parents.", len(branch.rows) or 1, "memories"
             )
     for root in roots:
         at = BranchAt(to.path(), root.name, to.scopes)

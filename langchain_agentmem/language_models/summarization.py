@@ -410,10 +410,7 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
     said = _fitting(requests, [0, *newest][: len(requests)], 2, rooms["requests"], "messages of the user", counter)
     done = _fitting(lines, range(len(lines) - 1, -1, -1), 1, rooms["lines"], "messages", counter)
     found = replace(
-        before,
-        user_request=f"{before.user_request}\n{said}",
-        summary=f"{before.summary}\n{done}",
-        provisional=True,
+        before, user_request=f"{before.user_request}\n{said}", summary=f"{before.summary}\n{done}", provisional=True
     )
     return clip(found, budget, counter)
 

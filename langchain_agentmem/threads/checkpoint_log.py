@@ -22,14 +22,7 @@ from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads import checkpoint_head, value_recipe
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread, retain
-from langchain_agentmem.threads.value_store import (
-    Drafted,
-    Recall,
-    ShelfWriter,
-    StoredPart,
-    StorePlace,
-    nothing_known,
-)
+from langchain_agentmem.threads.value_store import Drafted, Recall, ShelfWriter, StoredPart, StorePlace, nothing_known
 
 ANCESTORS = 200
 """Ancestors that are read at once."""
@@ -516,13 +509,7 @@ def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
 
 
 def _shelved(
-    tx: Transaction,
-    found: Thread | None,
-    at: ThreadAt,
-    ns: str,
-    plan: WritePlan,
-    writer: ShelfWriter | None,
-    now: int,
+    tx: Transaction, found: Thread | None, at: ThreadAt, ns: str, plan: WritePlan, writer: ShelfWriter | None, now: int
 ) -> tuple[Thread, int, WritePlan, list[bytes], ShelfWriter | None]:
     """Put the values of a plan on the shelf of a thread, which is made if it was not found."""
     thread = make_thread(tx, at.path, at.name, now) if found is None else found

@@ -374,10 +374,7 @@ def diagnose(
 
 
 def _environment() -> Iterator[Finding]:
-    from langchain_agentmem.language_models.token_estimate import (  # noqa: PLC0415 - who needs its tables pays
-        FILES,
-        tiktoken_file_present,
-    )
+    from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present  # noqa: PLC0415 - who needs its tables pays
 
     yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
     yield from _packages()

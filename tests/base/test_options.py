@@ -49,10 +49,7 @@ WRONG = [
     ({"kind": "b"}, "kind 'b' is for tests."),
     ({"make": 3}, "make must be callable, got 3."),
     ({"on": 1}, "on must be a valid boolean, got 1."),
-    (
-        {"counts": 1},
-        "There is no option 'counts'. Options: count, size, names, weights, kind, make, on.",
-    ),
+    ({"counts": 1}, "There is no option 'counts'. Options: count, size, names, weights, kind, make, on."),
 ]
 
 

@@ -18,11 +18,7 @@ from langgraph_sdk import get_client, get_sync_client
 from .served import CALLS
 
 APP = Path(__file__).parent.parent / "app"
-QUIET = {
-    "LANGGRAPH_CLI_NO_ANALYTICS": "1",
-    "LANGGRAPH_NO_VERSION_CHECK": "true",
-    "LANGSMITH_TRACING": "false",
-}
+QUIET = {"LANGGRAPH_CLI_NO_ANALYTICS": "1", "LANGGRAPH_NO_VERSION_CHECK": "true", "LANGSMITH_TRACING": "false"}
 """What keeps `langgraph dev` from asking the network for anything."""
 TURN = {"configurable": {"agentmem_namespace": ["ada"]}}
 

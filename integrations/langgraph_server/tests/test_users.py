@@ -8,12 +8,7 @@ import os
 import shutil
 
 import pytest
-from langgraph_sdk.errors import (
-    AuthenticationError,
-    ConflictError,
-    NotFoundError,
-    PermissionDeniedError,
-)
+from langgraph_sdk.errors import AuthenticationError, ConflictError, NotFoundError, PermissionDeniedError
 
 from .readme import CONFIG, PYTHON
 from .serving import APP, Server, ask, said, tells, texts

@@ -156,9 +156,7 @@ def _add_prompt(server: MCPServer[Any], memory: AgentMemory, access: Access, bra
         title="With memory", description="Your question or task, with what is remembered and fits it put before it."
     )
     @answering(_Refused)
-    async def with_memory(
-        task: Annotated[str, Field(description="Your question or task.")],
-    ) -> str:
+    async def with_memory(task: Annotated[str, Field(description="Your question or task.")]) -> str:
         if not task or len(task) > LONGEST:
             raise InvalidInput(f"A task is a text of 1 to {LONGEST} characters.")
         given = await memory.inject(branch, namespace=access.here()).ainvoke(task)
