@@ -24,6 +24,18 @@ C = TypeVar("C")
 Namespace: TypeAlias = tuple[str, ...]
 
 
+class ThreadKey(NamedTuple):
+    """The path of a namespace, and the id of a thread or conversation there.
+
+    Attributes:
+        path: The path. Where a thread is looked up, the empty path stands for any namespace.
+        name: The id.
+    """
+
+    path: str
+    name: str
+
+
 class RuntimeLike(Protocol):
     """LangGraph's `Runtime`, or its `ToolRuntime`."""
 

@@ -37,6 +37,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langchain_agentmem.base import concurrency, namespaces
 from langchain_agentmem.base.clock import micros, time_written
 from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
 from langchain_agentmem.storage import Operation, Transaction
@@ -45,7 +46,7 @@ from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.checkpoint_log import Saved
-from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, ThreadAt, has
+from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, has
 from langchain_agentmem.threads.value_codec import VALUE, KnownMessages, ValueDraft, ValueReading, sharing
 from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
 from langchain_agentmem.threads.value_store import MESSAGE, ShelfWriter, StoredPart, StorePlace
@@ -136,7 +137,7 @@ _PAIR = 2
 
 
 @contextmanager
-def readable(at: ThreadAt, name: str | None, *, decoding: bool = False) -> Iterator[None]:
+def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iterator[None]:
     """A block in which damage becomes an error that names the thread and the checkpoint.
 
     Args:
@@ -163,7 +164,7 @@ def readable(at: ThreadAt, name: str | None, *, decoding: bool = False) -> Itera
 
 
 @contextmanager
-def storable(at: ThreadAt, what: str, name: str | None = None) -> Iterator[None]:
+def storable(at: ThreadKey, what: str, name: str | None = None) -> Iterator[None]:
     """A block in which what the serializer refuses becomes an error that names the thread and the place.
 
     Args:
@@ -185,7 +186,7 @@ def storable(at: ThreadAt, what: str, name: str | None = None) -> Iterator[None]
 
 def address(
     config: RunnableConfig, scopes: namespaces.Scopes, *, whole_thread: bool = False
-) -> tuple[ThreadAt, Any, str | None]:
+) -> tuple[ThreadKey, Any, str | None]:
     """The thread, line and checkpoint that a config names.
 
     Args:
@@ -199,7 +200,7 @@ def address(
     configurable = namespaces.configurable_of(namespaces.config_given(config))
     if "thread_id" not in configurable:
         raise InvalidInput('A checkpointer needs config["configurable"]["thread_id"].')
-    at = ThreadAt(
+    at = ThreadKey(
         namespaces.path_of(scopes.resolve(None, config)), namespaces.id_of(configurable["thread_id"], "thread")
     )
     ns = configurable.get("checkpoint_ns")
@@ -305,15 +306,15 @@ class Coding:
     """
 
     _remembering = PerProcess(threading.Lock)
-    _turns: PerProcess[WeakValueDictionary[ThreadAt, threading.Lock]] = PerProcess(WeakValueDictionary)
+    _turns: PerProcess[WeakValueDictionary[ThreadKey, threading.Lock]] = PerProcess(WeakValueDictionary)
 
     def __init__(self, scopes: namespaces.Scopes = namespaces.Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
         self.known = KnownMessages()
-        self._threads: dict[ThreadAt, Thread] = {}
+        self._threads: dict[ThreadKey, Thread] = {}
 
     def plan(
-        self, serde: SerializerProtocol, at: ThreadAt, rows: Rows, values: Sequence[tuple[str, Any]], *, listing: bool
+        self, serde: SerializerProtocol, at: ThreadKey, rows: Rows, values: Sequence[tuple[str, Any]], *, listing: bool
     ) -> checkpoint_log.WritePlan:
         """Take values apart now, outside the transaction, for the shelf as it was when the thread was last seen.
 
@@ -344,12 +345,12 @@ class Coding:
                 warn_of_changes(value)
         return take_apart(None if seen is None else seen.place)
 
-    def seen(self, at: ThreadAt) -> Thread | None:
+    def seen(self, at: ThreadKey) -> Thread | None:
         """A thread as it was last seen, with its own line if that was seen."""
         return self._threads.get(at)
 
     @contextmanager
-    def turn(self, at: ThreadAt) -> Iterator[None]:
+    def turn(self, at: ThreadKey) -> Iterator[None]:
         """One write of a thread at a time: others would wait in the database, each with a connection of its own.
 
         Nothing rests on that, so whoever waits for long goes on.
@@ -364,7 +365,7 @@ class Coding:
                 turn.release()
 
     def stored(
-        self, at: ThreadAt, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: ShelfWriter | None
+        self, at: ThreadKey, ns: str, thread: Thread, plan: checkpoint_log.WritePlan, writer: ShelfWriter | None
     ) -> None:
         """Remember where messages lie, after the commit of what was planned."""
         if writer is not None:
@@ -386,7 +387,7 @@ class Coding:
                 self._threads.pop(at._replace(path=""), None)
                 self.known.forget(shelf)
 
-    def _remember(self, at: ThreadAt, ns: str, thread: Thread) -> None:
+    def _remember(self, at: ThreadKey, ns: str, thread: Thread) -> None:
         with self._remembering:
             before = self._threads.pop(at, None)  # so that the one that was used last is forgotten last
             if ns != OWN_LINE:
@@ -398,7 +399,7 @@ class Coding:
     def folded(
         self,
         serde: SerializerProtocol,
-        at: ThreadAt,
+        at: ThreadKey,
         checkpoint: dict[str, Any],
         metadata: Mapping[str, Any],
         parent: str | None,
@@ -430,7 +431,7 @@ class Coding:
                 delta=_has_deltas(metadata, values),
             )
 
-    def tuple(self, serde: SerializerProtocol, saved: Saved, thread_id: Any, at: ThreadAt, ns: str) -> CheckpointTuple:
+    def tuple(self, serde: SerializerProtocol, saved: Saved, thread_id: Any, at: ThreadKey, ns: str) -> CheckpointTuple:
         """Make what LangGraph is given of what was found.
 
         Args:
@@ -515,14 +516,14 @@ class Reading(NamedTuple):
     coding: Coding
     database: Database
 
-    def run(self, name: str, config: RunnableConfig, at: ThreadAt, make: Operation[Any]) -> Any:
+    def run(self, name: str, config: RunnableConfig, at: ThreadKey, make: Operation[Any]) -> Any:
         """Run an operation where the thread is."""
         configurable = config["configurable"]
         told = {key: configurable[key] for key in ("thread_id", "checkpoint_id") if configurable.get(key)}
         with readable(at, configurable.get("checkpoint_id")):
             return self.database.read(name, make, lambda: told, lambda found: {"found": found is not None})
 
-    def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadAt, ns: str) -> CheckpointTuple:
+    def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadKey, ns: str) -> CheckpointTuple:
         """The checkpoint that was found."""
         return self.coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
 

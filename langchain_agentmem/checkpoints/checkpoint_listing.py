@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.base.argument_checks import ALL, check_flag, check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
-from langchain_agentmem.base.namespaces import config_given, configurable_of, range_of
+from langchain_agentmem.base.namespaces import ThreadKey, config_given, configurable_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Reading, address, readable, text_of, value_of
 from langchain_agentmem.errors import InvalidInput
@@ -27,7 +27,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_log import Key
-from langchain_agentmem.threads.thread_lines import ThreadAt, find
+from langchain_agentmem.threads.thread_lines import find
 
 FIRST_KEYS, MOST_KEYS = 500, 8_000
 """Checkpoints whose places are asked for at once. A listing of many threads sorts them all each time, so these grow."""
@@ -60,7 +60,7 @@ class Listing:
     limit: int | None
 
     def __post_init__(self) -> None:
-        at: tuple[ThreadAt | None, str | None, str | None] = (None, None, None)
+        at: tuple[ThreadKey | None, str | None, str | None] = (None, None, None)
         if self.config is not None:
             at = address(self.config, self.reading.database.scopes, whole_thread=True)
         self._at, self._ns, self._name = at
@@ -95,7 +95,7 @@ class Listing:
         after: Key | None = None
         while left is None or left > 0:
             most = many if left is None or self.wanted else min(left, many)
-            with readable(self._at or ThreadAt(self._low, ""), self._name):
+            with readable(self._at or ThreadKey(self._low, ""), self._name):
                 found = self.reading.database.engine.read(
                     partial(
                         checkpoint_log.keys,
@@ -120,12 +120,12 @@ class Listing:
     def _fits(self, key: Key) -> bool:
         if not self.wanted:
             return True
-        with readable(ThreadAt(key.path, key.thread), key.name, decoding=True):
+        with readable(ThreadKey(key.path, key.thread), key.name, decoding=True):
             metadata = value_of(self.reading.serde, key.metadata)
         return all(under(metadata, name) == value for name, value in self.wanted.items())
 
     def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
-        with readable(ThreadAt(page[0].path, page[0].thread), page[0].name):
+        with readable(ThreadKey(page[0].path, page[0].thread), page[0].name):
             found = self.reading.database.engine.read(
                 lambda tx: checkpoint_log.load_keys(tx, page, self.reading.coding.known.take)
             )
@@ -134,7 +134,7 @@ class Listing:
                 self.reading.serde,
                 saved,
                 key.thread if self._given is None else self._given,
-                ThreadAt(key.path, key.thread),
+                ThreadKey(key.path, key.thread),
                 key.ns,
             )
             for key, saved in found
@@ -224,7 +224,7 @@ def history(
     return CheckpointHistory(checkpoints=found, total=total, newer=newer, subgraphs=tuple(subgraphs))
 
 
-def _summary(row: Row, at: ThreadAt, serde: SerializerProtocol) -> CheckpointSummary:
+def _summary(row: Row, at: ThreadKey, serde: SerializerProtocol) -> CheckpointSummary:
     with readable(at, row["name"], decoding=True):
         metadata: Any = value_of(serde, bytes(row["metadata"]))
     known = metadata if isinstance(metadata, Mapping) else {}

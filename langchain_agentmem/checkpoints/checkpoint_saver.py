@@ -74,7 +74,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langchain_agentmem.base.argument_checks import channels_given, check_flag
 from langchain_agentmem.base.concurrency import awaited, in_worker, iterate_in_worker
 from langchain_agentmem.base.lifetime import Closing, Ready
-from langchain_agentmem.base.namespaces import Namespace, id_of, path_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, ThreadKey, id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_excerpt, checkpoint_listing
@@ -92,7 +92,7 @@ from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.threads import checkpoint_log, thread_lines
 from langchain_agentmem.threads.checkpoint_head import next_version, short
 from langchain_agentmem.threads.checkpoint_log import Saved
-from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
+from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
 from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
 
 P = ParamSpec("P")
@@ -546,7 +546,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             source_thread_id: The thread.
             target_thread_id: The copy. If there is such a thread, what it has stays.
         """
-        source = ThreadAt(path_of(self._namespace()), id_of(source_thread_id, "thread"))
+        source = ThreadKey(path_of(self._namespace()), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
         self._change(lambda tx: memories.copy(tx, source, target, now=now, tail=self.database.tail))
 
@@ -715,11 +715,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         return store
 
-    def _read(self, make: Operation[T], at: ThreadAt, name: str | None) -> T:
+    def _read(self, make: Operation[T], at: ThreadKey, name: str | None) -> T:
         with codec.readable(at, name):
             return self.database.engine.read(make)
 
-    def _write(self, make: Operation[checkpoint_log.Stored], at: ThreadAt, ns: str) -> Thread:
+    def _write(self, make: Operation[checkpoint_log.Stored], at: ThreadKey, ns: str) -> Thread:
         """Store what was planned, and return the thread."""
         scopes = self.database.scopes
 

@@ -29,7 +29,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
 from langchain_agentmem.base.events import MessagesStored
-from langchain_agentmem.base.namespaces import configurable_of, namespace_of
+from langchain_agentmem.base.namespaces import ThreadKey, configurable_of, namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, said_in, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, runs_of
@@ -42,7 +42,7 @@ from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.checkpoint_head import read as versions_read
 from langchain_agentmem.threads.checkpoint_head import unfold
 from langchain_agentmem.threads.checkpoint_log import Then
-from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, ThreadDeleted
+from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
 
 
 class _Watch(BaseCallbackHandler):
@@ -199,7 +199,7 @@ class Rewinding:
             yield page
         yield from pages
 
-    def met(self, config: Mapping[str, Any], at: ThreadAt, thread: Thread) -> None:
+    def met(self, config: Mapping[str, Any], at: ThreadKey, thread: Thread) -> None:
         """Note the thread that a run has read: the run goes with it from now on.
 
         It is not noted when it is stored: on PostgreSQL another transaction of the run may not see it yet.
@@ -208,7 +208,7 @@ class Rewinding:
         if run is not None and run.thread is None:
             run.thread = thread.identity
 
-    def check(self, config: Mapping[str, Any], at: ThreadAt, thread: Thread | None) -> None:
+    def check(self, config: Mapping[str, Any], at: ThreadKey, thread: Thread | None) -> None:
         """Refuse what a run stores late, whose thread was deleted.
 
         Raises:
@@ -222,7 +222,7 @@ class Rewinding:
         self,
         tx: Transaction,
         config: Mapping[str, Any],
-        at: ThreadAt,
+        at: ThreadKey,
         thread: Thread,
         writes: Sequence[tuple[str, Any]],
         task_id: str,
@@ -233,7 +233,7 @@ class Rewinding:
     def follow(
         self,
         config: Mapping[str, Any],
-        at: ThreadAt,
+        at: ThreadKey,
         checkpoint: Mapping[str, Any],
         metadata: Mapping[str, Any],
         serde: SerializerProtocol,
@@ -293,7 +293,7 @@ class Rewinding:
             self._tell("memory.thread.fork", config, put.at, str(put.parent), str(put.checkpoint["id"]))
 
     def _tell(
-        self, name: str, config: Any, at: ThreadAt, earlier: str, checkpoint: str, newest: str | None = None
+        self, name: str, config: Any, at: ThreadKey, earlier: str, checkpoint: str, newest: str | None = None
     ) -> None:
         """Have it seen that a thread goes on from an earlier checkpoint, if its memory does not stay as it was.
 

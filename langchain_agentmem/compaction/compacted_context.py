@@ -33,11 +33,10 @@ from langchain_agentmem.base.events import (
     EventContext,
     MemoryEvent,
 )
-from langchain_agentmem.base.namespaces import id_of, namespace_of, path_of
+from langchain_agentmem.base.namespaces import ThreadKey, id_of, namespace_of, path_of
 from langchain_agentmem.compaction.compaction_config import Size
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations.compaction_records import LOG, STATE, CompactionRecord, KeySpan, spans
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import says_nothing, sound_until
@@ -188,7 +187,7 @@ class Context:
     grown: int = 0
     tokens: int = 0
     grown_tokens: int = 0
-    at: Address | None = None
+    at: ThreadKey | None = None
     length: int = 0
     places: dict[str, int] = field(default_factory=dict)
     digests: Sequence[bytes] = (b"",)
@@ -212,7 +211,7 @@ class Context:
 
 
 def resolved(
-    record: CompactionRecord | None, history: History, counter: TokenCounter, at: Address | None = None
+    record: CompactionRecord | None, history: History, counter: TokenCounter, at: ThreadKey | None = None
 ) -> Context:
     """Return the context that a record gives with a history; the history itself for None."""
 
@@ -330,7 +329,7 @@ class ConversationOption(NamedTuple):
             raise InvalidInput("Give conversation_id or share_conversation=True, not both.")
         return self._replace(conversation_id=name)
 
-    def of(self, database: Database, config: Mapping[str, Any]) -> Address | None:
+    def of(self, database: Database, config: Mapping[str, Any]) -> ThreadKey | None:
         """Return the conversation of a run; None where its messages are not recorded.
 
         Args:
@@ -341,10 +340,10 @@ class ConversationOption(NamedTuple):
             InvalidInput: An id or namespace cannot be one.
         """
         name = self.conversation_id or conversation_of_run(database, config, shared=self.shared)
-        return None if name is None else Address(path_of(database.scopes.resolve(self.namespace, config)), name)
+        return None if name is None else ThreadKey(path_of(database.scopes.resolve(self.namespace, config)), name)
 
 
-def place_of(at: Address | None) -> dict[str, Any]:
+def place_of(at: ThreadKey | None) -> dict[str, Any]:
     """What a trace shows of where something is recorded; nothing where it is not."""
     return {} if at is None else {"conversation_id": at.name, "namespace": list(namespace_of(at.path))}
 
@@ -378,7 +377,7 @@ class CompactionReport:
         self._facts: dict[str, Any] = {"status": NOTHING}
         self._fell_short = False
 
-    def step(self, name: str, at: Address | None, trigger: str, **inputs: Any) -> Step:
+    def step(self, name: str, at: ThreadKey | None, trigger: str, **inputs: Any) -> Step:
         """Open the traced step of the compaction, for `with`. Its outputs are what was noted until it ends.
 
         Args:

@@ -22,6 +22,7 @@ from typing import Any
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.concurrency import PerProcess, in_worker
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.compaction.compacted_context import ConversationOption
 from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
@@ -33,7 +34,6 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
 from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import MissingExtra, leaves_the_node
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.overflow import Refusal, refusal
@@ -216,10 +216,10 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             while len(self._refused) > _REMEMBERED:
                 self._refused.popitem(last=False)
 
-    def _at(self) -> Address | None:
+    def _at(self) -> ThreadKey | None:
         return self._conversation.of(self._database, ensure_config())
 
-    def _compactor(self, model: Any, at: Address | None) -> Compactor:
+    def _compactor(self, model: Any, at: ThreadKey | None) -> Compactor:
         """A compactor for a model: what is remembered is shared by all, a budget is each one's own."""
         window = self._window_of(model)
         with self._lock:
@@ -279,7 +279,7 @@ class _ModelCall:
     history: list[Any]
     compactor: Compactor
     limit: Size
-    at: Address | None
+    at: ThreadKey | None
     overhead: int
     window: int | None
     tokens: int = 0

@@ -33,12 +33,11 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.encoding import THOUGHTS, called, kind_of, thoughts
 from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.base.namespaces import id_of, path_of, running_config
+from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of, running_config
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import ConversationOption, place_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, all_dropped, load
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, faults, leaves_the_node
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
@@ -100,7 +99,7 @@ def messages_behind(
     check_whole("offset", offset)
     if limit is not None:
         check_whole("limit", limit)
-    at = Address(path_of(database.scopes.resolve(namespace)), id_of(conversation_id, "conversation"))
+    at = ThreadKey(path_of(database.scopes.resolve(namespace)), id_of(conversation_id, "conversation"))
     name = id_of(summary.id if isinstance(summary, BaseMessage) else summary, "summary")
     end = None if limit is None else offset + limit
     read = database.read(EXPAND, lambda tx: behind(tx, at, name, offset, end), lambda: {**place_of(at), "id": name})
@@ -111,7 +110,7 @@ amessages_behind = awaited(messages_behind)
 
 
 def behind(
-    tx: Transaction, at: Address, summary: str, first: int = 0, end: int | None = None
+    tx: Transaction, at: ThreadKey, summary: str, first: int = 0, end: int | None = None
 ) -> list[DroppedMessage] | None:
     """Return the messages that a summary stands for, in their order; None if the conversation has no such summary.
 
@@ -140,7 +139,7 @@ def behind(
     return said(tx, at, keys[first:end])
 
 
-def said(tx: Transaction, at: Address, keys: Sequence[str]) -> list[DroppedMessage]:
+def said(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[DroppedMessage]:
     """Messages of a conversation by their keys; those that are not there any more are left out."""
     found = {}
     for start in range(0, len(keys), _PAGE):
@@ -151,7 +150,7 @@ def said(tx: Transaction, at: Address, keys: Sequence[str]) -> list[DroppedMessa
     return [found[key] for key in keys if key in found]
 
 
-def _first_with(tx: Transaction, at: Address, summary: str) -> CompactionRecord | None:
+def _first_with(tx: Transaction, at: ThreadKey, summary: str) -> CompactionRecord | None:
     """The compaction that a summary was made by."""
     if not summary:
         return None
@@ -258,7 +257,7 @@ class _Reader:
             told = str(error) if isinstance(error, AgentMemoryError) else type(error).__name__
             return f"The memory could not be read: {told}"
 
-    def recall(self, at: Address, query: str, limit: int = 5, order: Order = "score") -> str:
+    def recall(self, at: ThreadKey, query: str, limit: int = 5, order: Order = "score") -> str:
         """Search the conversation."""
         most = min(max(1, limit), MOST_SHOWN)
         with self._database.step(
@@ -284,7 +283,7 @@ class _Reader:
         first = "oldest" if order == "time" else "best"
         return "\n".join([f"{len(hits)} messages of this conversation, the {first} first. {_DATA}", *passages])
 
-    def expand(self, at: Address, id: str, page: int = 1) -> str:  # noqa: A002 - what a model calls it
+    def expand(self, at: ThreadKey, id: str, page: int = 1) -> str:  # noqa: A002 - what a model calls it
         """Show what stands behind an id."""
         inputs = {**place_of(at), "id": id, "page": page}
         found = self._database.read(EXPAND, lambda tx: _found(tx, at, id), lambda: inputs)
@@ -330,7 +329,7 @@ class _Reader:
         return pages
 
 
-def _found(tx: Transaction, at: Address, name: str) -> list[DroppedMessage] | None:
+def _found(tx: Transaction, at: ThreadKey, name: str) -> list[DroppedMessage] | None:
     """What an id stands for: the messages behind a summary, or a message."""
     behind_it = behind(tx, at, name) if name.startswith(SUMMARY) else None
     return (said(tx, at, [name]) or None) if behind_it is None else behind_it

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_agentmem.base.events import MessagesStored
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
@@ -136,10 +136,10 @@ class Compactor:
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
         )
         # Those of no conversation are kept here alone, under numbers of their own.
-        self._records: OrderedDict[tuple[message_log.Address | None, int], CompactionRecord] = OrderedDict()
-        self._settled: OrderedDict[tuple[message_log.Address | None, int], int] = OrderedDict()
+        self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
+        self._settled: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
         self._numbers = count(1)
-        self._followed: OrderedDict[message_log.Address | None, _FollowedHistory] = OrderedDict()
+        self._followed: OrderedDict[ThreadKey | None, _FollowedHistory] = OrderedDict()
         database.remembering.add(self)
 
     @property
@@ -147,9 +147,7 @@ class Compactor:
         """The size that a compaction brings a context down to."""
         return target_of(self.config, self.limit)
 
-    def viewing(
-        self, messages: Sequence[BaseMessage], at: message_log.Address | None, *, overhead: int = 0
-    ) -> ContextView:
+    def viewing(self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, overhead: int = 0) -> ContextView:
         """What a model is to be shown of a history now.
 
         Args:
@@ -175,7 +173,7 @@ class Compactor:
     def smaller(
         self,
         messages: Sequence[BaseMessage],
-        at: message_log.Address | None,
+        at: ThreadKey | None,
         *,
         provider: str = "",
         attempt: int = 1,
@@ -214,9 +212,7 @@ class Compactor:
         if self.limit.tokens is None or lower < self.limit.tokens:
             self.limit = replace(self.limit, tokens=lower)
 
-    def _found(
-        self, messages: Sequence[BaseMessage], at: message_log.Address | None
-    ) -> tuple[History, Context, HistorySource]:
+    def _found(self, messages: Sequence[BaseMessage], at: ThreadKey | None) -> tuple[History, Context, HistorySource]:
         """Record what is new in a history, and return it with its context and its source."""
         before = self._followed.get(at)
         history = followed(before.history if before else History(), messages, self.counter)
@@ -229,7 +225,7 @@ class Compactor:
         records = (self.loaded(at, each.id) for each in known if _is_of(each, history))
         return history, source.resolve(next((record for record in records if record is not None), None)), source
 
-    def _put_beside(self, context: Context, at: message_log.Address | None, overhead: int) -> int:
+    def _put_beside(self, context: Context, at: ThreadKey | None, overhead: int) -> int:
         """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
         limit = self.limit.tokens
         if at is None or limit is None or context.tokens + overhead < limit / 2:
@@ -245,7 +241,7 @@ class Compactor:
     # -- recording ---------------------------------------------------------------------------------------------
 
     def _noted(
-        self, history: History, at: message_log.Address | None, before: _FollowedHistory | None
+        self, history: History, at: ThreadKey | None, before: _FollowedHistory | None
     ) -> tuple[tuple[int, int] | None, Sequence[Header | CompactionRecord]]:
         """Record what is new in a history. Return the identity of its conversation, and the compactions there are."""
         if at is None:
@@ -259,7 +255,7 @@ class Compactor:
             self._record(history, at, new[start : start + BATCH])
         return conversation, known
 
-    def _record(self, history: History, at: message_log.Address, places: Sequence[int]) -> None:
+    def _record(self, history: History, at: ThreadKey, places: Sequence[int]) -> None:
         """Record the messages in these places."""
         now, tail = self.database.now(), self.database.tail
         messages = [(history.keys[place], history.messages[place]) for place in places]
@@ -289,7 +285,7 @@ class Compactor:
             record = None if record.parent is None else self.loaded(context.at, record.parent)
         return context if record is context.record else source.resolve(record)
 
-    def loaded(self, at: message_log.Address | None, number: int) -> CompactionRecord | None:
+    def loaded(self, at: ThreadKey | None, number: int) -> CompactionRecord | None:
         """A compaction by its number; None where it is gone or damaged."""
         record = self._records.get((at, number))
         if record is None and at is not None:
@@ -310,7 +306,7 @@ class Compactor:
     def _is_within(self, messages: Sequence[BaseMessage], tokens: int) -> bool:
         return is_within(self.limit, tokens, lambda: count_rounds(messages))
 
-    def is_due(self, context: Context, tokens: int, model: Any, at: message_log.Address | None) -> bool:
+    def is_due(self, context: Context, tokens: int, model: Any, at: ThreadKey | None) -> bool:
         """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
 
         Args:

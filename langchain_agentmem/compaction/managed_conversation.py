@@ -28,6 +28,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import MemoryEvent, MessagesRemoved, MessagesStored, MessageUpdated
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
@@ -62,7 +63,7 @@ from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import MemoryLike
 
 
-def reading(tx: Transaction, at: message_log.Address, known: Context | None, counter: TokenCounter) -> Context:
+def reading(tx: Transaction, at: ThreadKey, known: Context | None, counter: TokenCounter) -> Context:
     """Read the context of a conversation: that of the newest compaction in use.
 
     Args:
@@ -93,9 +94,7 @@ def reading(tx: Transaction, at: message_log.Address, known: Context | None, cou
     return read_from(tx, at, record, counter)
 
 
-def read_from(
-    tx: Transaction, at: message_log.Address, record: CompactionRecord | None, counter: TokenCounter
-) -> Context:
+def read_from(tx: Transaction, at: ThreadKey, record: CompactionRecord | None, counter: TokenCounter) -> Context:
     """Read the context that a compaction of a conversation gives; the whole conversation where there is none."""
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     if not rows:

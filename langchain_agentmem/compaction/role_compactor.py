@@ -23,7 +23,7 @@ from pydantic import InstanceOf
 
 from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.namespaces import path_of
+from langchain_agentmem.base.namespaces import ThreadKey, path_of
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
 from langchain_agentmem.compaction.compaction_config import Size, window_of
@@ -103,7 +103,7 @@ class ContextCompactor:
         self.session = session
         self.role = role
         self.config = config or CompactorConfig()
-        self._at = message_log.Address(path_of(session.namespace), session.session_id)
+        self._at = ThreadKey(path_of(session.namespace), session.session_id)
         self._database = session.database
         self._model = usable_model(model)
         self._summarization = summarization or SummarizationConfig()

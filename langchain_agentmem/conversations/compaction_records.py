@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MessageError, StorageError
@@ -105,19 +106,19 @@ class CompactionRecord:
     saved: int = 0
 
 
-def headers(tx: Transaction, at: message_log.Address, lane: str) -> list[Header]:
+def headers(tx: Transaction, at: ThreadKey, lane: str) -> list[Header]:
     """The newest records of a lane, the newest first."""
     rows = message_log.rows_of(tx, at, query.compactions, lane=lane, before=_END, limit=PAGE)
     return [_header(row) for row in rows]
 
 
-def identity(tx: Transaction, at: message_log.Address) -> tuple[int, int] | None:
+def identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
     """What tells a conversation from one of the same name that was there before; None where it does not exist."""
     rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
     return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
 
 
-def newest(tx: Transaction, at: message_log.Address, limit: int) -> list[Compaction]:
+def newest(tx: Transaction, at: ThreadKey, limit: int) -> list[Compaction]:
     """The newest compactions of a conversation that are in use, the newest first.
 
     Raises:
@@ -138,7 +139,7 @@ def newest(tx: Transaction, at: message_log.Address, limit: int) -> list[Compact
     ]
 
 
-def newest_dropped(tx: Transaction, at: message_log.Address) -> list[str]:
+def newest_dropped(tx: Transaction, at: ThreadKey) -> list[str]:
     """Return the keys of the messages that the newest context in use of a conversation has lost.
 
     Raises:
@@ -148,7 +149,7 @@ def newest_dropped(tx: Transaction, at: message_log.Address) -> list[str]:
     return all_dropped(tx, at, _read(rows[0])) if rows else []
 
 
-def all_dropped(tx: Transaction, at: message_log.Address, record: CompactionRecord) -> list[str]:
+def all_dropped(tx: Transaction, at: ThreadKey, record: CompactionRecord) -> list[str]:
     """What left a context with a compaction and with those it went on from, in the order of the conversation."""
     keys = record.dropped
     # Where a message of a record was changed, the record was taken away.
@@ -157,7 +158,7 @@ def all_dropped(tx: Transaction, at: message_log.Address, record: CompactionReco
     return [*keys]
 
 
-def load(tx: Transaction, at: message_log.Address, number: int) -> CompactionRecord | None:
+def load(tx: Transaction, at: ThreadKey, number: int) -> CompactionRecord | None:
     """One record; None where it is gone.
 
     Raises:
@@ -168,7 +169,7 @@ def load(tx: Transaction, at: message_log.Address, number: int) -> CompactionRec
 
 
 def keep(
-    tx: Transaction, at: message_log.Address, lane: str, record: CompactionRecord, *, now: int, anew: bool = False
+    tx: Transaction, at: ThreadKey, lane: str, record: CompactionRecord, *, now: int, anew: bool = False
 ) -> CompactionRecord:
     """Keep a record, unless somebody was quicker: one of the same history that a model made is given back instead.
 

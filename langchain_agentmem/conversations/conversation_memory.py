@@ -42,7 +42,7 @@ from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
-from langchain_agentmem.base.namespaces import id_of, path_of
+from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import Compaction
@@ -118,7 +118,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         if conversation_id is None:
             conversation_id = f"conv-{self._database.new_id()}"
         self.conversation_id = id_of(conversation_id, "conversation")
-        self._at = message_log.Address(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
+        self._at = ThreadKey(path_of(self._database.scopes.resolve(namespace)), self.conversation_id)
         self._retention = checked_retention(retention)
         self._description = self._own_description = None if description is None else self._described(description)
         super().__init__()

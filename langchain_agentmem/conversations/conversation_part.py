@@ -19,7 +19,7 @@ from pydantic import AfterValidator
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.clock import EARLIEST, LATEST, moment
 from langchain_agentmem.base.encoding import read_column, read_plain, write_plain
-from langchain_agentmem.base.namespaces import id_of, is_nested, namespace_of
+from langchain_agentmem.base.namespaces import ThreadKey, id_of, is_nested, namespace_of
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log, recorded_messages
@@ -166,7 +166,7 @@ class EntryRecord(Options):
         return message_log.LogEntry(key, body, text, self.created_at, attachments=attachments, follows=follows, **names)
 
 
-def dump(tx: Transaction, at: message_log.Address) -> list[dict[str, Any]]:
+def dump(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
     """Return every version of everything in a conversation, as records.
 
     Raises:
@@ -202,7 +202,7 @@ def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
 
 def restore(
     tx: Transaction,
-    at: message_log.Address,
+    at: ThreadKey,
     records: Sequence[Mapping[str, Any]],
     *,
     now: int,
@@ -295,7 +295,7 @@ def _erase(tx: Transaction, erasure: Erasure) -> None:
     if erasure.threads and erasure.name is not None:
         rows = [*rows, *message_log.nested_in(tx, erasure.low, erasure.high, erasure.name)]
     for row in rows:
-        at = message_log.Address(row["path"], row["name"])
+        at = ThreadKey(row["path"], row["name"])
         erasure.removed["entries"] += message_log.clear(tx, at, keep_description=False)
         erasure.removed["conversations"] += 1
         erasure.conversations.append((at.path, at.name))

@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import as_json
-from langchain_agentmem.base.namespaces import NESTED, Namespace, is_nested, namespace_of, nested_range, range_of
+from langchain_agentmem.base.namespaces import (
+    NESTED,
+    Namespace,
+    ThreadKey,
+    is_nested,
+    namespace_of,
+    nested_range,
+    range_of,
+)
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
 from langchain_agentmem.messages.message import body_text, same_body
@@ -35,13 +43,6 @@ NESTED_MESSAGE = "nested_message"
 ALL = 2**62
 _FIRST, _LAST = {"position": -1, "slot": -1}, {"position": ALL, "slot": ALL}
 """Places before the first message of a conversation, and behind the last."""
-
-
-class Address(NamedTuple):
-    """Which conversation: the path of its namespace and its id."""
-
-    path: str
-    name: str
 
 
 class LogEntry(NamedTuple):
@@ -115,7 +116,7 @@ class Appended(NamedTuple):
 
 def append(
     tx: Transaction,
-    at: Address,
+    at: ThreadKey,
     entries: Sequence[LogEntry],
     *,
     now: int,
@@ -153,7 +154,7 @@ def append(
 
 def record(
     tx: Transaction,
-    at: Address,
+    at: ThreadKey,
     entries: Sequence[LogEntry],
     *,
     now: int,
@@ -196,7 +197,7 @@ def record(
     return Appended([entry.key for entry in (*new, *changed)], [])
 
 
-def describe(tx: Transaction, at: Address, entry: LogEntry, *, now: int, tail: int) -> None:
+def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int, tail: int) -> None:
     """Give a conversation its description: a system message that a reset keeps.
 
     An empty conversation begins with it. One that has another description gets the new text as an edit; one that
@@ -210,13 +211,13 @@ def describe(tx: Transaction, at: Address, entry: LogEntry, *, now: int, tail: i
         update(tx, at, first[0]["key"], lambda old: entry._replace(key=old.key), now=now, tail=tail)
 
 
-def is_described(tx: Transaction, at: Address, entry: LogEntry) -> bool:
+def is_described(tx: Transaction, at: ThreadKey, entry: LogEntry) -> bool:
     """Whether `describe` would change nothing."""
     first = rows_of(tx, at, query.messages_after, **_FIRST, limit=1, offset=0)
     return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
 
 
-def update(tx: Transaction, at: Address, key: str, change: Any, *, now: int, tail: int) -> bool:
+def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int, tail: int) -> bool:
     """Store a new version of one entry.
 
     Facts that rest on a message still do when it was edited: nobody knows which of them it says still, and most edits
@@ -272,7 +273,7 @@ def update(tx: Transaction, at: Address, key: str, change: Any, *, now: int, tai
     return True
 
 
-def remove(tx: Transaction, at: Address, keys: Sequence[str]) -> list[str]:
+def remove(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> list[str]:
     """Delete entries with all their versions, and the facts that nothing else tells of.
 
     Returns:
@@ -294,13 +295,13 @@ def remove(tx: Transaction, at: Address, keys: Sequence[str]) -> list[str]:
     return removed
 
 
-def shorten(tx: Transaction, at: Address, retention: Retention, *, now: int) -> int:
+def shorten(tx: Transaction, at: ThreadKey, retention: Retention, *, now: int) -> int:
     """Drop what a retention does not keep, as an addition does. Gives how many messages that were."""
     found = locked(tx, at)
     return 0 if found is None else len(_retain(tx, at, found[0], retention, now))
 
 
-def clear(tx: Transaction, at: Address, *, keep_description: bool) -> int:
+def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
     """Delete everything in a conversation, or everything but its description, and the facts that rest on it alone.
 
     What rests on messages that a retention dropped before goes with the whole conversation, and stays if the
@@ -330,7 +331,7 @@ def clear(tx: Transaction, at: Address, *, keep_description: bool) -> int:
     return len(rows)
 
 
-def copy(tx: Transaction, at: Address, name: str, *, now: int, tail: int) -> None:
+def copy(tx: Transaction, at: ThreadKey, name: str, *, now: int, tail: int) -> None:
     """Have another conversation begin with what follows a thread in this one, in all its versions.
 
     Args:
@@ -340,7 +341,7 @@ def copy(tx: Transaction, at: Address, name: str, *, now: int, tail: int) -> Non
         now: When.
         tail: How many entries may wait for the index.
     """
-    target = Address(at.path, name)
+    target = ThreadKey(at.path, name)
     rows = rows_of(tx, at, query.following_versions)
     first = [_copied(row) for row in rows if row["replaces"] is None]
     if first:
@@ -363,10 +364,10 @@ def nested_in(tx: Transaction, low: str, high: str, thread: str) -> Rows:
     return query.nested_conversations(tx, low=low, high=high, kind=CONVERSATION, first=first, last=last)
 
 
-def forget(tx: Transaction, at: Address) -> None:
+def forget(tx: Transaction, at: ThreadKey) -> None:
     """Delete what follows a thread that is deleted, and its nested conversations. What was learned from it stays."""
     for row in nested_in(tx, *_own(at), at.name):
-        forget(tx, Address(row["path"], row["name"]))
+        forget(tx, ThreadKey(row["path"], row["name"]))
     memory_rows.discard(tx, query.said_of(tx, path=at.path, name=at.name, keys=None))
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
     found = locked(tx, at)
@@ -385,7 +386,7 @@ def forget(tx: Transaction, at: Address) -> None:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def leave(tx: Transaction, at: Address, path: str) -> list[int]:
+def leave(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
     """Prepare a conversation to be moved into another namespace: lock it, and delete the notes on its prompts.
 
     Args:
@@ -399,14 +400,14 @@ def leave(tx: Transaction, at: Address, path: str) -> list[int]:
     Raises:
         InvalidInput: There is one of its name in the namespace.
     """
-    if find(tx, Address(path, at.name)) is not None:
+    if find(tx, ThreadKey(path, at.name)) is not None:
         raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
     query.delete_prompt_notes(tx, path=at.path, name=at.name)
     found = locked(tx, at)
     return [] if found is None else [found[0]]
 
 
-def at_index(tx: Transaction, at: Address, idx: int) -> LogEntry | None:
+def at_index(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
     """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
     locked(tx, at)
     if idx >= 0:
@@ -416,19 +417,19 @@ def at_index(tx: Transaction, at: Address, idx: int) -> LogEntry | None:
     return found[0] if found else None
 
 
-def messages(tx: Transaction, at: Address, *, limit: int = ALL, offset: int = 0) -> list[LogEntry]:
+def messages(tx: Transaction, at: ThreadKey, *, limit: int = ALL, offset: int = 0) -> list[LogEntry]:
     """Messages in the order they were said."""
     return _entries(tx, at, query.messages_after, **_FIRST, limit=limit, offset=offset)
 
 
-def recent(tx: Transaction, at: Address, *, limit: int = ALL, role: str | None = None) -> list[LogEntry]:
+def recent(tx: Transaction, at: ThreadKey, *, limit: int = ALL, role: str | None = None) -> list[LogEntry]:
     """The last messages, oldest first; only one role's when it is named."""
     if role is None:
         return _entries(tx, at, query.messages_before, **_LAST, limit=limit, offset=0)
     return _entries(tx, at, query.messages_of_role, limit=limit, role=role)[::-1]
 
 
-def recent_turns(tx: Transaction, at: Address, *, limit: int) -> list[LogEntry]:
+def recent_turns(tx: Transaction, at: ThreadKey, *, limit: int) -> list[LogEntry]:
     """Return the last messages, oldest first, and where they begin with results of tools the calls of these."""
     found = recent(tx, at, limit=limit)
     most = limit
@@ -441,7 +442,7 @@ def recent_turns(tx: Transaction, at: Address, *, limit: int) -> list[LogEntry]:
     return found[start:]
 
 
-def around(tx: Transaction, at: Address, key: str, *, before: int, after: int) -> list[LogEntry]:
+def around(tx: Transaction, at: ThreadKey, key: str, *, before: int, after: int) -> list[LogEntry]:
     """A message, with some of those before and after it, in the order they were said.
 
     Raises:
@@ -455,24 +456,24 @@ def around(tx: Transaction, at: Address, key: str, *, before: int, after: int) -
     return earlier + _entries(tx, at, query.messages_after, **place, limit=after, offset=0)
 
 
-def get(tx: Transaction, at: Address, key: str) -> LogEntry | None:
+def get(tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
     """One entry by its key, or None."""
     found = _entries(tx, at, query.current_entry, key=key)
     return found[0] if found else None
 
 
-def history(tx: Transaction, at: Address, key: str) -> list[LogEntry]:
+def history(tx: Transaction, at: ThreadKey, key: str) -> list[LogEntry]:
     """Every version of one entry, oldest first; empty when nothing has this key."""
     return _entries(tx, at, query.versions, key=key)
 
 
-def count(tx: Transaction, at: Address) -> int:
+def count(tx: Transaction, at: ThreadKey) -> int:
     """How many messages a conversation holds."""
     rows = rows_of(tx, at, query.count_messages)
     return int(rows[0]["messages"]) if rows else 0
 
 
-def rounds(tx: Transaction, at: Address) -> tuple[list[LogEntry], list[LogEntry]]:
+def rounds(tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
     """The rounds of a conversation and all its messages, each in order, on one snapshot."""
     branch = find(tx, at)
     if branch is None:
@@ -482,7 +483,7 @@ def rounds(tx: Transaction, at: Address) -> tuple[list[LogEntry], list[LogEntry]
     return list(map(_stored, begun)), list(map(_stored, said))
 
 
-def disown(tx: Transaction, at: Address, key: str) -> None:
+def disown(tx: Transaction, at: ThreadKey, key: str) -> None:
     """Take away the compactions that stand for a message, since it is about to be changed or removed."""
     branch = find(tx, at)
     if branch is not None and (found := query.slot_of_key(tx, branch=branch, key=key)):
@@ -538,48 +539,48 @@ def count_given(name: str, number: Any, error: type[InvalidInput] = InvalidInput
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _delete(tx: Transaction, at: Address, branch: int) -> None:
+def _delete(tx: Transaction, at: ThreadKey, branch: int) -> None:
     """Delete the branch of a conversation, whose documents are gone, and what only it had."""
     query.delete_branch(tx, branch=branch)
     search_index.close(tx, *series_of(at))
     query.delete_empty_namespaces(tx, path=at.path)
 
 
-def _own(at: Address) -> tuple[str, str]:
+def _own(at: ThreadKey) -> tuple[str, str]:
     """The path of a conversation's namespace, and the one behind it."""
     return at.path, at.path + "\x01"
 
 
-def rows_of(tx: Transaction, at: Address, asked: Query, **given: Any) -> Rows:
+def rows_of(tx: Transaction, at: ThreadKey, asked: Query, **given: Any) -> Rows:
     """What a query gives of a conversation; nothing where there is none."""
     branch = find(tx, at)
     return [] if branch is None else asked(tx, branch=branch, **given)
 
 
-def _entries(tx: Transaction, at: Address, asked: Query, **given: Any) -> list[LogEntry]:
+def _entries(tx: Transaction, at: ThreadKey, asked: Query, **given: Any) -> list[LogEntry]:
     return list(map(_stored, rows_of(tx, at, asked, **given)))
 
 
-def find(tx: Transaction, at: Address) -> int | None:
+def find(tx: Transaction, at: ThreadKey) -> int | None:
     """A conversation's branch; None where there is none."""
     rows = query.find_branch(tx, path=at.path, kind=CONVERSATION, name=at.name)
     return rows[0]["id"] if rows else None
 
 
-def locked(tx: Transaction, at: Address) -> tuple[int, int] | None:
+def locked(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
     """A conversation's branch and head, locked for a write; None where there is none."""
     rows = query.lock_branch(tx, path=at.path, kind=CONVERSATION, name=at.name)
     return (rows[0]["id"], rows[0]["head"]) if rows else None
 
 
-def _moved_on(tx: Transaction, at: Address, spot: tuple[int, int] | None, added: int) -> Rows:
+def _moved_on(tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, added: int) -> Rows:
     """Move the head of a conversation on: to the next position, or to that behind the one that was locked."""
     if spot is None:
         return query.move_on.ahead(tx, path=at.path, kind=CONVERSATION, name=at.name, added=added)
     return query.move_head.ahead(tx, branch=spot[0], expected=spot[1], position=spot[1] + 1, added=added)
 
 
-def _open(tx: Transaction, at: Address, now: int) -> tuple[int, int]:
+def _open(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
     found = locked(tx, at)
     if found is None:
         query.create_namespace(tx, path=at.path)
@@ -590,7 +591,7 @@ def _open(tx: Transaction, at: Address, now: int) -> tuple[int, int]:
     return found
 
 
-def _fresh(tx: Transaction, at: Address, branch: int, entries: Sequence[LogEntry]) -> list[LogEntry]:
+def _fresh(tx: Transaction, at: ThreadKey, branch: int, entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Those entries whose keys are new; a repeat is left out, a contradiction raised."""
     given = [entry.key for entry in entries if not entry.new_key]
     known = _known(tx, at, given)
@@ -609,14 +610,14 @@ def _fresh(tx: Transaction, at: Address, branch: int, entries: Sequence[LogEntry
     return fresh
 
 
-def _known(tx: Transaction, at: Address, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+def _known(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """What is stored under these keys, as `_identity` tells it."""
     found = query.known_in(tx, path=at.path, kind=CONVERSATION, name=at.name, keys=json.dumps(keys)) if keys else []
     return {row["key"]: _row_identity(row) for row in found}
 
 
 def _write(
-    tx: Transaction, at: Address, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int, tail: int
+    tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int, tail: int
 ) -> int:
     """Write entries at the end of a conversation, and give its branch.
 
@@ -662,7 +663,7 @@ def _insert_edit(tx: Transaction, row: Mapping[str, Any], entry: LogEntry) -> No
         query.sign_entry(tx, id=written["id"], correction=as_json(entry.correction))
 
 
-def series_of(at: Address) -> search_index.Series:
+def series_of(at: ThreadKey) -> search_index.Series:
     """Return the series of the messages of a conversation in the index."""
     return search_index.Series(at.path, NESTED_MESSAGE if is_nested(at.name) else MESSAGE, at.name)
 
@@ -672,7 +673,7 @@ def _document(entry: LogEntry) -> search_index.IndexedDocument:
     return search_index.IndexedDocument(entry.words, entry.created_at, speaker=speaker, role=entry.role)
 
 
-def _retain(tx: Transaction, at: Address, branch: int, retention: Retention, now: int) -> list[str]:
+def _retain(tx: Transaction, at: ThreadKey, branch: int, retention: Retention, now: int) -> list[str]:
     """Drop the oldest messages, and rounds that have no post left. Gives the keys of the messages.
 
     A tool's result is kept only with the call that stands before it. Facts that rest on what is dropped stay: to know
@@ -705,7 +706,7 @@ def _retain(tx: Transaction, at: Address, branch: int, retention: Retention, now
     return [row["key"] for row in rows[:cut]]
 
 
-def _unsay(tx: Transaction, at: Address, keys: Sequence[str] | None = None) -> None:
+def _unsay(tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None) -> None:
     """Have the thread of a conversation's name say some messages no more, wherever it did. Default: all."""
     if keys is None or keys:
         asked = None if keys is None else json.dumps(keys)
@@ -814,6 +815,6 @@ def taken(key: str) -> MessageError:
     )
 
 
-def unknown(key: str, at: Address) -> MessageError:
+def unknown(key: str, at: ThreadKey) -> MessageError:
     """The error for a key that nothing has."""
     return MessageError(f"The conversation {safe_repr(at.name)} holds no message with the id {safe_repr(key)}.")

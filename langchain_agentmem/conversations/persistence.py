@@ -18,7 +18,7 @@ from pydantic import InstanceOf
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import EventContext, MemoryEvent, MemoryResetEvent, MessagesRemoved, MessagesStored
 from langchain_agentmem.base.files import whole_file
-from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.base.namespaces import Namespace, ThreadKey, namespace_of
 from langchain_agentmem.base.options import Options, check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
@@ -105,7 +105,7 @@ class LogMemory(EventSource):
     _readable: tuple[str, ...]  # the types of memories whose files it takes
     _part: str
     _id_name = "conversation_id"  # what traces call the id
-    _at: message_log.Address
+    _at: ThreadKey
     _log: ModuleType | ThreadLog = message_log  # both have the same functions
     _description: message_log.LogEntry | None = None
     _own_description: message_log.LogEntry | None = None

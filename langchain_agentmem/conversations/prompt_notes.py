@@ -29,9 +29,8 @@ from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
-from langchain_agentmem.base.namespaces import Scopes, id_of, path_of, thread_around
+from langchain_agentmem.base.namespaces import Scopes, ThreadKey, id_of, path_of, thread_around
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import (
     AgentMemoryError,
     DatabaseBusy,
@@ -127,7 +126,7 @@ class NoteBook:
     """
 
     def __init__(
-        self, at: Address | None, reader: str, messages: Sequence[BaseMessage], notes: Sequence[PromptNote] = ()
+        self, at: ThreadKey | None, reader: str, messages: Sequence[BaseMessage], notes: Sequence[PromptNote] = ()
     ) -> None:
         from langchain_agentmem.messages.prompt_forms import last_said  # noqa: PLC0415 - who fills prompts has it
 
@@ -223,7 +222,7 @@ def opening(
     return NoteBook(None if notes is None else at, reader, messages, notes or ())
 
 
-def counting(database: Database, at: Address, keys: Sequence[str]) -> int:
+def counting(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
     """Count the tokens that stand before some messages of a thread in its prompts.
 
     Args:
@@ -236,7 +235,7 @@ def counting(database: Database, at: Address, keys: Sequence[str]) -> int:
     return int(rows[0]["tokens"]) if rows else 0
 
 
-def leaving(database: Database, at: Address, keys: Sequence[str]) -> None:
+def leaving(database: Database, at: ThreadKey, keys: Sequence[str]) -> None:
     """Note that what stands before some messages of a thread is not shown any more.
 
     Args:
@@ -249,7 +248,7 @@ def leaving(database: Database, at: Address, keys: Sequence[str]) -> None:
     _keeping(database, at, [replace(each, stands=False) for each in notes if each.stands])
 
 
-def _thread_around(at: Address) -> Address:
+def _thread_around(at: ThreadKey) -> ThreadKey:
     """Return the thread whose notes are meant: those of nested graphs stand with their thread's."""
     return at._replace(name=thread_around(at.name))
 
@@ -258,14 +257,14 @@ class _PutOff:
     """Notes that could not be written yet, by thread; those of too many threads, and too many of one, are forgotten."""
 
     def __init__(self, database: Database) -> None:
-        self._notes: OrderedDict[Address, list[PromptNote]] = OrderedDict()
+        self._notes: OrderedDict[ThreadKey, list[PromptNote]] = OrderedDict()
         database.remembering.add(self)
 
-    def of(self, at: Address) -> list[PromptNote]:
+    def of(self, at: ThreadKey) -> list[PromptNote]:
         """Those of a thread."""
         return self._notes.get(at, [])
 
-    def put(self, at: Address, notes: Sequence[PromptNote]) -> None:
+    def put(self, at: ThreadKey, notes: Sequence[PromptNote]) -> None:
         """Have these be the ones of a thread that are put off."""
         self._notes.pop(at, None)
         if notes:
@@ -282,7 +281,9 @@ def _newest(notes: Iterable[PromptNote]) -> list[PromptNote]:
     return [*{(each.reader, each.message_id, each.part): each for each in notes}.values()]
 
 
-def _known(database: Database, at: Address, keys: Sequence[str], reader: str | None = None) -> list[PromptNote] | None:
+def _known(
+    database: Database, at: ThreadKey, keys: Sequence[str], reader: str | None = None
+) -> list[PromptNote] | None:
     """What was put before some messages of a thread, by one reader or by all; None where it cannot be read."""
     notes = _attempt("prompt.notes", lambda: database.engine.read(lambda tx: shown(tx, at, keys, reader)))
     if notes is None:
@@ -291,7 +292,7 @@ def _known(database: Database, at: Address, keys: Sequence[str], reader: str | N
     return _newest([*notes, *(each for each in put_off if each.message_id in keys and reader in (None, each.reader))])
 
 
-def _keeping(database: Database, at: Address, notes: Sequence[PromptNote]) -> None:
+def _keeping(database: Database, at: ThreadKey, notes: Sequence[PromptNote]) -> None:
     """Write notes, and what is put off of their thread; they are put off where that would have to wait, or fails."""
     put_off, now = database.attached(_PutOff, partial(_PutOff, database)), database.now()
     made = [replace(each, created_at=each.created_at or moment(now)) for each in notes]
@@ -317,7 +318,7 @@ def _attempt(name: str, function: Callable[[], T]) -> T | None:
 
 
 def shown(
-    tx: Transaction, at: Address, keys: Sequence[str] | None = None, reader: str | None = None, *, after: int = 0
+    tx: Transaction, at: ThreadKey, keys: Sequence[str] | None = None, reader: str | None = None, *, after: int = 0
 ) -> list[PromptNote]:
     """Return what was put into the prompts of a thread, the oldest first.
 
@@ -346,7 +347,7 @@ def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> b
     return bool(query.erase_shown_elsewhere(tx, low=low, high=high, everything=int(name is None)))
 
 
-def _keep(tx: Transaction, at: Address, notes: Sequence[PromptNote], *, now: int) -> bool:
+def _keep(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], *, now: int) -> bool:
     sweep(tx, now=now)
     namespace = queries.number_of(tx, at.path)
     rows = []
@@ -414,7 +415,7 @@ def _begins_with(messages: Sequence[BaseMessage]) -> str | None:
     return next((message.id for message in (*summaries[-1:], *said[:1])), None)
 
 
-def thread_of(scopes: Scopes, config: Mapping[str, Any]) -> Address | None:
+def thread_of(scopes: Scopes, config: Mapping[str, Any]) -> ThreadKey | None:
     """The thread of a run; None where it has none.
 
     Args:
@@ -423,6 +424,6 @@ def thread_of(scopes: Scopes, config: Mapping[str, Any]) -> Address | None:
     """
     name = (config.get("configurable") or {}).get("thread_id")
     try:
-        return None if name is None else Address(path_of(scopes.resolve(None, config)), id_of(name, "thread"))
+        return None if name is None else ThreadKey(path_of(scopes.resolve(None, config)), id_of(name, "thread"))
     except InvalidInput:
         return None  # whoever needs to know says so

@@ -13,11 +13,10 @@ from contextlib import suppress
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
-from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.namespaces import ThreadKey, id_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import newest_dropped, storable
 from langchain_agentmem.conversations.log_entries import entry_of
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, decode_body, encode_body, plain
@@ -81,7 +80,7 @@ def note(
             made.add(key)
     if not entries:
         return []
-    stored = message_log.record(tx, Address(path, name), entries, now=now, tail=tail, unless_there=made)
+    stored = message_log.record(tx, ThreadKey(path, name), entries, now=now, tail=tail, unless_there=made)
     new = set(stored.keys)
     return [
         RecordedMessage(each.key, hashes[each.key], each.created_at, each.role, each.key in new)
@@ -92,12 +91,12 @@ def note(
 
 def copy(tx: Transaction, path: str, name: str, target: str, *, now: int, tail: int) -> None:
     """Note of a copy of a thread what was noted of the thread; the arguments are those of `Listener.copy`."""
-    message_log.copy(tx, Address(path, name), target, now=now, tail=tail)
+    message_log.copy(tx, ThreadKey(path, name), target, now=now, tail=tail)
 
 
 def forget(tx: Transaction, path: str, name: str) -> None:
     """Delete what was noted of a thread that is deleted."""
-    message_log.forget(tx, Address(path, name))
+    message_log.forget(tx, ThreadKey(path, name))
 
 
 def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:
@@ -107,7 +106,7 @@ def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:
     """
     if outlook.turn is None:
         return frozenset()
-    at, before = Address(*outlook.turn[:2]), outlook.turn.before
+    at, before = ThreadKey(*outlook.turn[:2]), outlook.turn.before
     turn, unseen = _newest_turn(tx, at, outlook, now)
     if turn and before is not None and turn[-1]["follows"]:
         there = outlook._replace(point=before, view=before.view(tx, now))
@@ -120,7 +119,7 @@ def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:
     return frozenset(row["document_id"] for row in rows)
 
 
-def _newest_turn(tx: Transaction, at: Address, outlook: Outlook, now: int) -> tuple[list[Row], list[Row]]:
+def _newest_turn(tx: Transaction, at: ThreadKey, outlook: Outlook, now: int) -> tuple[list[Row], list[Row]]:
     """The messages since the newest of a user's that is seen, the newest first; and those after it that are not."""
     turn: list[Row] = []
     unseen: list[Row] = []

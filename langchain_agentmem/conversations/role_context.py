@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from langchain_core.messages import BaseMessage, HumanMessage
 from pydantic import Field, Strict, model_validator
 
-from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.namespaces import ThreadKey, id_of
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, load
@@ -146,7 +146,7 @@ class SeenRounds(NamedTuple):
         return self.rest[: len(self.rest) - config.retain_recent]
 
 
-def seen_by(tx: Transaction, at: message_log.Address, role: str, *, include_failures: bool = False) -> SeenRounds:
+def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool = False) -> SeenRounds:
     """What a role has of a session.
 
     Args:

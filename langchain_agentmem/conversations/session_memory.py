@@ -42,7 +42,7 @@ from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.limits import MemoryLimits
-from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
+from langchain_agentmem.base.namespaces import ThreadKey, ThreadLike, id_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.log_entries import assembled, post_entry, role_rounds, round_entry
@@ -111,12 +111,12 @@ class SessionMemory(LogMemory):
             if self._retention is not None:
                 raise InvalidInput("The session of a thread keeps what its checkpoints show: leave retention= out.")
             self._id_name = "thread_id"
-            self._at, self._log = message_log.Address(point.path, point.name), ThreadLog(point, self._database)
+            self._at, self._log = ThreadKey(point.path, point.name), ThreadLog(point, self._database)
         else:
             if session_id is None:
                 session_id = f"conv-{self._database.new_id()}"
             path = path_of(self._database.scopes.resolve(namespace))
-            self._at = message_log.Address(path, id_of(session_id, "session"))
+            self._at = ThreadKey(path, id_of(session_id, "session"))
         self.session_id = self._at.name
         self._watchers: dict[object, Callable[[], None]] = {}
 

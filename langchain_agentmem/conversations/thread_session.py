@@ -11,9 +11,10 @@ from operator import attrgetter
 from typing import Any
 
 from langchain_agentmem.base.encoding import read_plain, write_plain
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.conversation_part import TEXTS, record_of
-from langchain_agentmem.conversations.message_log import Address, Appended, LogEntry, says_the_same
+from langchain_agentmem.conversations.message_log import Appended, LogEntry, says_the_same
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, Place, View
@@ -42,7 +43,7 @@ class ThreadLog:
     def append(
         self,
         tx: Transaction,
-        at: Address,
+        at: ThreadKey,
         entries: Sequence[LogEntry],
         *,
         now: int,
@@ -72,7 +73,7 @@ class ThreadLog:
         return Appended([entry.key for entry in fresh], [])
 
     def update(
-        self, tx: Transaction, at: Address, key: str, change: Callable[[LogEntry], LogEntry], *, now: int, tail: int
+        self, tx: Transaction, at: ThreadKey, key: str, change: Callable[[LogEntry], LogEntry], *, now: int, tail: int
     ) -> bool:
         """Store a new version of one entry, in the place of the old one.
 
@@ -96,7 +97,7 @@ class ThreadLog:
         self._write(tx, place, [_draft(entry, first=old.slot, earlier=earlier)], now, tail)
         return True
 
-    def clear(self, tx: Transaction, at: Address, *, keep_description: bool) -> int:
+    def clear(self, tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
         """Delete everything, or everything but the description. What past checkpoints show stays as it is.
 
         Returns:
@@ -118,18 +119,18 @@ class ThreadLog:
         self._write(tx, place, drafts, now, self._database.tail)
         return len(drafts)
 
-    def get(self, tx: Transaction, at: Address, key: str) -> LogEntry | None:
+    def get(self, tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
         """One entry by its key, or None."""
         del at
         found = _named(tx, self._view(tx), [key])
         return _stored(found[key]) if key in found else None
 
-    def history(self, tx: Transaction, at: Address, key: str) -> list[LogEntry]:
+    def history(self, tx: Transaction, at: ThreadKey, key: str) -> list[LogEntry]:
         """The newest version of one entry: those before it are what earlier checkpoints show."""
         found = self.get(tx, at, key)
         return [] if found is None else [found]
 
-    def rounds(self, tx: Transaction, at: Address) -> tuple[list[LogEntry], list[LogEntry]]:
+    def rounds(self, tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
         """The rounds and all messages, each in the order in which they came."""
         del at
         view = self._view(tx)
@@ -138,7 +139,7 @@ class ThreadLog:
 
     def dump(self, tx: Transaction) -> list[dict[str, Any]]:
         """Everything as records, as `conversation_part.dump` gives them; of each entry the newest version."""
-        begun, said = self.rounds(tx, Address(self._point.path, self._point.name))
+        begun, said = self.rounds(tx, ThreadKey(self._point.path, self._point.name))
         rows = sorted((*begun, *said), key=_SLOT)
         return [record_of(each._asdict(), each.slot, edit=False) for each in rows]
 

@@ -10,6 +10,7 @@ from functools import partial
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, text_given
 from langchain_agentmem.base.clock import micros, moment, time_given
 from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.facts import fact_events, source_texts
 from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, entity_key, maybe_moment, predicate_key
@@ -55,7 +56,7 @@ def evidence(facts: FactView, fact_id: str, path: str) -> list[Evidence]:
             return message_of(kept).text
         if conversation is None:
             return None
-        entry = message_log.get(facts.tx, message_log.Address(path, conversation), key)
+        entry = message_log.get(facts.tx, ThreadKey(path, conversation), key)
         return None if entry is None else body_text(entry.body)
 
     return [

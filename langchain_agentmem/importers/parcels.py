@@ -19,10 +19,10 @@ from langchain_agentmem.base.clock import is_time, micros, time_given
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
-from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, named, namespace_of, path_of
+from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, id_of, named, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import printable, safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.message_log import Address, LogEntry
+from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.language_models.model_calls import Writer
@@ -359,7 +359,7 @@ def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *label
         entries: Its messages, rounds and posts, in their order.
         *labels: The namespace below that of the import.
     """
-    at = Address(to.path(*labels), id_of(name, "conversation"))
+    at = ThreadKey(to.path(*labels), id_of(name, "conversation"))
 
     def make(tx: Transaction, now: int, tail: int) -> Collection[Any]:
         return message_log.append(tx, at, entries, now=now, tail=tail).keys

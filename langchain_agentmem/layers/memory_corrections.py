@@ -24,7 +24,7 @@ from langchain_agentmem.base.argument_checks import ALL, check_flag, limit_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encoding import read_column, write_plain
-from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, ThreadKey, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
@@ -338,7 +338,7 @@ class Corrections:
         kind, key, stored = made.kind, made.key, made._stored
         expected = None if force else _version_of(stored["after"])
         if kind == MESSAGE:
-            message, at = decode_body(stored["before"], key), message_log.Address(path, made.branch)
+            message, at = decode_body(stored["before"], key), ThreadKey(path, made.branch)
             return self._rewording(at, key, by, lambda old: new_version(old, message), expected, made)
         layers = self._layers(made.namespace, made.branch, made.thread_id)
 
@@ -443,10 +443,10 @@ class Corrections:
 
     def _address(
         self, branch: str = MAIN, namespace: Sequence[str] | None = None, thread_id: str | None = None
-    ) -> message_log.Address:
+    ) -> ThreadKey:
         del thread_id  # a conversation belongs to no thread
         path = path_of(self._database.scopes.resolve(namespace))
-        return message_log.Address(path, id_of(branch, "conversation"))
+        return ThreadKey(path, id_of(branch, "conversation"))
 
     def _stored(
         self, tx: Transaction, /, low: str, high: str, *, limit: int = ALL, offset: int = 0, **of: str | None
@@ -517,7 +517,7 @@ class Corrections:
 
     def _rewording(
         self,
-        at: message_log.Address,
+        at: ThreadKey,
         message_id: str,
         by: str,
         edit: Callable[[message_log.LogEntry], message_log.LogEntry],

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.namespaces import Namespace, Scopes, id_of, namespace_of, path_of
+from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, id_of, namespace_of, path_of
 from langchain_agentmem.errors import InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.threads.thread_lines import Thread, ThreadAt
+from langchain_agentmem.threads.thread_lines import Thread
 
 _HANDLER = "__error_handler__"
 """How the name of what LangGraph runs for a task that failed begins."""
@@ -227,7 +227,7 @@ class GraphRun:
     """
 
     identity: Any
-    at: ThreadAt
+    at: ThreadKey
     token: int = field(default_factory=lambda: secrets.randbits(62))
     graphs: set[UUID] = field(default_factory=set)
     loops: dict[str, Loop] = field(default_factory=dict)
@@ -374,13 +374,13 @@ class Runs:
 
     def __init__(self, scopes: Scopes = Scopes()) -> None:  # noqa: B008 - a value
         self.scopes = scopes
-        self._runs: dict[tuple[int, ThreadAt], GraphRun] = {}
+        self._runs: dict[tuple[int, ThreadKey], GraphRun] = {}
         self._newest: dict[str, GraphRun] = {}
         self._graphs: dict[UUID, GraphRun] = {}
 
     # -- which run ---------------------------------------------------------------------------------------------
 
-    def of(self, configurable: Mapping[str, Any], at: ThreadAt) -> GraphRun | None:
+    def of(self, configurable: Mapping[str, Any], at: ThreadKey) -> GraphRun | None:
         """The run that a config belongs to; None where it belongs to none."""
         identity = identity_of(configurable)
         if identity is None:
@@ -404,19 +404,19 @@ class Runs:
             return ()
         name = str(configurable["thread_id"])  # another graph's may be one that is none here
         with self.lock:
-            run = self._runs.get((id(identity), ThreadAt("", name)))
+            run = self._runs.get((id(identity), ThreadKey("", name)))
             if run is None:  # its saver looks within a namespace
                 found = [each for (of, at), each in self._runs.items() if of == id(identity) and at.name == name]
                 run = found[0] if len(found) == 1 else None
             return () if run is None else namespace_of(run.at.path)
 
-    def knows(self, configurable: Mapping[str, Any], at: ThreadAt) -> bool:
+    def knows(self, configurable: Mapping[str, Any], at: ThreadKey) -> bool:
         """Whether the run that a config belongs to uses a saver of this database in this thread."""
         with self.lock:
             run = self._runs.get((id(identity_of(configurable)), at))
             return run is not None and "" in run.loops
 
-    def began_with(self, configurable: Mapping[str, Any], at: ThreadAt) -> str | None:
+    def began_with(self, configurable: Mapping[str, Any], at: ThreadKey) -> str | None:
         """Return the checkpoint that a thread's graph began with, as long as the input of the run may not be stored.
 
         Args:
@@ -468,7 +468,7 @@ class Runs:
         identity, name = identity_of(configurable), str(configurable["thread_id"])
         return [run for run in self._runs.values() if run.identity is identity and run.at.name == name]
 
-    def forget(self, deleted: Collection[ThreadAt] = ()) -> None:
+    def forget(self, deleted: Collection[ThreadKey] = ()) -> None:
         """Forget where checkpoints stand, since something was erased.
 
         Args:
@@ -486,14 +486,14 @@ class Runs:
     def loaded(
         self,
         configurable: Mapping[str, Any],
-        at: ThreadAt,
+        at: ThreadKey,
         ns: str,
         checkpoint: str | None,
         metadata: Mapping[str, Any],
         versions: Mapping[str, Any],
         *,
         addressed: bool,
-        home: ThreadAt,
+        home: ThreadKey,
         read: str | None,
         results: Collection[str],
         pregel: Any,
@@ -551,7 +551,7 @@ class Runs:
             task.loops.append(fresh)
             return run, fresh, run.outermost(task)
 
-    def went_back(self, configurable: Mapping[str, Any], at: ThreadAt) -> str | None:
+    def went_back(self, configurable: Mapping[str, Any], at: ThreadKey) -> str | None:
         """The checkpoint that a run of a thread began with, where that was not the newest one; told once."""
         run = self.of(configurable, at)
         loop = None if run is None else run.loops.get("")
@@ -659,7 +659,7 @@ class Runs:
     # -- who is asking -----------------------------------------------------------------------------------------
 
     def asking(
-        self, configurable: Mapping[str, Any], at: ThreadAt
+        self, configurable: Mapping[str, Any], at: ThreadKey
     ) -> tuple[GraphRun, list[Level], list[Any], Execution]:
         """The execution of a task that a config belongs to, with the loops around it.
 
@@ -917,7 +917,7 @@ def _is_before(key: ExecutionKey, other: ExecutionKey) -> bool:
     return key[0] == other[0] and None not in (*key, *other) and key[1] < other[1]
 
 
-def thread_of(config: Mapping[str, Any], scopes: Scopes) -> ThreadAt:
+def thread_of(config: Mapping[str, Any], scopes: Scopes) -> ThreadKey:
     """The thread that a config names.
 
     Args:
@@ -930,4 +930,4 @@ def thread_of(config: Mapping[str, Any], scopes: Scopes) -> ThreadAt:
     name = (config.get("configurable") or {}).get("thread_id")
     if name is None:
         raise InvalidInput('The memory of a thread needs config["configurable"]["thread_id"].')
-    return ThreadAt(path_of(scopes.resolve(None, config)), id_of(name, "thread"))
+    return ThreadKey(path_of(scopes.resolve(None, config)), id_of(name, "thread"))

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput, StepIsOver
 from langchain_agentmem.messages.message import SOURCES
@@ -37,7 +38,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage, all_parts
 from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads import checkpoint_head
-from langchain_agentmem.threads.thread_lines import Thread, ThreadAt, find, make_thread
+from langchain_agentmem.threads.thread_lines import Thread, find, make_thread
 
 KIND = "thread"
 """The kind of a branch that a thread's memory lies on."""
@@ -99,7 +100,7 @@ class Put(NamedTuple):
         stored: Gets the ids of those that were stored.
     """
 
-    at: ThreadAt
+    at: ThreadKey
     path: str
     thread: int
     ns: str
@@ -160,7 +161,7 @@ _UNORDERED = _Base("", None, {})
 
 
 def look(
-    tx: Transaction, runs: Runs, configurable: Mapping[str, Any], at: ThreadAt, thread: Thread, checkpoint: str
+    tx: Transaction, runs: Runs, configurable: Mapping[str, Any], at: ThreadKey, thread: Thread, checkpoint: str
 ) -> Beforehand:
     """Ask for what a put has to know, and wait for nothing. Where it is a thread's own, that is held.
 
@@ -229,7 +230,7 @@ def _prepare_to_put(tx: Transaction, runs: Runs, run: GraphRun, put: Put, head: 
 
 
 def view_of_task(
-    tx: Transaction, runs: Runs, configurable: Mapping[str, Any], at: ThreadAt
+    tx: Transaction, runs: Runs, configurable: Mapping[str, Any], at: ThreadKey
 ) -> tuple[GraphRun, Execution, View]:
     """What a task sees: its line, what the steps before it wrote, and its callers, and itself; not its siblings.
 
@@ -328,7 +329,7 @@ def finish(
     tx: Transaction,
     runs: Runs,
     configurable: Mapping[str, Any],
-    at: ThreadAt,
+    at: ThreadKey,
     thread: Thread,
     writes: Sequence[tuple[str, Any]],
     task_id: str,
@@ -523,7 +524,7 @@ def amend(tx: Transaction, thread: Thread, now: int) -> Place:
     return Place(spot[0], spot[1] + 1, forked=True, author=author_of(tx, thread.id))
 
 
-def hidden(tx: Transaction, at: ThreadAt, checkpoint: str, newest: str | None = None) -> Hidden | None:
+def hidden(tx: Transaction, at: ThreadKey, checkpoint: str, newest: str | None = None) -> Hidden | None:
     """What of a thread's memory does not count where it goes on from an earlier checkpoint.
 
     Args:
@@ -619,7 +620,7 @@ def _go_on(tx: Transaction, runs: Runs, loop: Loop, put: Put) -> None:
 
 
 def _around(
-    tx: Transaction, runs: Runs | None, run: GraphRun | None, at: ThreadAt, inner: str, parents: Mapping[str, str]
+    tx: Transaction, runs: Runs | None, run: GraphRun | None, at: ThreadKey, inner: str, parents: Mapping[str, str]
 ) -> _Base | None:
     """Return the base of a subgraph's branch; None for a thread's own.
 

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from langchain_agentmem.base.namespaces import (
     Scopes,
+    ThreadKey,
     configurable_of,
     id_of,
     namespace_of,
@@ -35,7 +36,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import Erasure, Part, all_parts
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import thread_lines
-from langchain_agentmem.threads.thread_lines import OWN_LINE, ThreadAt, find
+from langchain_agentmem.threads.thread_lines import OWN_LINE, find
 
 WITHIN = "say whose with memory.within(...)"
 _TASK = "__pregel_task_id"
@@ -53,7 +54,7 @@ class ThreadPoint(NamedTuple):
     """
 
     runs: Runs
-    at: ThreadAt
+    at: ThreadKey
     configurable: Mapping[str, Any]
     alone: bool = False
     amends: bool = False
@@ -163,7 +164,7 @@ def amending(database: Database, name: str, path: str) -> ThreadPoint:
         raise InvalidInput(
             "The threads of a namespace share what they remember: leave out thread_id to change it for all."
         )
-    return ThreadPoint(runs_of(database), ThreadAt(path, name), {}, amends=True)
+    return ThreadPoint(runs_of(database), ThreadKey(path, name), {}, amends=True)
 
 
 def thread_point(database: Database, given: Any, *, alone: bool = False) -> ThreadPoint:
@@ -267,7 +268,7 @@ class HeldBranches(NamedTuple):
     scope: int
 
 
-def copy(tx: Transaction, source: ThreadAt, target: str, *, now: int, tail: int) -> int:
+def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int, tail: int) -> int:
     """Copy a thread, with the places of what it remembers; both have the same branches until they differ.
 
     What was said is said in both: each has a conversation of its own, which stays when the other goes.
@@ -283,11 +284,11 @@ def copy(tx: Transaction, source: ThreadAt, target: str, *, now: int, tail: int)
         How many checkpoints were copied.
     """
     thread = find(tx, source)
-    there = None if thread is None else find(tx, ThreadAt(thread.path, target), exact=True)
+    there = None if thread is None else find(tx, ThreadKey(thread.path, target), exact=True)
     before = None if there is None else head_of(tx, there.id)
     copied = thread_lines.copy(tx, source, target, now=now)
     if thread is not None and target != source.name:
-        other = find(tx, ThreadAt(thread.path, target), exact=True)
+        other = find(tx, ThreadKey(thread.path, target), exact=True)
         if other is not None:
             own = sealing.author_of(tx, thread.id)  # what it wrote stays its own where the copy seals it
             its = sealing.author_of(tx, other.id)
@@ -353,7 +354,7 @@ def delete(
     folded: list[Spot] = []
     for row in threads:
         if scopes is not None and scopes.keeps and scopes.shared(row["path"]):
-            folded += _fold(tx, ThreadAt(row["path"], row["name"]), now)
+            folded += _fold(tx, ThreadKey(row["path"], row["name"]), now)
         else:
             _let_go(tx, row, quoted=scopes is None)
     left = [_held(tx, row["id"]) for row in threads]
@@ -381,7 +382,7 @@ def _let_go(tx: Transaction, row: Row, *, quoted: bool) -> None:
         message_sources.forget_corrections(tx, low, low + "\x01", row["name"], take_back=True)
 
 
-def _fold(tx: Transaction, at: ThreadAt, now: int) -> list[Spot]:
+def _fold(tx: Transaction, at: ThreadKey, now: int) -> list[Spot]:
     """Give what counts of a thread to the branch "main" of its scope, with its author and stamps; gives where it is."""
     thread = find(tx, at)
     if thread is None or (spot := head_of(tx, thread.id)) is None:
@@ -467,7 +468,7 @@ def delete_for_runs(tx: Transaction, runs: Sequence[str], low: str, high: str, *
     return removed
 
 
-def prune(tx: Transaction, at: ThreadAt, *, keep: int, now: int) -> int:
+def prune(tx: Transaction, at: ThreadKey, *, keep: int, now: int) -> int:
     """Remove the oldest checkpoints of a thread, a batch at a time, and what only they showed.
 
     Args:

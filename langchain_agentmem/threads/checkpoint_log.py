@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads import checkpoint_head, value_recipe
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, ThreadAt, find, make_line, make_thread, retain
+from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, find, make_line, make_thread, retain
 from langchain_agentmem.threads.value_store import Drafted, Recall, ShelfWriter, StoredPart, StorePlace, nothing_known
 
 ANCESTORS = 200
@@ -138,7 +139,7 @@ class DeltaHistory(NamedTuple):
 
 def put(
     tx: Transaction,
-    at: ThreadAt,
+    at: ThreadKey,
     ns: str,
     checkpoint: Checkpoint,
     plan: WritePlan,
@@ -254,7 +255,7 @@ def brought(
 
 def put_writes(
     tx: Transaction,
-    at: ThreadAt,
+    at: ThreadKey,
     ns: str,
     checkpoint: str,
     plan: WritePlan,
@@ -300,7 +301,7 @@ def put_writes(
 
 def get(
     tx: Transaction,
-    at: ThreadAt,
+    at: ThreadKey,
     ns: str,
     name: str | None,
     recall: Recall = nothing_known,
@@ -389,7 +390,7 @@ def _saved(thread: Thread, row: Row, values: Rows, writes: Rows, parts: dict[int
 
 def keys(
     tx: Transaction,
-    at: ThreadAt | None,
+    at: ThreadKey | None,
     *,
     low: str,
     high: str,
@@ -438,7 +439,7 @@ def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = nothing_kno
         by_line.setdefault(key.line, []).append(key)
     loaded: dict[tuple[int, str], Saved] = {}
     for line, group in by_line.items():
-        thread = find(tx, ThreadAt(group[0].path, group[0].thread), group[0].ns, exact=True)
+        thread = find(tx, ThreadKey(group[0].path, group[0].thread), group[0].ns, exact=True)
         if thread is not None and thread.line == line:
             saved = load(tx, thread, line, [key.name for key in group], recall)
             loaded.update(((line, each.name), each) for each in saved)
@@ -446,7 +447,7 @@ def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = nothing_kno
 
 
 def delta_history(
-    tx: Transaction, at: ThreadAt, ns: str, name: str | None, channels: Sequence[str], recall: Recall = nothing_known
+    tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Sequence[str], recall: Recall = nothing_known
 ) -> DeltaHistory | None:
     """What led to the values that some channels have in a checkpoint.
 
@@ -509,7 +510,7 @@ def _held(tx: Transaction, plan: WritePlan) -> ShelfWriter | None:
 
 
 def _shelved(
-    tx: Transaction, found: Thread | None, at: ThreadAt, ns: str, plan: WritePlan, writer: ShelfWriter | None, now: int
+    tx: Transaction, found: Thread | None, at: ThreadKey, ns: str, plan: WritePlan, writer: ShelfWriter | None, now: int
 ) -> tuple[Thread, int, WritePlan, list[bytes], ShelfWriter | None]:
     """Put the values of a plan on the shelf of a thread, which is made if it was not found."""
     thread = make_thread(tx, at.path, at.name, now) if found is None else found

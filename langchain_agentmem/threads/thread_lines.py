@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.namespaces import namespace_of
+from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
@@ -24,13 +24,6 @@ from langchain_agentmem.threads.value_store import LOOSE, StorePlace
 
 OWN_LINE = ""
 """The name of a thread's own line."""
-
-
-class ThreadAt(NamedTuple):
-    """Which thread: the path of its namespace and its id. The empty path stands for any namespace."""
-
-    path: str
-    name: str
 
 
 class Thread(NamedTuple):
@@ -55,7 +48,7 @@ class ThreadDeleted(Exception):
     """The thread of a run was deleted while it ran."""
 
 
-def find(tx: Transaction, at: ThreadAt, ns: str = OWN_LINE, *, exact: bool = False) -> Thread | None:
+def find(tx: Transaction, at: ThreadKey, ns: str = OWN_LINE, *, exact: bool = False) -> Thread | None:
     """Find a thread.
 
     Args:
@@ -100,7 +93,7 @@ def _make(tx: Transaction, path: str, name: str, place: StorePlace, now: int, *,
 
 def line_of(tx: Transaction, thread: Thread, ns: str) -> int:
     """A line of a thread; made if it is not there."""
-    found = find(tx, ThreadAt(thread.path, thread.name), ns, exact=True)
+    found = find(tx, ThreadKey(thread.path, thread.name), ns, exact=True)
     return found.line if found is not None and found.line is not None else make_line(tx, thread, ns)
 
 
@@ -112,7 +105,7 @@ def make_line(tx: Transaction, thread: Thread, ns: str) -> int:
     return int(rows[0]["id"])
 
 
-def has(tx: Transaction, at: ThreadAt, ns: str, name: str) -> bool:
+def has(tx: Transaction, at: ThreadKey, ns: str, name: str) -> bool:
     """Whether just this thread has a checkpoint."""
     thread = find(tx, at, ns, exact=True)
     if thread is None or thread.line is None:
@@ -132,11 +125,11 @@ _Rows: TypeAlias = dict[tuple[Any, ...], dict[str, Any]]
 class Deleted(NamedTuple):
     """A thread that is gone, and the id of the shelf it had."""
 
-    at: ThreadAt
+    at: ThreadKey
     shelf: int
 
 
-def prune(tx: Transaction, at: ThreadAt, *, keep: int, limit: int = BATCH) -> int:
+def prune(tx: Transaction, at: ThreadKey, *, keep: int, limit: int = BATCH) -> int:
     """Remove the oldest checkpoints of a thread, and what only they needed.
 
     A thread of DeltaChannels stays whole, since its checkpoints need their ancestors.
@@ -173,10 +166,10 @@ def _sweep(tx: Transaction, thread: Thread, removed: int, *, now: bool) -> None:
         query.add_litter(tx, shelf=thread.place.shelf, count=removed)
 
 
-def named(tx: Transaction, low: str, high: str, name: str) -> list[ThreadAt]:
+def named(tx: Transaction, low: str, high: str, name: str) -> list[ThreadKey]:
     """The threads of one id in a range of namespaces."""
     rows = query.threads_within(tx, low=low, high=high, name=name)
-    return [ThreadAt(row["path"], row["name"]) for row in rows]
+    return [ThreadKey(row["path"], row["name"]) for row in rows]
 
 
 def delete(tx: Transaction, low: str, high: str, name: str | None) -> list[Deleted]:
@@ -200,7 +193,7 @@ def delete(tx: Transaction, low: str, high: str, name: str | None) -> list[Delet
         shelves.drop_idle(tx, shelf)
     for path in sorted({row["path"] for row in threads}):
         query.delete_empty_namespaces(tx, path=path)
-    return [Deleted(ThreadAt(row["path"], row["name"]), row["shelf_id"]) for row in threads]
+    return [Deleted(ThreadKey(row["path"], row["name"]), row["shelf_id"]) for row in threads]
 
 
 def delete_for_runs(tx: Transaction, runs: Iterable[str], low: str, high: str) -> int:
@@ -234,7 +227,7 @@ def delete_for_runs(tx: Transaction, runs: Iterable[str], low: str, high: str) -
     return len(rows)
 
 
-def copy(tx: Transaction, source: ThreadAt, target: str, *, now: int) -> int:
+def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
     """Copy a thread with all its lines, checkpoints and writes, and no content.
 
     Args:
@@ -253,7 +246,7 @@ def copy(tx: Transaction, source: ThreadAt, target: str, *, now: int) -> int:
     if thread is None or target == source.name:
         return 0
     shelves.hold(tx, thread.place)
-    copied = find(tx, ThreadAt(thread.path, target), exact=True)
+    copied = find(tx, ThreadKey(thread.path, target), exact=True)
     if copied is None:
         copied = _make(tx, thread.path, target, thread.place, now, delta=thread.delta)
     elif thread.delta and not copied.delta:

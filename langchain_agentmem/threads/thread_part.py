@@ -6,12 +6,12 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from langchain_agentmem.base.namespaces import range_of
+from langchain_agentmem.base.namespaces import ThreadKey, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.thread_lines import ThreadAt, add, find, line_of
+from langchain_agentmem.threads.thread_lines import add, find, line_of
 from langchain_agentmem.threads.value_recipe import Damaged, Range, covered, moved, opened, pack, ranges_of, unpack
 from langchain_agentmem.threads.value_store import LOOSE, StoredPart
 
@@ -73,7 +73,12 @@ def _line(tx: Transaction, line: int, thread: str, found: list[str]) -> list[Ran
 
 
 def merge(
-    tx: Transaction, at: ThreadAt, parts: Iterable[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], *, delta: bool
+    tx: Transaction,
+    at: ThreadKey,
+    parts: Iterable[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    delta: bool,
 ) -> int:
     """Add to a thread the checkpoints, values and writes that it lacks.
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.events import Progress, Watch
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.search import search_index
@@ -240,17 +240,17 @@ def adopt(tx: Transaction, name: str, path: str, *, tail: int) -> None:
         InvalidInput: There is none, the namespace has one of the id, or it shares what it remembers with a copy.
     """
     from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - who needs it pays
-    from langchain_agentmem.threads.thread_lines import ThreadAt, find  # noqa: PLC0415
+    from langchain_agentmem.threads.thread_lines import find  # noqa: PLC0415
 
     namespace = queries.number_of(tx, path)
-    if find(tx, ThreadAt(path, name), exact=True) is not None:
+    if find(tx, ThreadKey(path, name), exact=True) is not None:
         raise InvalidInput(
             f"There is a thread {safe_repr(name)} in {safe_repr(namespaces.namespace_of(path))} already."
         )
-    thread = find(tx, ThreadAt("", name), exact=True)
+    thread = find(tx, ThreadKey("", name), exact=True)
     branches = [] if thread is None else movable_branches(tx, thread.id, name)
     nested = [row["name"] for row in message_log.nested_in(tx, "", "\x01", name)]
-    talks = [Address("", each) for each in (name, *nested)]
+    talks = [ThreadKey("", each) for each in (name, *nested)]
     for at in talks:
         branches += message_log.leave(tx, at, path)
     if thread is None and not branches:

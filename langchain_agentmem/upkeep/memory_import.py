@@ -22,8 +22,9 @@ from langchain_agentmem.audit.audit_rows import REPLACED, EntryDraft
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.limits import MemoryLimits
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import compaction_records, conversation_part, message_log, prompt_notes
+from langchain_agentmem.conversations import compaction_records, conversation_part, prompt_notes
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.branches import KIND
@@ -34,7 +35,6 @@ from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.transfer import TABLES, Counting, RowSource, Table, has_row, number_documents, pages
 from langchain_agentmem.threads import thread_lines, thread_part
-from langchain_agentmem.threads.thread_lines import ThreadAt
 
 Row: TypeAlias = dict[str, Any]
 
@@ -232,7 +232,7 @@ class MemoryImport:
         """Take the threads that are new, and give those that are here the checkpoints that they lack."""
         new, here = [], []
         for row in self._source.run(query.exported_threads):
-            at = ThreadAt(row.pop("path"), row["name"])
+            at = ThreadKey(row.pop("path"), row["name"])
             found = thread_lines.find(self._tx, at, exact=True)
             if found is None:
                 new.append(row)
@@ -250,7 +250,7 @@ class MemoryImport:
             self._merge_thread(at, row)
         self._ids["thread"] |= self._threads_here
 
-    def _merge_thread(self, at: ThreadAt, thread: Row) -> None:
+    def _merge_thread(self, at: ThreadKey, thread: Row) -> None:
         rows: list[Row] = []
         lines = {row["id"]: row["ns"] for row in self._source.matching("checkpoint_line", thread_id=thread["id"])}
         for line, ns in lines.items():
@@ -454,7 +454,7 @@ class MemoryImport:
     def _merge_conversations(self) -> None:
         """Give the conversations that are here the messages that they lack, and note what is new in each."""
         for row in self._source.run(query.exported_conversations):
-            at = message_log.Address(row["path"], row["name"])
+            at = ThreadKey(row["path"], row["name"])
             if row["id"] in self._ids["branch"]:
                 new = self._source.matching("entry", branch_id=row["id"])
                 keys = [entry["key"] for entry in new]

@@ -72,7 +72,7 @@ def prune(
     Raises:
         InvalidInput: Nothing is to be pruned, or fewer than one checkpoint is to stay.
     """
-    from langchain_agentmem.threads.thread_lines import ThreadAt  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.base.namespaces import ThreadKey  # noqa: PLC0415 - who needs it pays
 
     shortens = retention is not None and not retention.off
     _check_prune(keep_checkpoints, shortens or archive_before is not None)
@@ -89,13 +89,13 @@ def prune(
     for number, row in enumerate([*threads, *talks], 1):
         if number <= len(threads):
             more, count = True, 0
-            at = ThreadAt(row["path"], row["name"])
+            at = ThreadKey(row["path"], row["name"])
             while more:
                 some, more = do(partial(_pruned, at=at, keep=keep_checkpoints or 1, now=now, at_once=dry_run))
                 count += some
             removed.append(count)
         else:
-            address = message_log.Address(row["path"], row["name"])
+            address = ThreadKey(row["path"], row["name"])
             dropped.append(do(partial(message_log.shorten, at=address, retention=retention or Retention(), now=now)))
         if progress is not None:
             progress(Progress("pruning", number, len(threads) + len(talks)))

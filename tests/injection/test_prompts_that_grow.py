@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
 from langchain_agentmem.conversations import prompt_notes
-from langchain_agentmem.conversations.message_log import Address
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.messages.message_marks import Summary, is_injected, summary_message
 from langchain_agentmem.messages.role_rounds import Retention
@@ -311,7 +311,7 @@ class TestWhileAnotherWrites:
         inject = memory.inject("user-42")
         assert texts(inject.invoke(said(0), at())).count("quince") == 1
         with held(url):
-            prompt_notes.leaving(memory.database, Address("", "t"), ["q0"])
+            prompt_notes.leaving(memory.database, ThreadKey("", "t"), ["q0"])
             assert "quince" not in texts(inject.invoke(said(1), at()))
         assert "quince" not in texts(inject.invoke(said(2), at()))
         with AgentMemory(url) as other:
@@ -364,13 +364,13 @@ class TestOnTheSide:
 
     @pytest.mark.parametrize("overhead", [0, 258])
     def test_compaction_counts_what_stands_in_prompts(self, memory, layers, overhead):
-        conversation = Address("", "t")
+        conversation = ThreadKey("", "t")
         memory.inject("user-42").invoke(said(2), at())
         tokens = prompt_notes.counting(memory.database, conversation, ["q0", "q1", "q2"])
         assert tokens > 10
         compactor = memory.compaction(None, SMALL)._compactor
         history = [HumanMessage("x " * (250 if overhead else 500), id="q2"), AIMessage("y", id="a")]
         beside, alone = (
-            compactor.viewing(history, at, overhead=overhead).tokens for at in (conversation, Address("", "other"))
+            compactor.viewing(history, at, overhead=overhead).tokens for at in (conversation, ThreadKey("", "other"))
         )
         assert beside - alone >= tokens - 1

@@ -8,6 +8,7 @@ import psycopg_pool
 from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.base.concurrency import in_worker
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.storage.postgres_session import Session
 
@@ -15,7 +16,7 @@ KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
     "where datname = current_database() and pid <> pg_backend_pid()"
 )
-AT = message_log.Address("", "c")
+AT = ThreadKey("", "c")
 
 
 def adding(*numbers):

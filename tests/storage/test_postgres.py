@@ -12,6 +12,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, AgentMemoryStore, ConversationMemory, Tenants
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import (
     DatabaseBusy,
@@ -430,7 +431,7 @@ class TestSharedContent:
     @pytest.mark.parametrize("where", ["body", "attachments"])
     def test_content_that_is_collected_between_being_found_and_being_named_is_stored_again(self, memory, where):
         """One writer finds the content there; another drops the last reference before the first can name it."""
-        engine, other = memory.database.engine, message_log.Address("", "other")
+        engine, other = memory.database.engine, ThreadKey("", "other")
         given = {where: b'{"content":"shared","role":"user"}' if where == "body" else b"[]"}
         engine.write(appending(entry("last reference", **given), at=other))
         engine.write(appending(entry("first")))
@@ -443,7 +444,7 @@ class TestSharedContent:
         assert bytes(getattr(engine.read(lambda tx: message_log.get(tx, AT, "mine")), where)) == given[where]
 
     def test_two_who_drop_the_last_two_references_at_once_leave_no_orphan(self, memory):
-        one, two = message_log.Address("", "one"), message_log.Address("", "two")
+        one, two = ThreadKey("", "one"), ThreadKey("", "two")
         for each in (one, two):
             memory.database.engine.write(appending(entry("m"), at=each))
         one_after_the_other(
@@ -453,7 +454,7 @@ class TestSharedContent:
 
     def test_deleting_a_namespaces_last_conversation_spares_the_one_that_is_just_beginning(self, memory):
         engine = memory.database.engine
-        leaving, coming = message_log.Address("t\x1f", "old"), message_log.Address("t\x1f", "new")
+        leaving, coming = ThreadKey("t\x1f", "old"), ThreadKey("t\x1f", "new")
         engine.write(appending(entry("m"), at=leaving))
         one_after_the_other(
             memory,

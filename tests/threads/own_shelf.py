@@ -13,14 +13,15 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Send
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.storage import query
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.thread_lines import ThreadAt, find, make_thread
+from langchain_agentmem.threads.thread_lines import find, make_thread
 from langchain_agentmem.threads.value_codec import KnownMessages, ValueDraft, ValueReading
 from langchain_agentmem.threads.value_recipe import ranges_of, unpack
 from langchain_agentmem.threads.value_store import nothing_known, shelve
 
-AT = ThreadAt("", "t")
+AT = ThreadKey("", "t")
 
 
 def strict():

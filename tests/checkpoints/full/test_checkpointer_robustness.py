@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.checkpoints import checkpoint_codec
-from langchain_agentmem.threads.thread_lines import ThreadAt
 from tests.checkpoints.graphs import Line, at, everything, ids, logging_graph, new_checkpoint
 from tests.support.graphs import beside
 
@@ -62,7 +62,7 @@ class TestManyThreads:
     def test_nobody_waits_for_ever_for_a_turn(self, saver, monkeypatch):
         monkeypatch.setattr(checkpoint_codec, "LONGEST_TURN", 0.01)
         root = Line(saver).put({"a": "root"})
-        with saver._coding.turn(ThreadAt("", "t")):
+        with saver._coding.turn(ThreadKey("", "t")):
             saver.put_writes(root, [("a", "said")], "task")
         saver.put_writes(root, [("a", "again")], "task 2")
         assert len(saver.get_tuple(root).pending_writes) == 2
