@@ -33,7 +33,7 @@ from langchain_agentmem.base.namespaces import ThreadKey, configurable_of, names
 from langchain_agentmem.checkpoints.checkpoint_codec import address, said_in, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, runs_of
-from langchain_agentmem.rewinding.sealing import Parent, Put
+from langchain_agentmem.rewinding.sealing import CheckpointPut, Parent
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
@@ -257,26 +257,23 @@ class Rewinding:
         parent = configurable.get("checkpoint_id")
 
         def look(tx: Transaction, seen: Thread) -> Callable[[Transaction, Thread, Mapping[str, bytes]], None]:
-            looked = sealing.look(tx, self._runs, configurable, at, seen, str(checkpoint["id"]))
+            prefetched = sealing.look(tx, self._runs, configurable, at, seen, str(checkpoint["id"]))
             held = checkpoint_log.held_in(tx, seen, recorded, parent) if recorded else ()
 
             def seal(tx: Transaction, thread: Thread, recipes: Mapping[str, bytes]) -> None:
-                put = Put(
+                put = CheckpointPut(
                     at,
-                    thread.path,
-                    thread.id,
+                    thread,
                     configurable.get("checkpoint_ns") or "",
-                    thread.line or 0,
                     parent,
                     checkpoint,
                     metadata,
                     configurable,
                     partial(_parent, line=thread.line or 0, name=parent, serde=serde),
-                    looked,
+                    prefetched,
                     now,
                     _reader_of(thread, recorded, recipes, held, parent, serde) if recorded else None,
                     self._database.tail,
-                    [],
                 )
                 remember = sealing.seal(tx, self._runs, put)
                 stored[:] = [partial(self._stored, put, config, remember)]
@@ -285,7 +282,7 @@ class Rewinding:
 
         return look
 
-    def _stored(self, put: Put, config: Mapping[str, Any], remember: Callable[[], None]) -> None:
+    def _stored(self, put: CheckpointPut, config: Mapping[str, Any], remember: Callable[[], None]) -> None:
         remember()
         if put.stored:
             self._database.emit(partial(_recorded, put))
@@ -347,7 +344,7 @@ def _reader_of(
     parent: str | None,
     serde: SerializerProtocol,
 ) -> Callable[..., list[CheckpointMessage]]:
-    """Return the function that reads the messages of a checkpoint, see `said` of `Put`."""
+    """Return the function that reads the messages of a checkpoint, see `said` of `CheckpointPut`."""
     values = {name: recipes[name] for name in recorded if name in recipes}
     deltas = [name for name in recorded if name not in values]
 
@@ -358,8 +355,10 @@ def _reader_of(
     return read
 
 
-def _recorded(put: Put) -> MessagesStored:
-    return MessagesStored(namespace=namespace_of(put.path), conversation_id=put.at.name, message_ids=tuple(put.stored))
+def _recorded(put: CheckpointPut) -> MessagesStored:
+    return MessagesStored(
+        namespace=namespace_of(put.thread.path), conversation_id=put.at.name, message_ids=tuple(put.stored)
+    )
 
 
 def _results(found: CheckpointTuple | None) -> frozenset[str]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -64,73 +65,70 @@ class Parent(NamedTuple):
     seen: Mapping[str, Any]
 
 
-class Beforehand(NamedTuple):
-    """What a put asks before it waits for anything; whoever wants to know more asks for it.
-
-    Attributes:
-        thread: The row of the thread, which nobody else changes until the transaction ends; none of a subgraph.
-        head: The newest checkpoint but for the one that is put, with its place.
-        beginnings: Where checkpoints stand that its loop began with, and what finished there, by their ids.
-    """
-
-    thread: Rows
-    head: Rows
-    beginnings: Mapping[str, Rows]
+Prefetched: TypeAlias = tuple[Rows, Rows, Mapping[str, Rows]]
+"""The queries that a put sends before it waits for any: the row of the thread, which nobody else changes until the
+transaction ends; the newest other checkpoint, with its place; and where the checkpoints stand that its loop began with,
+and what finished there, by their ids. A subgraph has neither of the first two."""
 
 
-class Put(NamedTuple):
-    """A checkpoint that is being put.
+@dataclass(slots=True)
+class CheckpointPut:
+    """A checkpoint that is being put, and the head of its thread before that.
 
     Attributes:
         at: Its thread, as it was asked for.
-        path: The path of the thread's namespace.
-        thread: The row of that.
+        thread: The row of the thread, with its line.
         ns: Its loop's name.
-        line: The row of its line.
         parent: The id of the checkpoint before it.
-        checkpoint: It.
+        checkpoint: The checkpoint.
         metadata: What LangGraph says about it.
         configurable: What the config says.
         before: Reads the checkpoint before it.
-        looked: What was asked ahead.
+        prefetched: The queries that were sent ahead.
         now: When.
         said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had. None
             where they are not recorded.
         tail: How many documents may wait for the search index.
-        stored: Gets the ids of those that were stored.
+        stored: Gets the ids of the messages that were stored.
+        head: The newest other checkpoint; None where there is none.
+        head_spot: Its place.
+        moves: Whether the checkpoint that is put is the head from now on.
+        own: The author that the thread is, if it is one already.
     """
 
     at: ThreadKey
-    path: str
-    thread: int
+    thread: Thread
     ns: str
-    line: int
     parent: str | None
     checkpoint: Mapping[str, Any]
     metadata: Mapping[str, Any]
     configurable: Mapping[str, Any]
     before: Callable[[Transaction], Parent | None]
-    looked: Beforehand
+    prefetched: Prefetched
     now: int
     said: Callable[..., Sequence[CheckpointMessage]] | None
     tail: int
-    stored: list[str]
-
-
-class _Head(NamedTuple):
-    """The head of a thread before a put.
-
-    Attributes:
-        name: The newest checkpoint but for the one that is put; None where there is none.
-        spot: Its place.
-        moves: Whether the checkpoint that is put is the head from now on.
-        own: The author that the thread is, if it is one already.
-    """
-
-    name: str | None
-    spot: Spot | None
-    moves: bool
+    stored: list[str] = field(default_factory=list)
+    head: str | None = None
+    head_spot: Spot | None = None
+    moves: bool = False
     own: Author | None = None
+
+    @property
+    def line(self) -> int:
+        """The row of its line."""
+        return self.thread.line or 0
+
+    def read_head(self) -> None:
+        """Read the head of the thread, which nobody else moves until the transaction ends."""
+        if self.ns:
+            return
+        [thread], newest, _ = self.prefetched
+        self.own = None if thread["author"] is None else Author(thread["author"], thread["scope"])
+        self.moves = True
+        for row in newest:
+            self.head, self.moves = row["name"], row["name"] < str(self.checkpoint["id"])
+            self.head_spot = None if row["branch_id"] is None else (row["branch_id"], row["position"])
 
 
 class Hidden(NamedTuple):
@@ -162,7 +160,7 @@ _UNORDERED = _Base("", None, {})
 
 def look(
     tx: Transaction, runs: Runs, configurable: Mapping[str, Any], at: ThreadKey, thread: Thread, checkpoint: str
-) -> Beforehand:
+) -> Prefetched:
     """Ask for what a put has to know, and wait for nothing. Where it is a thread's own, that is held.
 
     Args:
@@ -185,7 +183,7 @@ def look(
             if loop.ns == ns:
                 where = {"thread": thread.id, "line": thread.line, "ns": ns, "checkpoint": begun}
                 beginnings[begun] = query.beginning.ahead(tx, **where)
-    return Beforehand(held, head, beginnings)
+    return held, head, beginnings
 
 
 def prepare(
@@ -222,11 +220,11 @@ def prepare(
             run.minded = run.minded or remembers
 
 
-def _prepare_to_put(tx: Transaction, runs: Runs, run: GraphRun, put: Put, head: _Head) -> None:
-    known = put.parent in (None, head.name)
+def _prepare_to_put(tx: Transaction, runs: Runs, run: GraphRun, put: CheckpointPut) -> None:
+    known = put.parent in (None, put.head)
     if not (known or query.checkpoint_there(tx, line=put.line, checkpoint=put.parent)):
         runs.forget()  # the thread was deleted meanwhile, and begins anew with what this run has of it
-    prepare(tx, runs, run, put.ns, put.looked.beginnings)
+    prepare(tx, runs, run, put.ns, put.prefetched[2])
 
 
 def view_of_task(
@@ -386,30 +384,17 @@ def is_result(channels: Iterable[str]) -> bool:
     return any(channel not in _CONTROL for channel in channels)
 
 
-def seal(tx: Transaction, runs: Runs, put: Put) -> Callable[[], None]:
+def seal(tx: Transaction, runs: Runs, put: CheckpointPut) -> Callable[[], None]:
     """Give a checkpoint its place, and what led to it a position; where the head of its thread moves, so do marks.
 
     Returns:
         What is to be done when it is stored.
     """
-    head = _head(put)
-    spot, remember = _sealed(tx, runs, put, head)
-    if head.moves and head.name is not None and head.name != put.parent:
-        move_marks(tx, put.thread, head.spot, spot, put.now)
+    put.read_head()
+    spot, remember = _sealed(tx, runs, put)
+    if put.moves and put.head not in (None, put.parent):
+        move_marks(tx, put.thread.id, put.head_spot, spot, put.now)
     return remember
-
-
-def _head(put: Put) -> _Head:
-    """The head of the thread, which nobody else moves until the transaction ends."""
-    if put.ns:
-        return _Head(None, None, moves=False)
-    [thread] = put.looked.thread
-    own = None if thread["author"] is None else Author(thread["author"], thread["scope"])
-    if not put.looked.head:
-        return _Head(None, None, moves=True, own=own)
-    [row] = put.looked.head
-    spot = None if row["branch_id"] is None else (row["branch_id"], row["position"])
-    return _Head(row["name"], spot, moves=row["name"] < str(put.checkpoint["id"]), own=own)
 
 
 def move_marks(tx: Transaction, thread: int, before: Spot | None, after: Spot | None, now: int) -> None:
@@ -445,7 +430,7 @@ def author_of(tx: Transaction, thread: int) -> Author:
     return Author(made[0]["id"], row["scope"])
 
 
-def _sealed(tx: Transaction, runs: Runs, put: Put, head: _Head) -> tuple[Spot | None, Callable[[], None]]:
+def _sealed(tx: Transaction, runs: Runs, put: CheckpointPut) -> tuple[Spot | None, Callable[[], None]]:
     """`seal`, but for what the head's moving means. Gives the place too."""
     run = runs.of(put.configurable, put.at)
     source = put.metadata.get("source")
@@ -459,30 +444,30 @@ def _sealed(tx: Transaction, runs: Runs, put: Put, head: _Head) -> tuple[Spot | 
             checkpoint=name,
         )
         spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None
-        return _settle(tx, put, name, spot, head), lambda: None
+        return _settle(tx, put, name, spot), lambda: None
     loop = None if run is None else run.loops.get(put.ns)
     if run is None or loop is None:
-        return _seal_outside(tx, put, name, source, head), lambda: None
+        return _seal_outside(tx, put, name, source), lambda: None
     with runs.lock:
         if put.parent not in (loop.last_put, loop.base):
             loop.begin(put.parent)
             run.resumed = True
-    _prepare_to_put(tx, runs, run, put, head)
+    _prepare_to_put(tx, runs, run, put)
     if put.parent is not None and put.parent == loop.base and loop.last_put is None and source == "loop":
         _go_on(tx, runs, loop, put)
     around = _around(tx, runs, run, put.at, put.ns, put.metadata.get("parents") or {})
     # `prepare` has read it; but somebody may have amended the head since.
-    spot = head.spot if put.parent == head.name else loop.spots.get(str(put.parent))
+    spot = put.head_spot if put.parent == put.head else loop.spots.get(str(put.parent))
     steps = runs.open(run, loop, name)
     stood: list[tuple[str, Spot | None]] = []
     if around is not None:
         around.groups.update(loop.carried)
     if run.minded:
-        spot = _stand(tx, put, spot, around, head, loop.kept if put.parent == loop.base else None)
+        spot = _stand(tx, put, spot, around, loop.kept if put.parent == loop.base else None)
         for step, live in steps:
             stood.append((step, spot))
-            spot = _advance(tx, put, spot, _all_groups(tx, live), around, head)
-    spot = _settle(tx, put, name, spot, head)
+            spot = _advance(tx, put, spot, _all_groups(tx, live), around)
+    spot = _settle(tx, put, name, spot)
 
     def remember() -> None:
         with runs.lock:
@@ -576,30 +561,30 @@ def time_of(checkpoint: str) -> int:
 # -- the parts of the above ------------------------------------------------------------------------------------------
 
 
-def _seal_outside(tx: Transaction, put: Put, name: str, source: Any, head: _Head) -> Spot | None:
+def _seal_outside(tx: Transaction, put: CheckpointPut, name: str, source: Any) -> Spot | None:
     """A checkpoint that no run puts, such as that of an update of the state. Gives its place."""
     if not put.ns and source != "update" and put.said is None:
         query.inherit_place(tx, line=put.line, parent=put.parent, checkpoint=name)
-        if put.parent is None or put.parent == head.name:
-            return head.spot if put.parent is not None else None
+        if put.parent is None or put.parent == put.head:
+            return put.head_spot if put.parent is not None else None
         return place_of(tx, put.line, put.parent)
     around = _around(tx, None, None, put.at, put.ns, put.metadata.get("parents") or {})
     spot = None if put.parent is None else place_of(tx, put.line, put.parent)
     if around is not None and spot is not None:
         around.groups.update(_base_of(tx, spot[0]).groups)
-    spot = _stand(tx, put, spot, around, head)
+    spot = _stand(tx, put, spot, around)
     if source == "update" and put.parent is not None:
-        found = query.finished_at(tx, thread=put.thread, ns=put.ns, checkpoint=put.parent)
+        found = query.finished_at(tx, thread=put.thread.id, ns=put.ns, checkpoint=put.parent)
         groups = {group for row in found if row["caller"] is None for group in json.loads(row["groups"])}
         before = put.before(tx) if groups else None
         if before is not None and any(
             seen and seen != before.seen.get(node) for node, seen in put.checkpoint["versions_seen"].items()
         ):
-            spot = _advance(tx, put, spot, dict.fromkeys(groups, FOREVER), around, head)
-    return _settle(tx, put, name, spot, head)
+            spot = _advance(tx, put, spot, dict.fromkeys(groups, FOREVER), around)
+    return _settle(tx, put, name, spot)
 
 
-def _go_on(tx: Transaction, runs: Runs, loop: Loop, put: Put) -> None:
+def _go_on(tx: Transaction, runs: Runs, loop: Loop, put: CheckpointPut) -> None:
     """A run that went on where its base stopped seals what finished there before, though none of its tasks was seen."""
     if loop.base is None or loop.base in loop.steps:
         return
@@ -652,7 +637,7 @@ def _around(
 
 
 def _stand(
-    tx: Transaction, put: Put, spot: Spot | None, around: _Base | None, head: _Head, kept: Groups | None = None
+    tx: Transaction, put: CheckpointPut, spot: Spot | None, around: _Base | None, kept: Groups | None = None
 ) -> Spot | None:
     """The place from which a checkpoint's memory goes on: for a subgraph, on a branch that stands where it stands.
 
@@ -668,7 +653,7 @@ def _stand(
         kept = {} if spot is None else _unheld(tx, spot, around)
     if around.spot is None and not around.groups and not kept:
         return None
-    return _advance(tx, put, (_branch(tx, put, None, around), 0), kept, around, head)
+    return _advance(tx, put, (_branch(tx, put, None, around), 0), kept, around)
 
 
 def _unheld(tx: Transaction, spot: Spot, around: _Base) -> Groups:
@@ -684,7 +669,7 @@ def _unheld(tx: Transaction, spot: Spot, around: _Base) -> Groups:
 
 
 def _advance(
-    tx: Transaction, put: Put, spot: Spot | None, groups: Groups, around: _Base | None, head: _Head
+    tx: Transaction, put: CheckpointPut, spot: Spot | None, groups: Groups, around: _Base | None
 ) -> Spot | None:
     """Seal groups behind a place, unless they lie on its line already.
 
@@ -706,7 +691,7 @@ def _advance(
         base = _UNORDERED if late and around is None else around
         spot, thread = (_branch(tx, put, spot, base), 0), put.at.name
     branch, position = spot[0], spot[1] + 1
-    own = head.own or author_of(tx, put.thread)
+    own = put.own or author_of(tx, put.thread.id)
     stamp = None
     if not put.ns:  # on its own line; what a subgraph wrote counts when it comes there
         ids = json.dumps([each["group_id"] for each in found])
@@ -716,9 +701,9 @@ def _advance(
             query.see(tx, line=put.line, name=str(put.checkpoint["id"]), stamp=stamp)
     for each in found:
         what = {"group": each["group_id"], "branch": branch, "position": position}
-        writer = own if each["writer"] in (None, put.thread) else author_of(tx, each["writer"])
-        heads = {"author": own.id, "stamp": stamp, "heads": int(head.moves)}
-        counts = int(head.moves and writer == own)
+        writer = own if each["writer"] in (None, put.thread.id) else author_of(tx, each["writer"])
+        heads = {"author": own.id, "stamp": stamp, "heads": int(put.moves)}
+        counts = int(put.moves and writer == own)
         query.seal_group(tx, **what, scope=own.scope, author=writer.id, stamp=stamp, heads=counts)
         if stamp is not None and each["writer"] is None:
             query.stamp_group(tx, group=each["group_id"], stamp=stamp)
@@ -731,7 +716,7 @@ def _advance(
     return branch, position
 
 
-def _record(tx: Transaction, put: Put, spot: Spot | None, head: _Head) -> Spot | None:
+def _record(tx: Transaction, put: CheckpointPut, spot: Spot | None) -> Spot | None:
     """Seal the messages that a checkpoint brings behind a place; gives the place behind them.
 
     Where a line shows no message yet, the thread was not recorded before: all that it has is. The same holds where a
@@ -744,13 +729,13 @@ def _record(tx: Transaction, put: Put, spot: Spot | None, head: _Head) -> Spot |
     known: dict[str, bytes | None] = {}
     if spot is not None:
         messages = listener.named(put.said(tx, everything=False))
-        known = _known(tx, spot, messages, head)
+        known = _known(tx, put, spot, messages)
     again = any(each.nameless and key in known for key, each in messages.items())
     if spot is None or again or (messages and not known):
         messages = listener.named(put.said(tx, everything=True))
     if spot is not None and again:
-        known = _known(tx, spot, messages, head)
-    noted = listener.note(tx, put.path, put.at.name, messages, known, now=put.now, tail=put.tail)
+        known = _known(tx, put, spot, messages)
+    noted = listener.note(tx, put.thread.path, put.at.name, messages, known, now=put.now, tail=put.tail)
     put.stored[:] = [each.key for each in noted if each.new]
     if not noted:
         return spot
@@ -759,25 +744,25 @@ def _record(tx: Transaction, put: Put, spot: Spot | None, head: _Head) -> Spot |
         spot = _branch(tx, put, spot, None), 0
         query.extend_branch(tx, branch=spot[0], position=0, thread=put.at.name)
     spot = spot[0], spot[1] + 1
-    _write_said(tx, put, spot, noted, known, head)
+    _write_said(tx, put, spot, noted, known)
     return spot
 
 
 def _known(
-    tx: Transaction, spot: Spot, messages: Mapping[str, CheckpointMessage], head: _Head
+    tx: Transaction, put: CheckpointPut, spot: Spot, messages: Mapping[str, CheckpointMessage]
 ) -> dict[str, bytes | None]:
     """The hashes of messages that the line behind a place shows, by their ids; and None where it shows any at all."""
-    if not messages or head.own is None:
+    if not messages or put.own is None:
         return {}
-    rows = query.said_on(tx, branch=spot[0], position=spot[1], keys=json.dumps(list(messages)), author=head.own.id)
+    rows = query.said_on(tx, branch=spot[0], position=spot[1], keys=json.dumps(list(messages)), author=put.own.id)
     return {row["key"]: None if row["hash"] is None else bytes(row["hash"]) for row in rows}
 
 
 def _write_said(
-    tx: Transaction, put: Put, spot: Spot, noted: Sequence[RecordedMessage], known: Mapping[str, Any], head: _Head
+    tx: Transaction, put: CheckpointPut, spot: Spot, noted: Sequence[RecordedMessage], known: Mapping[str, Any]
 ) -> None:
     branch, position = spot
-    own = head.own or author_of(tx, put.thread)
+    own = put.own or author_of(tx, put.thread.id)
     stamp = put.now
     if again := [each.key for each in noted if each.key in known]:
         keys = json.dumps([("message", key) for key in again])
@@ -785,11 +770,11 @@ def _write_said(
         stamp = max(stamp, (row["stamp"] or 0) + 1)
         if stamp > put.now:
             query.see(tx, line=put.line, name=str(put.checkpoint["id"]), stamp=stamp)
-        ended = stamp if head.moves else None
+        ended = stamp if put.moves else None
         for key in again:
             query.supersede(tx, branch=branch, position=position, kind="message", key=key, stamp=ended, author=own.id)
     same = {"branch": branch, "position": position, "now": put.now, "scope": own.scope, "author": own.id}
-    same |= {"stamp": stamp, "gone": FOREVER if head.moves else 0}
+    same |= {"stamp": stamp, "gone": FOREVER if put.moves else 0}
     query.insert_said.many(
         tx,
         [
@@ -808,8 +793,8 @@ def _begin(tx: Transaction, path: str, thread: str, parent: Spot | None, now: in
     return int(row["id"])
 
 
-def _branch(tx: Transaction, put: Put, parent: Spot | None, around: _Base | None) -> int:
-    branch = _begin(tx, put.path, put.at.name, parent, put.now)
+def _branch(tx: Transaction, put: CheckpointPut, parent: Spot | None, around: _Base | None) -> int:
+    branch = _begin(tx, put.thread.path, put.at.name, parent, put.now)
     if around is not None:
         base, position = around.spot or (None, None)
         groups = json.dumps(sorted(around.groups.items()))
@@ -819,9 +804,9 @@ def _branch(tx: Transaction, put: Put, parent: Spot | None, around: _Base | None
     return branch
 
 
-def _settle(tx: Transaction, put: Put, name: str, spot: Spot | None, head: _Head) -> Spot | None:
+def _settle(tx: Transaction, put: CheckpointPut, name: str, spot: Spot | None) -> Spot | None:
     """Give a checkpoint its place, behind the messages that it brings."""
-    spot = _record(tx, put, spot, head)
+    spot = _record(tx, put, spot)
     if spot is not None:
         query.insert_place(tx, line=put.line, checkpoint=name, branch=spot[0], position=spot[1])
     return spot
