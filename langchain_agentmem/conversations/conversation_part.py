@@ -22,7 +22,7 @@ from langchain_agentmem.base.encoding import read_column, read_plain, write_plai
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, is_nested, namespace_of
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import compaction_records, message_log, recorded_messages
+from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.log_entries import USER, check_langchain
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
 from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, found_by, plain
@@ -313,5 +313,4 @@ PART = Part(
     tables={"conversations": ("branch", "entry"), "compactions": ("compaction",), "prompts": ("prompt_note",)},
     verify={"conversations": problems, "compactions": compaction_records.problems},
     erase=_erase,
-    listener=recorded_messages,
 )

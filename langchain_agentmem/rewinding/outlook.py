@@ -25,7 +25,7 @@ from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import Hit, Recollection, Walls, Why, inquiry
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.part import thread_listener
 from langchain_agentmem.storage.transaction import Row, Rows
 
 
@@ -76,7 +76,7 @@ class Outlook(NamedTuple):
             now: When.
         """
         if self.turn is not None and (walls.kinds is None or "message" in walls.kinds):
-            walls = walls._replace(ignored=all_parts().listener.current_turn(tx, self, now))
+            walls = walls._replace(ignored=thread_listener().current_turn(tx, self, now))
         if self.alone or self.point is None or isinstance(self.point, BranchAt) or walls.conversations is not None:
             return walls
         if self.view is None or self.view.scope is not None:

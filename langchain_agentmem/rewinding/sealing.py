@@ -36,7 +36,7 @@ from langchain_agentmem.rewinding.graph_runs import (
 )
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, View
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage, all_parts
+from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage, thread_listener
 from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.threads import checkpoint_head
 from langchain_agentmem.threads.thread_lines import Thread, find, make_thread
@@ -724,7 +724,7 @@ def _record(tx: Transaction, put: CheckpointPut, spot: Spot | None) -> Spot | No
     """
     if put.said is None:
         return spot
-    listener = all_parts().listener
+    listener = thread_listener()
     messages: Mapping[str, CheckpointMessage] = {}
     known: dict[str, bytes | None] = {}
     if spot is not None:

@@ -33,7 +33,7 @@ from langchain_agentmem.rewinding.memory_rows import FOREVER, Place, View
 from langchain_agentmem.rewinding.sealing import STALE, drop_group
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.part import Erasure, Part, all_parts
+from langchain_agentmem.storage.part import Erasure, Part, thread_listener
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import thread_lines
 from langchain_agentmem.threads.thread_lines import OWN_LINE, find
@@ -293,7 +293,7 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int, tail: int
             own = sealing.author_of(tx, thread.id)  # what it wrote stays its own where the copy seals it
             its = sealing.author_of(tx, other.id)
             query.copy_said(tx, source=own.id, target=its.id)
-            all_parts().listener.copy(tx, thread.path, source.name, target, now=now, tail=tail)
+            thread_listener().copy(tx, thread.path, source.name, target, now=now, tail=tail)
             query.copy_places(tx, source=thread.id, target=other.id)
             query.copy_finished(tx, source=thread.id, target=other.id)
             query.copy_finished_groups(tx, source=thread.id, target=other.id)
@@ -360,7 +360,7 @@ def delete(
     left = [_held(tx, row["id"]) for row in threads]
     deleted = thread_lines.delete(tx, low, high, name)
     for row in threads:
-        all_parts().listener.forget(tx, row["path"], row["name"])
+        thread_listener().forget(tx, row["path"], row["name"])
     for branch, position in folded:  # what no copy of the thread stands on needs not be there twice
         if rows := query.handed_over(tx, branch=branch, position=position):
             pairs = [{"copy": row["copy"], "original": row["original"]} for row in rows]

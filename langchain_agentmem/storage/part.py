@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from langchain_agentmem.storage.background import Background
 from langchain_agentmem.storage.engine import Engine
@@ -164,7 +164,6 @@ class Part:
         tables: Its tables, by what `stats` calls that part of the database.
         verify: Its checks, by name; each gives what is wrong, in sentences.
         erase: Deletes what an erasure names.
-        listener: Keeps what is said in threads. One feature does.
     """
 
     found: Mapping[str, Sequence[Found]] = field(default_factory=dict)
@@ -174,7 +173,6 @@ class Part:
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     verify: Mapping[str, Operation[list[str]]] = field(default_factory=dict)
     erase: Callable[[Transaction, Erasure], None] | None = None
-    listener: Listener | None = None
 
 
 class Parts:
@@ -201,11 +199,6 @@ class Parts:
         self.texts: Mapping[str, TextsOf] = {each.stored_as: each.texts for each in every}
         self.recollections: Mapping[str, RecollectionsOf] = {each.stored_as: each.recollections for each in every}
 
-    @property
-    def listener(self) -> Listener:
-        """Keeps what is said in threads."""
-        return next(each.listener for each in self.all if each.listener is not None)
-
     def stored_as(self, kinds: Sequence[str] | None, *, named: bool = False) -> tuple[str, ...]:
         """What the index calls what a user looks for.
 
@@ -221,6 +214,13 @@ class Parts:
 def all_parts() -> Parts:
     """Every feature of the package, loaded when they are first wanted: `langchain_agentmem.parts` names them."""
     return Parts(import_module("langchain_agentmem.parts").PARTS)
+
+
+@cache
+def thread_listener() -> Listener:
+    """Return the feature that records the messages of threads."""
+    recorder: Any = import_module("langchain_agentmem.conversations.recorded_messages")
+    return cast("Listener", recorder)
 
 
 def bring_up_to_date(engine: Engine, background: Background | None = None) -> None:
