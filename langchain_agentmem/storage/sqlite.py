@@ -105,7 +105,8 @@ class _SqliteTransaction(Transaction):
 
     def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:  # noqa: ARG002 - rows are read at once
         self._check(query, parameters)
-        return self.run_sql(self._sql[query], parameters)
+        text, values = for_sqlite(self._sql[query])
+        return self._execute(text, values(parameters)).fetchall()
 
     def run_many(self, query: str, rows: list[dict[str, Any]]) -> None:
         self._check(query, rows)

@@ -2,6 +2,8 @@
 
     python tests/benchmarks/calls.py
 
+Below the table: the types that `add_message` and a recorded put meet, in the order in which a reader meets them.
+
 Each call is made once before, so that what is loaded or remembered the first time does not count. "to SQL" is what was
 entered before the first statement ran, "in all" the whole call, "deepest" the most frames of the package on the stack
 at a statement.
@@ -56,6 +58,30 @@ def stack(frame: Any) -> int:
     return count
 
 
+def types_met(call: Callable[[], Any]) -> list[str]:
+    """The types of the package whose values functions of the package take or return, in the order of the call."""
+    met: dict[str, None] = {}
+
+    def note(value: Any) -> None:
+        if type(value).__module__.startswith(langchain_agentmem.__name__):
+            met.setdefault(type(value).__name__)
+        if isinstance(value, tuple | list):
+            for each in value[:2]:
+                note(each)
+
+    def listen(frame: Any, event: str, value: Any) -> None:
+        if event in ("call", "return") and frame.f_code.co_filename.startswith(PACKAGE):
+            for each in frame.f_locals.values() if event == "call" else [value]:
+                note(each)
+
+    sys.setprofile(listen)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return list(met)
+
+
 SQL = (sqlite3.Connection, sqlite3.Cursor)
 
 
@@ -97,6 +123,9 @@ def main() -> None:
             call()
             files, all_files, frames, all_frames, deepest = entered(call)
             print(f"{name:<22}{files:>14}{all_files:>8}{frames:>15}{all_frames:>8}{deepest:>9}")
+        for name in ("add_message", "saver.put, recording"):
+            met = types_met(calls[name])
+            print(f"\n{name} meets {len(met)} types: {', '.join(met)}")
 
 
 if __name__ == "__main__":

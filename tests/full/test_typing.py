@@ -77,7 +77,9 @@ def functions(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def annotations_of(options: Any) -> dict[str, str]:
-    return {name: getattr(of, "__forward_arg__", of) for name, of in options.__annotations__.items()}
+    """Types of options; what pydantic checks besides is no part of them."""
+    found = {name: getattr(of, "__forward_arg__", of) for name, of in options.__annotations__.items()}
+    return {name: re.sub(r"^Annotated\[(\w+), .*\]$", r"\1", of) for name, of in found.items()}
 
 
 def keywords_of(function: Any, without: set[str] = frozenset()) -> dict[str, str]:
