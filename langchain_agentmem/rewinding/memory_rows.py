@@ -9,13 +9,14 @@ position of a branch, or a group.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from annotated_types import Ge, Lt
-from pydantic import TypeAdapter, ValidationError
+from annotated_types import Ge, Len, Lt
+from pydantic import TypeAdapter
 
 from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.namespaces import thread_around
@@ -585,7 +586,7 @@ PAGE = 500
 T = TypeVar("T")
 _Whole = Annotated[int, Ge(-(2**63)), Lt(2**63)]
 _GROUPS: TypeAdapter[list[int]] = TypeAdapter(list[_Whole])
-_BOUNDS: TypeAdapter[list[tuple[int, int]]] = TypeAdapter(list[tuple[_Whole, _Whole]])
+_BOUNDS: TypeAdapter[list[Any]] = TypeAdapter(list[Annotated[list[_Whole], Len(2, 2)]])
 _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _REQUIRED = {"extra": (), "correction": ("id", "by", "undoes", "before", "after", "sources", "events")}
 """The keys that the JSON of a version must have, by its column."""
@@ -678,9 +679,9 @@ def bounds_of(text: str) -> dict[int, int] | None:
 
 
 def _parse(adapter: TypeAdapter[T], text: str) -> T | None:
-    try:
-        return adapter.validate_json(text, strict=True)
-    except ValidationError:
+    try:  # pydantic's own reader knows no half of a surrogate pair, which a text may have
+        return adapter.validate_python(json.loads(text), strict=True)
+    except (ValueError, RecursionError):
         return None
 
 

@@ -244,6 +244,17 @@ class TestVerifying:
             assert any(problem in each for each in filled.admin.verify().problems), damage
             assert len(filled.admin.verify().problems) > before, damage
 
+    def test_half_a_character_in_what_is_remembered_is_no_damage(self, memory):
+        half = "x\ud800"
+        layers, facts = memory.layers("b"), memory.facts("b")
+        for number in range(3):
+            layers.recall.append("note", f"{half} {number}")
+        layers.recall.evict(oldest=2)
+        layers.core.set("k", half)
+        memory.corrections.core("k", f"{half} {half}", by="me", branch="b")
+        facts.add({"role": "user", "content": half})
+        assert memory.admin.verify().problems == ()
+
 
 class TestBackup:
     def test_a_copy_equals_the_original_and_replaces_a_file_only_by_force(self, memory, tmp_path, new_database):
