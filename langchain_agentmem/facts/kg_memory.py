@@ -90,7 +90,7 @@ from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, Task, TaskKey, backoff
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import SILENT, given_only, outcome
+from langchain_agentmem.tracing import SILENT, given_only, outcome, outcome_with
 
 TYPE = "kg"
 """What a file of facts says it is."""
@@ -575,7 +575,8 @@ class KGMemory(EventSource):
         def find(facts: FactView) -> list[Alias]:
             return [alias for alias in facts.rules.aliases.values() if alias.merged is not proposed]
 
-        return self._ground.look("facts.aliases", find, proposed=proposed)
+        shown = partial(outcome_with, name="alias", into="same_as")
+        return self._ground.look("facts.aliases", find, outputs=shown, proposed=proposed)
 
     aaliases = awaited(aliases)
 

@@ -247,14 +247,14 @@ class Layer:
         """Open a step for several operations, as `MemorySession.step` does."""
         return self._ground.step(f"{self._part}.{verb}", run_type, **inputs)
 
-    def _one(self, kind: str, what: str, key: str, value_of: Callable[[Kept], T]) -> T | None:
+    def _one(self, kind: str, what: str, key: str, value_of: Callable[[Kept], T], **more: Any) -> T | None:
         """Read one thing by its id."""
 
         def look(tx: Transaction, view: View) -> T | None:
             kept = memory_rows.named(tx, view, kind, [key]).get(key)
             return None if kept is None else value_of(kept)
 
-        return self._look("get", look, **{f"{what}_id": key})
+        return self._look("get", look, **{f"{what}_id": key}, **more)
 
     def _found(
         self,

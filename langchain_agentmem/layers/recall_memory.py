@@ -32,6 +32,7 @@ from langchain_agentmem.rewinding.branches import BranchAt
 from langchain_agentmem.rewinding.memory_access import Change
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.tracing import outcome_with
 
 EVICTED = "RECALL_EVICT"
 """The tag of the record of an event that was evicted."""
@@ -350,6 +351,10 @@ def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> Con
     return report
 
 
+_SHOWN = partial(outcome_with, kind="event_type")  # somebody made it up
+"""What a trace shows of events."""
+
+
 class RecallMemory(Layer):
     """The events of a layered memory. Every method has an awaited twin, with an `a` before its name."""
 
@@ -408,7 +413,7 @@ class RecallMemory(Layer):
 
     def get(self, event_id: str) -> Event | None:
         """One event by its id, or None."""
-        return self._one(EVENT, "event", name_given(event_id, "the id of an event"), event_of)
+        return self._one(EVENT, "event", name_given(event_id, "the id of an event"), event_of, outputs=_SHOWN)
 
     aget = awaited(get)
 
@@ -419,7 +424,7 @@ class RecallMemory(Layer):
         def look(tx: Transaction, view: View) -> list[Event]:
             return [event_of(each) for each in memory_rows.newest(tx, view, EVENT, limit=limit, label=label)]
 
-        return self._look(verb, look, limit=limit, newest=limit, event_type=label)
+        return self._look(verb, look, outputs=_SHOWN, limit=limit, newest=limit, event_type=label)
 
     def search(self, query: str, limit: int | None = 10) -> list[Event]:
         """Find events.

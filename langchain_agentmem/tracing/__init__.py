@@ -53,10 +53,18 @@ step with the telling ones beneath; a detail has no name, and is no step.
 """
 
 from langchain_agentmem.tracing.langchain_runs import RunType, within
-from langchain_agentmem.tracing.shown_values import Content, brief, documents, given_only, outcome, summary
+from langchain_agentmem.tracing.shown_values import (
+    Content,
+    brief,
+    documents,
+    given_only,
+    outcome,
+    outcome_with,
+    summary,
+)
 from langchain_agentmem.tracing.trace_steps import SILENT, Step, Thunk, Tracing
 
 __all__ = [
     "SILENT", "Content", "RunType", "Step", "Thunk", "Tracing", "brief", "documents", "given_only", "outcome",
-    "summary", "within",
+    "outcome_with", "summary", "within",
 ]  # fmt: skip

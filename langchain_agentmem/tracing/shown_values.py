@@ -127,6 +127,20 @@ def outcome(value: Any) -> dict[str, Any]:
     return shown if isinstance(shown, dict) else {"result": shown}
 
 
+def outcome_with(value: Any, **names: str) -> dict[str, Any]:
+    """Return the outcome with other names of fields, where one that is among `NAMES` holds content.
+
+    Args:
+        value: The result.
+        **names: The name to show, by the name of the field.
+    """
+    shown = outcome(value)
+    for each in shown.get("items", [shown]):
+        for field in names.keys() & each if isinstance(each, dict) else ():
+            each[names[field]] = each.pop(field)
+    return shown
+
+
 def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the values that were given, as inputs of a step."""
     return {name: value for name, value in values.items() if value is not None}

@@ -72,7 +72,10 @@ class TestTheNode:
             config = {**THREAD, "callbacks": [collector]}
             branch = quiet.remember_facts(ScriptedModel(Scripted()), branch="b")
             await do(branch, "invoke", given, config)
-            quiet.facts("b", namespace=("ada",)).search(SECRET)
+            facts = quiet.facts("b", namespace=("ada",))
+            facts.merge("Maya", SECRET)
+            facts.aliases()
+            facts.search(SECRET)
         beneath = [("memory.facts.extract", []), ("memory.facts.learn", [])]
         assert collector.shapes == [("memory.facts.remember", beneath)]
         assert SECRET not in str([run.model_dump() for run in collector.runs])

@@ -97,7 +97,8 @@ async def test_content_is_shown_withheld_or_masked_as_one_likes(collector, new_i
             layers.write({"kind": WORD}, {"kind": WORD, "content": WORD}, {"content": WORD, "tags": [WORD]})
             for method, *arguments in (
                 ("core.get", ["status", WORD]), ("core.entries",), ("recall.append", WORD, WORD),
-                ("recall.search", WORD), ("archival.write", f"{WORD} " * 9, [WORD]), ("archival.all", [WORD]),
+                ("recall.search", WORD), ("recall.recent",), ("archival.write", f"{WORD} " * 9, [WORD]),
+                ("archival.all", [WORD]),
                 ("archival.search", WORD), ("fork", "try"), ("recall.summarize", WORD, 0), ("diff", "try"),
                 ("format_for_prompt", WORD), ("context", WORD), ("resources.track_usage", WORD, "read", WORD),
             ):  # fmt: skip
