@@ -84,7 +84,8 @@ def _named(thing: Any, names: tuple[str, ...]) -> dict[str, Any]:
 def _plain(metadata: Any) -> dict[str, Any] | None:
     if hasattr(metadata, "model_dump"):
         metadata = metadata.model_dump(mode="json")
-    return dict(metadata) if isinstance(metadata, Mapping) else getattr(metadata, "__dict__", None)
+    given = metadata if isinstance(metadata, Mapping) else getattr(metadata, "__dict__", None)
+    return None if given is None else dict(given)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,7 +144,7 @@ class ToolCallMsg:
             raise MessageError(f"A tool call needs a 'name'; this one has only {sorted(map(str, data))}.")
         kind = data.get("type")
         given = {
-            "id": data.get("id", data.get("call_id")),
+            "id": data.get("call_id") if data.get("id") is None else data["id"],
             "call_id": data.get("call_id"),
             "type": None if kind in ("tool_call", "invalid_tool_call") else kind,
             "arguments": named.get("arguments", named.get("args")),

@@ -451,6 +451,7 @@ class TestProviderFormat:
         said = {"role": "assistant", "content": "x", "message_id": "m", "name": "agent", "tool_calls": calls}
         thought, metadata = [{"type": "reasoning.text", "text": "hm"}], {"response_metadata": {"model": "m"}}
         assert message == Message(**said, reasoning_details=thought, langchain=metadata)
+        reply.metadata.model = "another"
         assert to_langchain(message).response_metadata == {"model": "m"}
 
 
@@ -526,6 +527,7 @@ class TestCalls:
             {"id": "1", "name": "t", "arguments": {"a": 1}},
             {"id": "1", "name": "t", "args": {"a": 1}, "type": "tool_call"},
             {"call_id": "1", "name": "t", "arguments": '{"a": 1}'},
+            {"id": None, "call_id": "1", "name": "t", "arguments": '{"a": 1}'},
         ):
             assert ToolCallMsg.from_dict(data) == expected
 
