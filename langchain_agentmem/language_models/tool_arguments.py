@@ -66,7 +66,10 @@ def _form(*names: str, several: bool = False) -> BeforeValidator:
             return {name: _text(each) if name in said else each for name, each in given.items()}
         return _text(value)
 
-    return BeforeValidator(lambda value: value and list(map(formed, _listed(value))) if several else formed(value))
+    def every(value: Any) -> Any:
+        return None if value is None else list(map(formed, _listed(value)))
+
+    return BeforeValidator(every if several else formed)
 
 
 Text = Annotated[str, BeforeValidator(_text)]
