@@ -237,7 +237,7 @@ def _parsed(data: bytes, shown: str) -> Any:
 
 def _entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[Any, Any]]]:
     """Return the entries of a list, each with its place."""
-    entries = check_value(list[dict[Any, Any]], content.get(key) or [], key)
+    entries = check_value(list[dict[Any, Any]] | None, content.get(key), key) or ()
     return [(f"{key}[{number}]", entry) for number, entry in enumerate(entries)]
 
 
