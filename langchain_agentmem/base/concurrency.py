@@ -134,8 +134,8 @@ async def in_worker(function: Callable[[], T], *, writes: bool = False) -> T:
     if is_in_worker():  # user code runs an event loop in a worker: waiting for another worker could be a deadlock
         return context.run(function)
     call = _Call(asyncio.get_running_loop(), writing if writes else reading, partial(context.run, function))
-    future: Future[T] = call.workers.submit(call.run)
     del function  # a traceback would show it, and a key may be among its arguments
+    future: Future[T] = call.workers.submit(call.run)
     try:
         await _wait_for(future)
     except asyncio.CancelledError:
@@ -264,7 +264,7 @@ def _settle(future: Future[T], function: Callable[[], T]) -> None:
     except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
         future.set_exception(error)
     finally:
-        del future  # it keeps the exception, whose traceback keeps this frame
+        del future, function  # they keep the exception, whose traceback keeps this frame
 
 
 async def _wait_for(future: Future[Any]) -> None:
