@@ -288,7 +288,8 @@ def prune(
             progress=watch,
         )
         nothing = not report.threads and not report.conversations
-        others = console.other_places(namespace, memory.admin.namespaces()) if nothing else ""
+        # What there is elsewhere takes long to count, and helps who named a namespace.
+        others = console.other_places(namespace, memory.admin.namespaces()) if nothing and namespace else ""
     would = "would be " if dry_run else ""
     return Report(
         report,

@@ -185,7 +185,9 @@ def _seen(tx: Transaction, there: Mapping[int, Row], now: int, outlook: Outlook)
         sights.append((view, memory_rows.shown(tx, view, there)))
     ends = {number: row for number, row in there.items() if row["branch_kind"] == branches.KIND and not row["deleted"]}
     newest = (number for number, row in ends.items() if row["until"] == memory_rows.FOREVER)
-    sights.append((None, {each for each in newest if (ends[each]["expires_at"] or now + 1) > now}))
+    sights.append(
+        (None, {each for each in newest if (ends[each]["expires_at"] is None or ends[each]["expires_at"] > now)})
+    )
     apart = {
         number: row
         for number, row in there.items()
