@@ -57,6 +57,8 @@ RETRIES_OF_CONSTRAINTS = 25  # a namespace may be taken away by others again and
 _ADVISORY_LOCK = 0x41474D45
 _AT_ONCE = 1.0
 """Seconds that the server may take for what is not to wait for anybody."""
+_MOST_BETWEEN_PROBES = 32_767
+"""Seconds; TCP takes no more."""
 _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
 """What is set otherwise on a connection that is lent for a while."""
 _KEPT = 24 * 3600 * 1_000_000
@@ -395,7 +397,8 @@ class PostgresEngine(Engine):
 
     def _connected(self, **options: Any) -> Connection:
         # What takes long is waited for; a server that has gone is noticed after four probes without an answer.
-        probes = dict.fromkeys(("keepalives_idle", "keepalives_interval"), max(1, round(self._timeout / 4)))
+        between = min(max(1, round(self._timeout / 4)), _MOST_BETWEEN_PROBES)
+        probes = dict.fromkeys(("keepalives_idle", "keepalives_interval"), between)
         given: dict[str, Any] = {**probes, "keepalives_count": 3, **psycopg.conninfo.conninfo_to_dict(self._url)}
         if self._hosts > 1 and not self.opening.read_only:  # after a failover, another one is written
             given.setdefault("target_session_attrs", "read-write")

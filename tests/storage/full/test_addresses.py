@@ -1,13 +1,15 @@
 """No error, log or command shows the password of an address."""
 
 import logging
+import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import AgentMemoryError
+from langchain_agentmem.errors import AgentMemoryError, StorageError
 from langchain_agentmem.importers.langgraph_sources import open_source
 from langchain_agentmem.upkeep.database_copy import restore
 from langchain_agentmem.upkeep.database_report import diagnose
@@ -102,3 +104,17 @@ class TestPasswords:
             memory.settle()
         shown = "\n".join(map(repr, [*parts, *events])) + caplog.text
         assert "s3cret" not in shown
+
+
+def test_a_server_is_reached_with_the_longest_patience_too():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def turn_away():
+            connection, _ = server.accept()
+            connection.close()
+
+        turning_away = threading.Thread(target=turn_away, daemon=True)
+        turning_away.start()
+        with pytest.raises(StorageError, match="closed the connection"):
+            AgentMemory(f"postgresql://127.0.0.1:{server.getsockname()[1]}/x?sslmode=disable", timeout=7 * 24 * 3600)
+        turning_away.join()
