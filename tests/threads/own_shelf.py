@@ -14,7 +14,6 @@ from langgraph.types import Interrupt, Send
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.storage import query
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import find, make_thread
 from langchain_agentmem.threads.value_codec import KnownMessages, ValueDraft, ValueReading
@@ -85,15 +84,6 @@ class OwnShelf:
     def bytes(self):
         """How many bytes their contents have."""
         return self.memory.admin.stats()["content_bytes"]
-
-    def numbers(self):
-        """The numbers of all parts."""
-
-        def steps(tx):
-            rows = query.parts_after(tx, shelf=self.place().shelf, after=-1, limit=100_000)
-            return [row["number"] for row in rows]
-
-        return self.engine.read(steps)
 
 
 def ranges(blob):

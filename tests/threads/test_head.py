@@ -10,8 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.threads.checkpoint_head import fold, full, next_version, short, unfold, versions_of
-from langchain_agentmem.threads.value_recipe import Damaged
+from langchain_agentmem.threads.checkpoint_head import fold, next_version, unfold, versions_of
 
 OURS = st.builds(
     lambda number, rest: f"{number:032}.{rest}", st.integers(0, 10**7), st.from_regex(r"[\w-]{8}", fullmatch=True)
@@ -44,22 +43,6 @@ class TestNextVersion:
             assert re.fullmatch(r"\d{32}\.[\w-]{8}", following), version
             assert InMemorySaver().get_next_version(following, None) > following, version
         assert next_version(None).startswith(f"{1:032}.")
-
-
-class TestShortForm:
-    @given(VERSIONS)
-    def test_it_becomes_the_version_again(self, version):
-        again = full(json.loads(json.dumps(short(version))))  # as databases keep it
-        assert again == version
-        assert type(again) is type(version)
-
-    @given(OURS)
-    def test_it_is_short(self, version):
-        assert len(short(version)) <= len(version) - 24
-
-    @given(st.lists(OURS.filter(lambda version: int(version[:32]) < 10**6), max_size=8))
-    def test_it_is_ordered_as_the_versions_are(self, versions):
-        assert sorted(map(short, versions)) == [short(version) for version in sorted(versions)]
 
 
 TIMES = (
@@ -113,14 +96,6 @@ class TestFolding:
         for node, seen in checkpoint["versions_seen"].items():
             assert list(again["versions_seen"][node]) == list(seen)
 
-    def test_what_an_earlier_version_folded_unfolds(self):
-        """Times were texts, and channels were named."""
-        versions = {"a": next_version(None), "b": next_version(None)}
-        seen = {"one": {"a": 0, "c": short(7)}, "two": {}}
-        again = unfold([4, TIMES[1], seen, ["a", "c"]], versions_of({"channel_versions": versions}), "x", {})
-        assert (again["ts"], again["updated_channels"]) == (TIMES[1], ["a", "c"])
-        assert again["versions_seen"] == {"one": {"a": versions["a"], "c": 7}, "two": {}}
-
     def test_what_an_old_checkpoint_lacks_is_nothing_and_what_only_it_has_or_langgraph_adds_stays(self):
         old = {"v": 1, "id": "x", "ts": "then", "channel_values": {}, "channel_versions": {"a": 1}, "versions_seen": {}}
         none = {"updated_channels": None}
@@ -136,14 +111,3 @@ class TestFolding:
         folded = fold(checkpoint, versions_of(checkpoint))
         assert json.dumps(folded).count(".") == 0
         assert all(seen == [place for each in range(20) for place in (each, each)] for seen in folded[2].values())
-
-    def test_what_is_no_checkpoint_is_noticed(self):
-        for damaged in (None, [], {}, "x", [4, "then"], [4, "then", None], [4, "then", []]):
-            with pytest.raises(Damaged):
-                pytest.fail(f"{damaged!r} unfolds to {unfold(damaged, {}, 'x', {})}")
-
-    def test_a_version_that_is_missing_is_noticed(self):
-        checkpoint = {"v": 4, "id": "x", "ts": "", "channel_values": {}, "channel_versions": {"a": 1, "b": 2}}
-        folded = fold(checkpoint | {"versions_seen": {"node": {"b": 2}}}, versions_of(checkpoint))
-        with pytest.raises((Damaged, LookupError)):
-            unfold(folded, {"a": short(1)}, "x", {})
