@@ -7,10 +7,7 @@ from typing import Annotated, TypedDict
 import pytest
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, Overwrite, Send
-
-from langchain_agentmem import AgentMemorySaver
+from langgraph.types import Command, Overwrite
 
 from .graphs import NOTHING, Line, asking_graph, at, everything, id_in, logging_graph
 
@@ -56,18 +53,6 @@ class TestForks:
         sources = [state.metadata["source"] for state in graph.get_state_history(at())]
         assert sources.count("fork") == 1
 
-    async def test_a_copy_of_a_checkpoint_is_its_sibling(self, saver):
-        graph = logging_graph(saver, "a", "b")
-        await graph.ainvoke({"log": ["in"]}, at())
-        old = where(graph, before="b", length=2)
-        copied = await graph.aupdate_state(old, None, as_node="__copy__")
-        one, other = await graph.aget_state(old), await graph.aget_state(copied)
-        assert other.values == one.values == {"log": ["in", "a"]}
-        assert other.next == one.next == ("b",)
-        assert id_in(other.parent_config) == id_in(one.parent_config)
-        assert other.metadata["source"] == "fork"
-        assert (await graph.ainvoke(None, copied))["log"] == ["in", "a", "b"]
-
 
 def collect(log, writes):
     return log + [text for write in writes for text in write]
@@ -99,13 +84,6 @@ class TestDeltaChannels:
             for values in (graph.get_state(config).values, (await graph.aget_state(config)).values):
                 assert values["log"] == [*log, "in 4", "a", "b"]
                 assert values["rare"] == [f"b of {n}" for n in range(2, 16, 3)]
-
-    def test_every_checkpoint_of_the_past_shows_its_own(self, saver):
-        graph = delta_graph(saver)
-        log = grown(graph)
-        for state in graph.get_state_history(at()):
-            assert state.values["log"] == log[: len(state.values["log"])]
-        assert len(history(graph)) == 16
 
     async def test_what_a_channel_gathered_is_told_as_the_contract_says(self, saver):
         graph = delta_graph(saver)
@@ -163,17 +141,6 @@ class TestDeltaChannels:
         assert log in logs
         assert [*log[:5], "edited", "b"] in logs
 
-    def test_parallel_writes_are_replayed_in_the_order_in_which_they_were_made(self, saver):
-        builder = StateGraph(Delta)
-        builder.add_node("work", lambda part: {"log": [part["name"]]})
-        builder.add_node("end", lambda _: {"rare": ["end"]})
-        builder.add_conditional_edges(START, lambda _: [Send("work", {"name": f"part {n}"}) for n in range(12)])
-        builder.add_edge("work", "end")
-        graph = builder.compile(checkpointer=saver)
-        live = graph.invoke({"log": ["in"]}, at())["log"]
-        assert live == ["in", *(f"part {n}" for n in range(12))]
-        assert graph.get_state(at()).values["log"] == live
-
     def test_overwriting_begins_anew(self, saver):
         graph = delta_graph(saver)
         grown(graph)
@@ -183,16 +150,6 @@ class TestDeltaChannels:
 
 @pytest.mark.sqlite_suffices
 class TestInterrupts:
-    def test_one_is_answered_elsewhere(self, saver, url):
-        graph = asking_graph(saver)
-        graph.invoke({"log": ["in"]}, at())
-        with AgentMemorySaver.from_conn_string(url) as other:
-            state = asking_graph(other).get_state(at())
-            assert (state.next, [each.value for each in state.interrupts]) == (("ask",), ["What?"])
-            asking_graph(other).invoke(Command(resume="This."), at())
-        state = graph.get_state(at())
-        assert (state.values["log"], state.next, state.interrupts) == (["in", "a", "This.", "z"], (), ())
-
     def test_the_answer_is_that_of_the_fork_it_was_given_in(self, saver):
         graph = asking_graph(saver)
         graph.invoke({"log": ["in"]}, at())

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command, Send, StateUpdate, interrupt
+from langgraph.types import Command, StateUpdate, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from tests.support.graphs import line
@@ -161,26 +159,6 @@ class TestSubgraphs:
         found = history(saver)
         assert found == history(InMemorySaver())
         assert any("jump" in values["log"] for values, _, _ in found)
-
-
-class TestSend:
-    def test_each_gets_its_own_state_and_they_are_applied_in_order(self, saver):
-        builder = StateGraph(Log)
-        builder.add_node("plan", lambda _: {"log": ["plan"]})
-        builder.add_node(
-            "work", lambda part: {"log": [f"{part['messages'][0].text} {part['n']}", interrupt(part["n"])]}
-        )
-        builder.add_edge(START, "plan")
-        builder.add_conditional_edges(
-            "plan", lambda _: [Send("work", {"n": n, "messages": [HumanMessage(f"part {n}")]}) for n in range(12)]
-        )
-        graph = builder.compile(checkpointer=saver)
-        graph.invoke({"log": []}, at())
-        state = graph.get_state(at())
-        assert [each.value for each in state.interrupts] == list(range(12))
-        graph.invoke(Command(resume={each.id: f"done {each.value}" for each in state.interrupts}), at())
-        expected = [text for n in range(12) for text in (f"part {n} {n}", f"done {n}")]
-        assert graph.get_state(at()).values["log"] == ["plan", *expected]
 
 
 class TestDurability:

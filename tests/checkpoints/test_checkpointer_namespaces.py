@@ -4,16 +4,15 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem.errors import InvalidInput
-from tests.support.graphs import line
+from tests.support.graphs import at, line
 
 
 def said(graph, config):
     return [message.content for message in graph.get_state(config).values.get("messages", [])]
 
 
-def config(thread="t", *namespace, **more):
-    named = {"agentmem_namespace": namespace} if namespace else {}
-    return {"configurable": {"thread_id": thread, **named, **more}}
+def config(thread="t", *namespace):
+    return at(thread, namespace=namespace or None)
 
 
 @pytest.fixture

@@ -29,29 +29,12 @@ def story(saver, thread="t", length=3, **metadata):
 
 @pytest.mark.sqlite_suffices
 class TestDeletingAThread:
-    def test_all_of_it_goes_and_nothing_else(self, saver, memory):
-        story(saver, "t")
-        story(saver, "t2")
-        before = everything(saver, "t2")
-        saver.delete_thread("t")
-        assert everything(saver, "t") == []
-        assert saver.get_tuple(at("t")) is None
-        assert saver.get_tuple(at("t", ns="child:1")) is None
-        assert everything(saver, "t2") == before
-
     def test_its_writes_do_not_come_back(self, saver):
         checkpoint = new_checkpoint({"a": 1}, {"a": "1"})
         saver.put_writes(at(checkpoint_id=checkpoint["id"]), [("a", "early")], "task")
         saver.delete_thread("t")
         saver.put(at(), checkpoint, {}, {"a": "1"})
         assert saver.get_tuple(at()).pending_writes == []
-
-    def test_the_name_can_be_used_again(self, saver):
-        story(saver)
-        saver.delete_thread("t")
-        Line(saver).put({"x": "new"})
-        [found] = saver.list({"configurable": {"thread_id": "t"}})
-        assert found.checkpoint["channel_values"] == {"x": "new"}
 
     def test_what_is_not_there_is_no_error_and_a_text_is_no_list(self, saver):
         story(saver, run_id="r")
@@ -102,18 +85,6 @@ class TestDeletingWhileListing:
 
 
 class TestDeletingRuns:
-    def test_their_checkpoints_and_writes_go_in_every_thread(self, saver, memory):
-        for thread in ("t", "u"):
-            line = Line(saver, thread)
-            for run in ("r1", "r2", "r3"):
-                saver.put_writes(line.put({"a": run}, run_id=run), [("a", run)], "task")
-        saver.delete_for_runs(["r2", "r3", "unknown"])
-        for thread in ("t", "u"):
-            [found] = saver.list(at(thread))
-            assert found.metadata["run_id"] == "r1"
-            assert found.checkpoint["channel_values"] == {"a": "r1"}
-            assert found.pending_writes == [("task", "a", "r1")]
-
     def test_what_later_runs_carry_on_stays(self, saver, memory):
         line = Line(saver)
         line.put({"a": ["of the first run"], "b": 1}, run_id="r1")
@@ -127,16 +98,6 @@ class TestDeletingRuns:
 
 @pytest.mark.sqlite_suffices
 class TestCopyingAThread:
-    def test_the_copy_has_everything_the_thread_has(self, saver, memory):
-        story(saver, "t")
-        before = everything(saver, "t")
-        saver.copy_thread("t", "copy")
-        assert everything(saver, "copy") == everything(saver, "t") == before
-        for found in saver.list({"configurable": {"thread_id": "copy"}}):
-            assert found.config["configurable"]["thread_id"] == "copy"
-            assert found.parent_config is None or found.parent_config["configurable"]["thread_id"] == "copy"
-            assert comparable(saver.get_tuple(found.config)) == comparable(found)
-
     def test_each_goes_its_own_way_afterwards(self, saver, memory):
         story(saver, "t")
         before = everything(saver, "t")
@@ -231,16 +192,6 @@ class TestPruning:
         assert saver.get_tuple(config) is None
         saver.put(at(), checkpoint, metadata, new)
         assert saver.get_tuple(config).pending_writes == []
-
-    def test_a_copy_keeps_what_the_original_loses(self, saver):
-        story(saver, "t")
-        before = everything(saver, "t")
-        saver.copy_thread("t", "copy")
-        saver.prune(["t"])
-        assert everything(saver, "copy") == before
-        saver.prune(["copy"], strategy="delete")
-        assert len(everything(saver, "t")) == 2
-        assert saver.get(at("t"))["channel_values"]["kept"] == ["t kept" + LONG]
 
     def test_nothing_of_a_deleted_thread_is_left_in_the_database(self, saver, memory):
         empty = memory.admin.stats()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from datetime import UTC, datetime
-from typing import Any, TypedDict
 from unittest.mock import patch
 
 import pytest
@@ -21,13 +20,11 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.types import Overwrite
 
 from langchain_agentmem import AgentMemorySaver
 from langchain_agentmem.errors import InvalidInput
 
-from .graphs import Chat, Line, at, chat_graph, logging_graph
+from .graphs import Line, at, chat_graph
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -119,38 +116,6 @@ class TestMessages:
         config = Line(saver).put({"messages": given})
         assert repr(saver.get(config)["channel_values"]["messages"]) == repr(given)
 
-    def test_each_edit_is_kept_and_the_past_stays_as_it_was(self, saver):
-        graph = logging_graph(saver, "node", state=Chat, nodes={"node": lambda _: {}})
-        added = [HumanMessage(f"said {n}", id=f"m{n}") for n in range(4)]
-        edits = [
-            (added, ["said 0", "said 1", "said 2", "said 3"]),
-            ([HumanMessage("edited", id="m1")], ["said 0", "edited", "said 2", "said 3"]),
-            ([RemoveMessage("m0")], ["edited", "said 2", "said 3"]),
-            ([RemoveMessage("m2"), AIMessage("new", id="m4")], ["edited", "said 3", "new"]),
-            ([AIMessage("first again", id="m0")], ["edited", "said 3", "new", "first again"]),
-            (Overwrite([HumanMessage("said 3", id="m3")]), ["said 3"]),
-            ([HumanMessage("more", id="m5")], ["said 3", "more"]),
-            ([RemoveMessage(REMOVE_ALL_MESSAGES), *added[::-1]], ["said 3", "said 2", "said 1", "said 0"]),
-            ([RemoveMessage(REMOVE_ALL_MESSAGES)], []),
-            (added[:1], ["said 0"]),
-        ]
-        then = []
-        for edit, texts in edits:
-            graph.invoke({"messages": edit}, at())
-            then.append((graph.get_state(at()).config, texts))
-        for config, texts in then:
-            assert [message.text for message in graph.get_state(config).values["messages"]] == texts
-
-    def test_messages_without_ids_keep_those_they_are_given(self, saver):
-        graph = chat_graph(saver)
-        graph.invoke({"messages": ["one"]}, at())
-        once = graph.get_state(at()).values["messages"]
-        graph.invoke({"messages": ["one"]}, at())
-        twice = graph.get_state(at()).values["messages"]
-        assert twice[:2] == once
-        assert len({message.id for message in twice}) == 4
-        assert None not in {message.id for message in twice}
-
 
 def swap(message, name, value):
     message.additional_kwargs[name] = value
@@ -169,11 +134,6 @@ CHANGES = {
     "extra": lambda m: setattr(m, "extra", [*getattr(m, "extra", []), 1]),
 }
 """Ways to change a message in place, each of which is another message."""
-
-
-class Pair(TypedDict):
-    left: list[Any]
-    right: list[Any]
 
 
 class TestKeys:
@@ -221,24 +181,6 @@ class TestMutation:
         assert lengths == [1, 2, 3, 4, 5]
         firsts = [saver.get(config)["channel_values"]["values"][0]["deep"] for config in configs]
         assert firsts == [[0, 0], [0, 0, 1], [0, 0, 1, 2], [0, 0, 1, 2, 3], [0, 0, 1, 2, 3, 4]]
-
-    def test_two_channels_may_share_one_list(self, saver):
-        shared = [HumanMessage("one", id="m"), {"deep": [1]}]
-
-        def share(_):
-            return {"left": shared, "right": shared}
-
-        def change(_):
-            shared.append("only left")
-            shared[1]["deep"].append(2)
-            return {"left": shared}
-
-        graph = logging_graph(saver, "share", "change", state=Pair, nodes={"share": share, "change": change})
-        graph.invoke({"left": [], "right": []}, at(), durability="sync")
-        message = HumanMessage("one", id="m")
-        after, before, *_ = [state.values for state in graph.get_state_history(at())]
-        assert before == {"left": [message, {"deep": [1]}], "right": [message, {"deep": [1]}]}
-        assert after == {"left": [message, {"deep": [1, 2]}, "only left"], "right": [message, {"deep": [1]}]}
 
     def test_what_was_handed_out_may_be_changed(self, saver):
         graph = chat_graph(saver)

@@ -100,15 +100,6 @@ class TestASaidMessage:
         say(graph, "pears", durability="sync")
         assert seen[1:] == [({"apples", "re-apples"}, {"apples", "re-apples"})]
 
-    def test_lies_on_the_one_branch_of_its_thread(self, memory, graph, raw):
-        for text in ("apples", "pears", "plums"):
-            for thread in ("t", "u"):
-                say(graph, text, at(thread))
-        branches = raw(
-            memory, "select thread, count(*) as n from branch where kind = 'thread' group by thread order by 1"
-        )
-        assert branches == [{"thread": "t", "n": 1}, {"thread": "u", "n": 1}]
-
     def test_is_told_to_hooks_once(self, url):
         events = []
         with AgentMemory(url, hooks=[events.append]) as memory:
@@ -225,14 +216,6 @@ class TestGoingBack:
         assert found(memory, "pears", abandoned=True) == {"pears", "re-pears"}
         assert said(memory) == ["apples", "re-apples", "plums", "re-plums"]
         assert len(memory.conversation("t")) == 4
-
-    def test_to_what_was_abandoned_brings_it_back(self, memory, forked):
-        forked.invoke(
-            {"messages": [HumanMessage("figs", id="figs")]},
-            checkpoint_with(forked, "apples", "re-apples", "pears", "re-pears"),
-        )
-        assert found(memory, "apples pears plums figs") == set(said(memory))
-        assert said(memory) == ["apples", "re-apples", "pears", "re-pears", "figs", "re-figs"]
 
     def test_hides_for_the_run_itself_before_it_has_put_anything(self, memory, forked):
         seen = []
@@ -392,24 +375,18 @@ class TestWhoeverRecords:
 
 
 class TestThreadsOfBefore:
-    @pytest.fixture
-    def before(self, url):
+    def test_are_read_once_at_their_next_put_with_what_it_removes(self, url):
         with AgentMemory(url, record=()) as memory:
-            say(build(memory.checkpointer), "apples")
-        return url
-
-    def test_are_read_once_at_their_next_put(self, before):
-        with AgentMemory(before) as memory:
+            for thread in ("t", "u"):
+                say(build(memory.checkpointer), "apples", at(thread))
+        with AgentMemory(url) as memory:
             graph = build(memory.checkpointer)
             assert found(memory, "apples") == set() == set(said(memory))
             say(graph, "pears")
             assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
-
-    def test_what_that_put_removes_was_said(self, before):
-        with AgentMemory(before) as memory:
             update = [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("pears", id="pears")]
-            build(memory.checkpointer).update_state(at(), {"messages": update})
-            assert said(memory) == ["apples", "re-apples", "pears"]
+            graph.update_state(at("u"), {"messages": update})
+            assert said(memory, "u") == ["apples", "re-apples", "pears"]
 
     def test_what_was_said_several_times_in_its_order(self, url):
         class State(TypedDict):
@@ -503,24 +480,6 @@ class TestACopy:
             assert found(memory, "apples pears", abandoned=True) == set()
             assert memory.admin.verify().ok
 
-    def test_goes_its_own_way(self, memory, copied):
-        say(copied, "pears")
-        copied.update_state(at(), {"messages": [HumanMessage("figs", id="apples")]})
-        assert said(memory, "copy") == ["apples", "re-apples"]
-        say(copied, "plums", checkpoint_with(copied, "apples", config=at("copy")))
-        assert said(memory, "copy") == ["apples", "plums", "re-plums"]
-        assert memory.conversation("copy").messages[0].text == "apples"
-        assert said(memory) == ["apples", "re-apples", "pears", "re-pears"]
-        assert found(memory, "apples", config=at("copy")) == {"apples"}
-        assert found(memory, "apples", config=at("copy"), abandoned=True) == {"apples", "re-apples"}
-
-    def test_of_a_thread_that_was_rewound_has_what_its_newest_checkpoint_leads_from(self, memory, graph):
-        say(graph, "apples")
-        say(graph, "pears")
-        say(graph, "plums", checkpoint_with(graph, "apples", "re-apples"))
-        memory.checkpointer.copy_thread("t", "copy")
-        assert said(memory, "copy") == said(memory) == ["apples", "re-apples", "plums", "re-plums"]
-
     def test_that_is_brought_up_to_date_has_what_was_said_since(self, memory, copied):
         say(copied, "pears")
         memory.checkpointer.copy_thread("t", "copy")
@@ -548,15 +507,6 @@ class TestACopy:
 
 
 class TestAScope:
-    def test_finds_what_the_heads_of_its_threads_show(self, memory, graph):
-        one, two = (at(thread, namespace=("users", "ada")) for thread in ("one", "two"))
-        for text, config in (("apples", one), ("pears", two), ("plums", at("one", namespace=("users", "bob")))):
-            say(graph, text, config)
-        assert found(memory, "apples pears plums", config=two) == {"apples", "re-apples", "pears", "re-pears"}
-        figs = {"messages": [HumanMessage("figs", id="figs")]}
-        graph.update_state(checkpoint_with(graph, "apples", config=one), figs)
-        assert found(memory, "apples pears figs", config=two) == {"apples", "figs", "pears", "re-pears"}
-
     def test_without_one_a_run_finds_its_own_thread_alone(self, memory, graph):
         say(graph, "apples", at("one"))
         say(graph, "pears", at("two"))

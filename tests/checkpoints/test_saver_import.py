@@ -333,19 +333,6 @@ class TestSerializers:
 
 
 class TestVersions:
-    def test_a_thread_whose_versions_are_texts_of_another_sort_goes_on(self, saver):
-        class Padded(InMemorySaver):
-            def get_next_version(self, current, channel):
-                return f"{int(current or 0) + 1:06}"
-
-        source = Padded()
-        for text in ("one", "two"):
-            ab(source).invoke({"log": [text]}, at())
-        saver.import_checkpoints(source)
-        assert history(ab(saver)) == history(ab(source))
-        for turn in range(3):
-            assert ab(saver).invoke({"log": [f"{turn}"]}, at())["log"][-3:] == [f"{turn}", "a", "b"]
-
     def test_mere_numbers_come_too_and_two_forks_that_count_alike_are_not_mixed_up(self, saver, stock):
         stock.get_next_version = partial(BaseCheckpointSaver.get_next_version, stock)
         graph = ab(stock)

@@ -12,16 +12,11 @@ from langchain_agentmem.errors import StorageError
 from langchain_agentmem.messages.stored_messages import Prototype
 from langchain_agentmem.threads.value_store import LOOSE
 from tests.checkpoints.graphs import Line, at, chat_graph, everything, logging_graph
+from tests.support.graphs import at as within
 from tests.upkeep.test_integrity import stored_bytes
 
 from .filled import THREADS, delta_graph, fill, go_on, outer_graph, seen
 from .own_shelf import aes
-
-
-def within(thread, namespace, **more):
-    config = at(thread, **more)
-    config["configurable"]["agentmem_namespace"] = namespace
-    return config
 
 
 @pytest.mark.sqlite_suffices
@@ -46,45 +41,19 @@ class TestStatistics:
 
 
 DAMAGES = {
-    "the recipe of a value": (
-        "update channel_value set recipe = :blob where channel = 'list'",
-        r"channel 'list' of the thread 'line'.*checksum",
-    ),
-    "the recipe of a write": (
-        "update pending_write set recipe = :blob where task = 'task'",
-        r"channel 'bytes' of the thread 'line'.*checksum",
-    ),
-    "a head": ("update checkpoint set head = :blob where run_id = 'run'", r"head of the checkpoint .* thread 'line'"),
-    "metadata": (
-        "update checkpoint set metadata = :blob where run_id = 'run'",
-        r"metadata of the checkpoint .* thread 'line'",
-    ),
-    "versions": (
-        "update checkpoint set versions = substr(versions, 2) where run_id = 'run'",
-        r"head of the checkpoint .* thread 'line'.*checksum",
-    ),
-    "a version": (
-        "update checkpoint set versions = replace(versions, '\"000002.', '\"000003.') where run_id = 'run'",
-        r"thread 'line'",
-    ),
-    "a missing part": (
-        "delete from part where content_id = (select max(content_id) from part where form = 'message')",
-        "parts that are missing",
-    ),
-    "a part that nobody counted": (
-        "update shelf set listed = 0 where id = (select shelf_id from thread where name = 'chat')",
-        "more parts than it counted",
-    ),
-    "a loose part that nobody counted": (f"update shelf set loose = {LOOSE}", "more parts than it counted"),
-    "the body of a part": (
-        "update content set body = :blob where id = (select max(content_id) from part)",
-        r"part \d+ of shelf \d+ is not what was stored",
-    ),
-    "the checksum of a part": (
-        "update part set checksum = 7 where content_id = (select max(content_id) from part)",
-        r"part \d+ of shelf \d+ is not what was stored",
-    ),
+    "channel_value set recipe = :blob where channel = 'list'": r"channel 'list' of the thread 'line'.*checksum",
+    "pending_write set recipe = :blob where task = 'task'": r"channel 'bytes' of the thread 'line'.*checksum",
+    "checkpoint set head = :blob where run_id = 'run'": r"head of the checkpoint .* thread 'line'",
+    "checkpoint set metadata = :blob where run_id = 'run'": r"metadata of the checkpoint .* thread 'line'",
+    "checkpoint set versions = substr(versions, 2) where run_id = 'run'": r"head of the checkpoint .* 'line'.*checksum",
+    "checkpoint set versions = replace(versions, '\"000002.', '\"000003.') where run_id = 'run'": r"thread 'line'",
+    "shelf set listed = 0 where id = (select shelf_id from thread where name = 'chat')": "more parts than it counted",
+    f"shelf set loose = {LOOSE}": "more parts than it counted",
+    "content set body = :blob where id = (select max(content_id) from part)": "is not what was stored",
+    "part set checksum = 7 where content_id = (select max(content_id) from part)": "is not what was stored",
+    "part set number = 99999 where content_id = (select max(content_id) from part where form = 'message')": "missing",
 }
+"""From what an accident updates to what a check says of it."""
 
 
 def fill_ours(memory):
@@ -101,10 +70,9 @@ class TestVerifying:
 
     @pytest.mark.parametrize("damage", DAMAGES)
     def test_damage_is_found_and_says_where_it_is(self, filled, raw, damage):
-        sql, problem = DAMAGES[damage]
-        raw(filled, sql, **{"blob": b"damaged bytes"} if ":blob" in sql else {})
+        raw(filled, f"update {damage}", **{"blob": b"damaged bytes"} if ":blob" in damage else {})
         problems = filled.admin.verify().problems
-        assert any(re.search(problem, each) for each in problems), problems
+        assert any(re.search(DAMAGES[damage], each) for each in problems), problems
 
     def test_what_was_damaged_can_still_be_deleted(self, filled, raw):
         raw(filled, "update channel_value set recipe = :blob where channel = 'list'", blob=b"damaged")
@@ -149,7 +117,7 @@ def tell_secrets(memory, turns=12):
             AIMessage("", tool_calls=[call], id=f"call {n}"),
             HumanMessage(f"{WORDS['message']} {n}", id=f"{WORDS['message id']}-{n}", name=WORDS["name"]),
         ]
-        graph.invoke({"messages": said}, within(WORDS["thread"], namespace))
+        graph.invoke({"messages": said}, within(WORDS["thread"], namespace=namespace))
     for ns in ("", WORDS["line"]):
         line = Line(saver, WORDS["thread"], ns)
         line.config["configurable"]["agentmem_namespace"] = namespace
@@ -215,9 +183,9 @@ class TestErasing:
             Line(memory.checkpointer, "other").put({"text": "somebody else's words " * 20})
             analyze(memory)
             assert len(traces(memory, open_url)) > 8
-            report = memory.erase(**given)
+            namespace, report = (WORDS["namespace"], "deeper"), memory.erase(**given)
             assert report.threads == (2 if given == {"namespace": ()} else 1)
-            assert memory.checkpointer.get_tuple(within(WORDS["thread"], (WORDS["namespace"], "deeper"))) is None
+            assert memory.checkpointer.get_tuple(within(WORDS["thread"], namespace=namespace)) is None
             assert len(everything(memory.checkpointer, "other")) == (given != {"namespace": ()})
             assert memory.admin.verify().problems == ()
             assert traces(memory, open_url) == []
@@ -243,7 +211,7 @@ class TestErasing:
         ):
             for namespace, word in (((), "of the root's"), (("a",), "of zeppelins")):
                 said = [f"a word {word}", AIMessage(f"a word {word}")]
-                chat_graph(saver).invoke({"messages": said}, within("t", namespace))
+                chat_graph(saver).invoke({"messages": said}, within("t", namespace=namespace))
             list(saver.list(None))
             assert in_memory("a word of zeppelins"), "or nothing is tested"
             remove()
@@ -253,7 +221,7 @@ class TestErasing:
     def test_a_namespace_takes_its_threads_and_conversations_with_it(self, memory):
         for namespace in (("a",), ("ab",)):
             memory.conversation("c", namespace).add_user_message("hello")
-            chat_graph(memory.checkpointer).invoke({"messages": ["hello"]}, within("t", namespace))
+            chat_graph(memory.checkpointer).invoke({"messages": ["hello"]}, within("t", namespace=namespace))
         report = memory.erase(namespace=("a",))
         assert (report.conversations, report.threads) == (2, 1)  # that of the thread's id is one
         found = memory.checkpointer.list(None)

@@ -44,21 +44,6 @@ class TestManyThreads:
         listed = ids(saver.list(at()))
         assert len(listed) == len(set(listed)) == 41
 
-    def test_who_writes_in_one_thread_takes_turns(self, saver, memory, monkeypatch):
-        engine, root = memory.database.engine, Line(saver).put({"a": "root"})
-        write, alone = engine.write, threading.Lock()
-
-        def writing(steps):
-            assert alone.acquire(blocking=False), "two write at once"
-            try:
-                return write(steps)
-            finally:
-                alone.release()
-
-        monkeypatch.setattr(engine, "write", writing)
-        in_threads(lambda n: saver.put_writes(root, [("a", n)], f"task {n}"), range(12))
-        assert len(saver.get_tuple(root).pending_writes) == 12
-
     def test_nobody_waits_for_ever_for_a_turn(self, saver, monkeypatch):
         monkeypatch.setattr(checkpoint_codec, "LONGEST_TURN", 0.01)
         root = Line(saver).put({"a": "root"})

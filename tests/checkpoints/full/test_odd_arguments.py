@@ -73,33 +73,26 @@ def savings(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
     for key in ("id", "ts", "v", "channel_values", "channel_versions", "versions_seen", "updated_channels"):
         yield partial(saver.put, THREAD, {**new(), key: odd}, {}, {})
     values: Any = {**new(), "channel_values": {"a": odd}, "channel_versions": {"a": "1"}}
+    told = {"source": odd, "step": odd, "own": odd}
+    for puts in ((odd, {}, {}), (new(), odd, {}), (new(), told, {}), (new(), {}, odd)):
+        yield partial(saver.put, THREAD, *puts)
+    for version in ("1", odd):
+        yield partial(saver.put, THREAD, values, {}, {"a": version})
+    for writes in (odd, [odd], [(odd, 1)], [("a", odd)]):
+        yield partial(saver.put_writes, stored, writes, "task")
+    for task in ((odd,), ("task", odd)):
+        yield partial(saver.put_writes, stored, [("a", 1)], *task)
+    for options in ({"filter": odd}, {"filter": {"a": odd}}, {"limit": odd}):
+        yield lambda options=options: list(saver.list(THREAD, **options))
+    for method in (saver.delete_for_runs, saver.prune, partial(saver.get_delta_channel_history, config=THREAD)):
+        for given in (odd, [odd]):
+            yield partial(method, channels=given) if isinstance(method, partial) else partial(method, given)
     yield from (
-        lambda: saver.put(THREAD, odd, {}, {}),
-        lambda: saver.put(THREAD, new(), odd, {}),
-        lambda: saver.put(THREAD, new(), {"source": odd, "step": odd, "own": odd}, {}),
-        lambda: saver.put(THREAD, new(), {}, odd),
-        lambda: saver.put(THREAD, values, {}, {"a": "1"}),
-        lambda: saver.put(THREAD, values, {}, {"a": odd}),
-        lambda: saver.put_writes(stored, odd, "task"),
-        lambda: saver.put_writes(stored, [odd], "task"),
-        lambda: saver.put_writes(stored, [(odd, 1)], "task"),
-        lambda: saver.put_writes(stored, [("a", odd)], "task"),
-        lambda: saver.put_writes(stored, [("a", 1)], odd),
-        lambda: saver.put_writes(stored, [("a", 1)], "task", odd),
-        lambda: list(saver.list(THREAD, filter=odd)),
-        lambda: list(saver.list(THREAD, filter={"a": odd})),
-        lambda: list(saver.list(THREAD, limit=odd)),
         lambda: saver.history(THREAD, limit=odd),
         lambda: saver.delete_thread(odd),
         lambda: saver.copy_thread(odd, "copy"),
         lambda: saver.copy_thread("t", odd),
-        lambda: saver.delete_for_runs(odd),
-        lambda: saver.delete_for_runs([odd]),
-        lambda: saver.prune(odd),
-        lambda: saver.prune([odd]),
         lambda: saver.prune(["t"], strategy=odd),
-        lambda: saver.get_delta_channel_history(config=THREAD, channels=odd),
-        lambda: saver.get_delta_channel_history(config=THREAD, channels=[odd]),
         lambda: saver.get_next_version(odd, None),
     )
 
@@ -118,36 +111,28 @@ def storings(store: BaseStore, odd: Any) -> Iterator[Callable[[], Any]]:
         yield partial(store.batch, [SearchOp(place, odd, odd, odd, odd)])
         yield partial(store.batch, [ListNamespacesOp(match_conditions=place)])
         yield partial(store.batch, [ListNamespacesOp((MatchCondition("prefix", place),))])
+    for options in ({"index": odd}, {"index": [odd]}, {"ttl": odd}):
+        yield partial(store.put, a, "k", {"a": 1}, **options)
+    filters = (odd, {"a": odd}, {"a": {"$gt": odd}})
+    for options in ({"query": odd}, *({"filter": each} for each in filters), {"limit": odd}, {"offset": odd}):
+        yield partial(store.search, (), **options)
+    for key in ("max_depth", "limit"):
+        yield partial(store.list_namespaces, **{key: odd})
+    for operations in (odd, [odd], [ListNamespacesOp((MatchCondition(odd, a),))]):
+        yield partial(store.batch, operations)
     yield from (
         lambda: store.get(a, odd),
         lambda: store.get(a, "k", refresh_ttl=odd),
         lambda: store.put(a, odd, {}),
         lambda: store.put(a, "k", odd),
         lambda: store.put(a, "k", {"value": odd}),
-        lambda: store.put(a, "k", {"a": 1}, index=odd),
-        lambda: store.put(a, "k", {"a": 1}, index=[odd]),
-        lambda: store.put(a, "k", {"a": 1}, ttl=odd),
-        lambda: store.search((), query=odd),
-        lambda: store.search((), filter=odd),
-        lambda: store.search((), filter={"a": odd}),
-        lambda: store.search((), filter={"a": {"$gt": odd}}),
-        lambda: store.search((), limit=odd),
-        lambda: store.search((), offset=odd),
-        lambda: store.list_namespaces(max_depth=odd),
-        lambda: store.list_namespaces(limit=odd),
-        lambda: store.batch(odd),
-        lambda: store.batch([odd]),
-        lambda: store.batch([ListNamespacesOp((MatchCondition(odd, a),))]),
     )
 
 
 def others(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
     blobs, core, chat = memory.byte_store(("a",)), memory.layers("main").core, memory.conversation("c")
     yield from (
-        lambda: blobs.mset(odd),
-        lambda: blobs.mset([odd]),
-        lambda: blobs.mset([("k", odd)]),
-        lambda: blobs.mset([(odd, b"")]),
+        *(partial(blobs.mset, given) for given in (odd, [odd], [("k", odd)], [(odd, b"")])),
         lambda: blobs.mget([odd]),
         lambda: blobs.mdelete([odd]),
         lambda: list(blobs.yield_keys(prefix=odd)),
@@ -158,14 +143,11 @@ def others(memory: AgentMemory, odd: Any) -> Iterator[Callable[[], Any]]:
         lambda: chat.add(role="user", content=odd),
         lambda: chat.add_messages([odd]),
         lambda: memory.search(odd),
-        lambda: memory.search("x", namespace=odd),
-        lambda: memory.search("x", limit=odd),
+        *(partial(memory.search, "x", **{key: odd}) for key in ("namespace", "limit")),
         lambda: memory.facts("main").add_fact("user", odd, "p", "o"),
         lambda: AgentMemory(hooks=odd),
         lambda: AgentMemory(hooks=[odd]),
-        lambda: AgentMemory(synchronous=odd).close(),
-        lambda: AgentMemory(busy_timeout=odd).close(),
-        lambda: AgentMemory(index=odd).close(),
+        *(lambda key=key: AgentMemory(**{key: odd}).close() for key in ("synchronous", "busy_timeout", "index")),
     )
 
 

@@ -92,13 +92,6 @@ class TestStates:
                 end = graph.invoke(Command(resume=LISBON), at(thread))
                 assert shown({name: end[name] for name in OWN}) == shown(OWN)
 
-    @pytest.mark.sqlite_suffices
-    def test_nothing_is_ever_pickled(self, url):
-        with AgentMemorySaver.from_conn_string(url) as saver:
-            with pytest.raises(InvalidInput, match="not msgpack serializable"):
-                Line(saver).put({"a": object()})
-            assert saver.get(at()) is None
-
 
 class TestFunctions:
     def test_what_tasks_and_entrypoints_give_comes_back_as_itself(self, url):

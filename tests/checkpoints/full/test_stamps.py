@@ -192,22 +192,3 @@ class TestCopies:
         assert repr(message) == repr(HumanMessage("hello", id="m"))
         assert message == HumanMessage("hello", id="m")
         assert message.model_fields_set.copy() == message.model_fields_set | set() == fields
-
-
-class TestBelonging:
-    def test_a_stamp_is_that_of_one_shelf_as_it_was_last_swept(self, shelf):
-        message, place = HumanMessage("hello", id="m"), shelf.place()
-        shelf.put([message])
-        for other in (place._replace(shelf=place.shelf + 1), place._replace(swept=place.swept + 1)):
-            assert shelf.known.number(message, other) is None
-        assert shelf.known.number(message, place) is not None
-
-    def test_messages_that_cannot_be_told_apart_get_no_stamp(self, shelf):
-        for odd in ({"when": datetime(2026, 1, 1, tzinfo=UTC)}, {"odd": {1, 2}}):
-            message = HumanMessage("hello", id="m", additional_kwargs=odd)
-            blob = shelf.put([message])
-            assert not known(shelf, message)
-            assert not known(shelf, shelf.get(blob)[0])
-        extra = HumanMessage("hello", id="m", reviewed=True)
-        shelf.put([extra])
-        assert not known(shelf, extra)
