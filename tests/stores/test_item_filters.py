@@ -145,19 +145,9 @@ class TestAnyFilter:
 class TestSortingOutBeforehand:
     """What the database looks for in the stored bytes."""
 
-    def test_it_is_the_longest_text_that_must_be_there(self):
-        for wanted, expected in (
-            ({"a": "text"}, b'"text"'),
-            ({"a": {"$eq": "text"}, "b": 3}, b'"text"'),
-            ({"a": {"b": ["x", {"c": "longer"}]}}, b'"longer"'),
-            ({"a": 'quo"te\n\0ü\ud800'}, b'"quo\\"te\\n\\u0000\xc3\xbc\xed\xa0\x80"'),
-            ({"$and": [{"a": "text"}, {"b": {"$eq": "longer"}}]}, b'"longer"'),
-            ({"$or": [{"a": "text"}], "$not": {"a": "text"}, "a": {"$in": ["text"]}}, None),
-            ({"a": {"$ne": "text"}}, None),
-            ({"a": {"$gt": "text"}}, None),
-            ({"a": 3, "b": None, "c": True, "d": {"$eq": ["text"]}}, None),
-        ):
-            assert needle(wanted) == expected, wanted
+    def test_it_is_the_longest_text_that_must_be_there_if_there_is_any(self):
+        assert needle({"$and": [{"a": "text"}, {"b": {"c": {"$eq": 'lo"nger'}}}]}) == b'"lo\\"nger"'
+        assert needle({"$or": [{"a": "text"}], "$not": {"a": "text"}, "a": {"$in": ["text"]}}) is None
 
     @given(values, anything)
     def test_it_is_in_every_value_that_fits(self, value, other):

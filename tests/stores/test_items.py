@@ -104,10 +104,6 @@ class TestBatches:
 
 
 class TestSearching:
-    def test_the_same_key_in_several_namespaces_comes_in_their_order(self, store):
-        store.batch([PutOp(("n", label), "k", {}) for label in ("c", "a", "b")])
-        assert [item.namespace[1] for item in store.search(("n",))] == ["a", "b", "c"]
-
     def test_pages_join_without_a_gap(self, store):
         store.batch([PutOp(("p", str(i % 3)), f"{i:03}", {"even": i % 2 == 0}) for i in range(260)])
         for given in (None, {"even": True}):

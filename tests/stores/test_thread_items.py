@@ -13,7 +13,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
-from langgraph.types import Command, RetryPolicy, interrupt
+from langgraph.types import RetryPolicy
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
@@ -60,90 +60,9 @@ class TestRewinding:
         assert {found.id for found in memory.search("Lisbon heard", kinds=["item"])} == {"Porto", "the dog"}
         assert memory.admin.verify().ok
 
-    def test_updates_and_deletions_are_undone_too(self, memory):
-        def node(state):
-            store = memory.thread_store
-            if state["said"] == "change":
-                store.put(NS, "changed", {"n": 2})
-                store.delete(NS, "deleted")
-            else:
-                store.put(NS, "changed", {"n": 1})
-                store.put(NS, "deleted", {"n": 1})
-            return {}
-
-        graph = line(memory.checkpointer, node, state=Said)
-        graph.invoke({"said": "begin"}, thread())
-        first = graph.get_state(thread()).config
-        graph.invoke({"said": "change"}, thread())
-        now, then = memory.thread_store.at(thread()), memory.thread_store.at(first)
-        assert [(item.key, item.value) for item in now.search(NS)] == [("changed", {"n": 2})]
-        assert keys(then) == ["changed", "deleted"]
-        assert then.get(NS, "changed").value == {"n": 1}
-        assert now.get(NS, "changed").created_at == then.get(NS, "changed").created_at
-        assert now.get(NS, "changed").updated_at > then.get(NS, "changed").updated_at
-        assert then.list_namespaces() == [NS]
-
-
-@pytest.mark.sqlite_suffices
-class TestOnce:
-    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    def test_of_a_node_that_fails_the_last_attempt_counts(self, memory, durability):
-        attempts = []
-
-        def node(state):
-            attempts.append(keys(memory.thread_store))
-            memory.thread_store.put(NS, f"attempt {len(attempts)}", {"n": 1})
-            if len(attempts) < 3:
-                raise ConnectionError
-            return {"n": 1}
-
-        graph = line(memory.checkpointer, node, state=State, settings={"retry_policy": RETRY})
-        graph.invoke({"n": 0}, thread(), durability=durability)
-        assert attempts == [[], [], []]
-        assert keys(memory.thread_store.at(thread())) == ["attempt 3"]
-        assert [found.id for found in memory.search("attempt", kinds=["item"])] == []
-
-    def test_of_an_interrupted_node_what_it_put_when_it_went_on_counts(self, memory):
-        def node(state):
-            count = len(memory.thread_store.search(NS))
-            memory.thread_store.put(NS, f"asked {count}", {"n": 1})
-            memory.thread_store.put(NS, interrupt("Which?"), {"n": 1})
-            return {"n": 1}
-
-        graph = one_node(node, memory)
-        graph.invoke({"n": 0}, thread())
-        assert keys(memory.thread_store.at(thread())) == []
-        graph.invoke(Command(resume="this"), thread())
-        assert keys(memory.thread_store.at(thread())) == ["asked 0", "this"]
-
 
 @pytest.mark.sqlite_suffices
 class TestSideBySide:
-    def run(self, memory, *nodes):
-        builder = StateGraph(State)
-        builder.add_node("begin", nodes[0])
-        builder.add_edge(START, "begin")
-        for number, node in enumerate(nodes[1:]):
-            builder.add_node(f"n{number}", node)
-            builder.add_edge("begin", f"n{number}")
-        builder.compile(checkpointer=memory.checkpointer).invoke({}, thread())
-        return memory.thread_store.at(thread())
-
-    def test_nodes_see_what_was_before_and_nothing_of_each_other(self, memory):
-        seen = {}
-
-        def noting(key):
-            def node(state):
-                memory.thread_store.put(NS, key, {"n": 1})
-                seen[key] = keys(memory.thread_store)
-                return {}
-
-            return node
-
-        store = self.run(memory, noting("first"), noting("left"), noting("right"))
-        assert seen == {"first": ["first"], "left": ["first", "left"], "right": ["first", "right"]}
-        assert keys(store) == ["first", "left", "right"]
-
     @pytest.mark.parametrize("reader_first", [True, False])
     def test_who_only_reads_undoes_nothing_that_another_wrote(self, memory, reader_first, monkeypatch, clock):
         """Reading puts the end of an item off, which must not bring back its former value."""
@@ -170,8 +89,10 @@ class TestSideBySide:
             turn.set()
             return {}
 
-        found = self.run(memory, begin, read, write)
-        assert found.get(NS, "k").value == {"n": 2}
+        builder = StateGraph(State).add_node(begin).add_node(read).add_node(write).add_edge(START, "begin")
+        builder.add_edge("begin", "read").add_edge("begin", "write")
+        builder.compile(checkpointer=memory.checkpointer).invoke({}, thread())
+        assert memory.thread_store.at(thread()).get(NS, "k").value == {"n": 2}
 
 
 class TestExpiry:

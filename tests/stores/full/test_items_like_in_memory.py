@@ -49,6 +49,9 @@ lists = st.builds(
 batches = st.lists(st.lists(gets | puts | puts | searches | lists, max_size=12), max_size=6)
 
 
+FORMS = ["sqlite", pytest.param("postgres", marks=pytest.mark.slow("in every form"))]
+
+
 class Ours:
     """What the store in memory does not tell: when each item was made and last written."""
 
@@ -121,19 +124,10 @@ def empty(store):
 
 
 class TestAnyBatches:
+    @pytest.mark.parametrize("url", FORMS, indirect=True)
     @given(batches)
-    @settings(max_examples=40)
-    def test_they_do_what_the_store_in_memory_does(self, batches):
-        clock = SteppingClock()
-        with AgentMemory(clock=clock) as memory:
-            run(memory, batches, clock)
-            assert memory.admin.verify().problems == ()
-
-    @pytest.mark.slow("in every form")
-    @given(batches)
-    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @pytest.mark.parametrize("url", ["postgres"], indirect=True)
-    def test_on_postgresql_as_well(self, url, batches):
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_they_do_what_the_store_in_memory_does(self, url, batches):
         clock = SteppingClock()
         with AgentMemory(url, clock=clock) as memory:
             run(memory, batches, clock)

@@ -10,7 +10,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_agentmem import AgentMemory
 from tests.conftest import SteppingClock
 from tests.living import one_node, thread
-from tests.stores.full.test_items_like_in_memory import Ours, compare, gets, lists, puts, searches, told
+from tests.stores.full.test_items_like_in_memory import FORMS, Ours, compare, gets, lists, puts, searches, told
 
 batches = st.lists(gets | puts | puts | puts | searches | lists, max_size=12)
 histories = st.lists(st.tuples(st.integers(0, 5), batches), max_size=8)
@@ -62,18 +62,10 @@ def run(memory, history, clock):
 
 
 class TestAnyHistory:
+    @pytest.mark.parametrize("url", FORMS, indirect=True)
     @given(histories)
-    @settings(max_examples=15)
-    def test_each_point_holds_what_a_store_in_memory_would(self, history):
-        clock = SteppingClock()
-        with AgentMemory(clock=clock) as memory:
-            run(memory, history, clock)
-
-    @pytest.mark.slow("in every form")
-    @given(histories)
-    @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @pytest.mark.parametrize("url", ["postgres"], indirect=True)
-    def test_on_postgresql_as_well(self, url, history):
+    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_each_point_holds_what_a_store_in_memory_would(self, url, history):
         clock = SteppingClock()
         with AgentMemory(url, clock=clock) as memory:
             run(memory, history, clock)
