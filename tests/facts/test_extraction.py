@@ -231,9 +231,6 @@ class TestStructuredOutput:
         broken = {"raw": AIMessage("", invalid_tool_calls=[call]), "parsed": None, "parsing_error": None}
         assert triples(read(reply_of(broken), ONE)) == [(0, "a", "b", "c")]
 
-    def test_a_tool_call_of_the_models_own_is_an_answer(self):
-        assert triples(read(reply_of(calling("facts", facts=[FACT])), ONE)) == [TEA]
-
     def test_several_tool_calls_are_one_answer(self):
         """Some models make one for each message, and only the first of them is parsed."""
         calls = [

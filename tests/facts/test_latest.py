@@ -22,17 +22,6 @@ def pages(facts, size, **filters):
     return found
 
 
-def test_the_last_learned_comes_first_whether_or_not_it_holds(memory):
-    facts = memory.facts("main")
-    facts.add_fact("user", "Ana", "lives in", "Lisbon")
-    facts.add_fact("user", "Ana", "lives in", "Porto", valid_from=datetime(2031, 1, 1, tzinfo=UTC))
-    facts.add_fact("user", "Ben", "knows", "Ana", valid_from=datetime(2020, 1, 1, tzinfo=UTC))
-    assert texts(facts.latest()) == ["Ben knows Ana", "Ana lives in Porto", "Ana lives in Lisbon"]
-    assert [fact.ended_by is not None for fact in facts.latest()] == [False, False, True]
-    assert texts(facts.latest(1)) == ["Ben knows Ana"]
-    assert facts.latest(0) == []
-
-
 def test_of_an_entity_it_is_what_names_it_by_any_of_its_names(memory):
     facts = memory.facts("main")
     facts.add_fact("user", "Ana", "lives in", "Lisbon")

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import START
 from langgraph.types import Command, interrupt
 
-from langchain_agentmem import FactsConfig, InvalidInput
+from langchain_agentmem import InvalidInput
 from langchain_agentmem.messages.message_marks import Summary, injected, summary_message
 from tests.support.graphs import at, line
 from tests.support.models import calling
@@ -119,21 +119,6 @@ class TestFailing:
         assert known(facts) == ["Maya lives in Porto", "Tom likes tea"]
         assert (facts.waiting(), len(facts.failures())) == (0, 1)
 
-    def test_what_fails_too_often_is_parked_and_does_not_keep_others(self, light, clock):
-        def refuse(_, some):
-            if any("poison" in each.text for each in some):
-                raise ValueError("refused")
-
-        model, settings = Scripted(meanwhile=refuse), FactsConfig(max_attempts=2)
-        graph = chat(light, light.remember_facts(model, settings=settings), answer="")
-        graph.invoke(says("poison", id="bad"), at())
-        for number in range(3):
-            graph.invoke(says(f"Maya likes thing{number}", id=f"m{number}"), at())
-            clock.pass_time(seconds=5)
-        facts = light.facts(at())
-        assert [fact.object for fact in facts.history("Maya")] == ["thing0", "thing1", "thing2"]
-        assert facts.waiting() == 1
-
 
 @pytest.mark.sqlite_suffices
 class TestRewinding:
@@ -202,21 +187,6 @@ class TestRewinding:
 
 @pytest.mark.sqlite_suffices
 class TestRunsThatFail:
-    @pytest.mark.parametrize("durability", ["sync", "exit"])
-    def test_a_node_that_asks_and_is_resumed_remembers_once(self, memory, durability):
-        remember = memory.remember_facts(reader())
-
-        def asking(state: Any, config: RunnableConfig) -> Any:
-            remember.invoke(state, config)
-            interrupt("Is that so?")
-
-        graph = chat(memory, asking)
-        graph.invoke(says("Maya lives in Porto", id="m"), at(), durability=durability)
-        graph.invoke(Command(resume="yes"), at(), durability=durability)
-        [fact] = memory.facts(at()).history("Maya")
-        assert len(fact.told) == 1
-        assert memory.facts(at()).waiting() == 0
-
     async def test_a_model_that_interrupts_the_graph_has_not_failed(self, memory, do):
         graph = chat(memory, memory.remember_facts(Scripted(meanwhile=lambda *_: interrupt("May I?") and None)))
         asked = []

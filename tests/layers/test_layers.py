@@ -3,11 +3,8 @@
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.recall_memory import CONSOLIDATED
-from tests.layers.made import contents
 from tests.support.graphs import Log, at, line
 from tests.support.models import ScriptedModel
 
@@ -76,54 +73,11 @@ class TestPrompts:
         assert len(layers.format_for_prompt("otters", {"total": 60, "unit": "tokens"})) < 600
 
 
-def run(memory, act, turns=1, thread="t"):
-    """A graph of one node, which is given its layered memory; a run for each turn."""
-    settings = LayersConfig(core_max_chars=40, recall_max_events=4)
-
-    def node(state):
-        act(memory.layers(settings=settings), len(state["log"]) - 1)
-
-    graph, config = line(memory.checkpointer, node, state=Log), at(thread)
-    for _ in range(turns):
-        graph.invoke({"log": ["turn"]}, config, durability="sync")
-    return graph, config, settings
-
-
-def after(graph, config, memory, settings, turns):
-    """The memory as it was after so many turns."""
-    past = next(each for each in graph.get_state_history(config) if len(each.values["log"]) == turns and not each.next)
-    return memory.layers(past.config, settings=settings)
-
-
 class TestOnThreads:
-    def test_the_budget_moves_values_to_the_archival_memory_of_the_thread(self, memory):
-        def act(layers, turn):
-            layers.core.set(f"k{turn}", "x" * 20)
-
-        graph, config, settings = run(memory, act, turns=2)
-        now = memory.layers(config, settings=settings)
-        assert list(now.core.get()) == ["k1"]
-        assert contents(now.archival.all(tags=[EVICTED])) == ["Core evicted: k0\n" + "x" * 20]
-        before = after(graph, config, memory, settings, 1)
-        assert list(before.core.get()) == ["k0"]
-        assert before.archival.all() == []
-
-    def test_old_events_are_consolidated_and_the_past_still_shows_them(self, memory):
-        def act(layers, turn):
-            layers.recall.append("k", f"event {turn}")
-
-        graph, config, settings = run(memory, act, turns=7)
-        now = memory.layers(config, settings=settings)
-        assert contents(now.recall.recent(None)) == [f"event {turn}" for turn in range(3, 7)]
-        assert len(now.archival.all(tags=[CONSOLIDATED])) == 1
-        before = after(graph, config, memory, settings, 6)
-        assert contents(before.recall.recent(None)) == [f"event {turn}" for turn in range(6)]
-        assert before.archival.all() == []
-        assert {each.content for each in before.recall.search("event", limit=None)} == {f"event {n}" for n in range(6)}
-
     def test_the_memory_of_a_thread_is_forked_by_langgraph_alone(self, memory):
-        _, config, settings = run(memory, lambda layers, turn: layers.core.set("k", "v"))
-        layers = memory.layers(config, settings=settings)
+        graph = line(memory.checkpointer, lambda state: memory.layers().core.set("k", "v"), state=Log)
+        graph.invoke({"log": ["turn"]}, at())
+        layers = memory.layers(at())
         for act in (lambda: layers.fork("fork"), layers.tree):
             with pytest.raises(InvalidInput, match="forked by LangGraph"):
                 act()

@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_agentmem.errors import DatabaseBusy
 from langchain_agentmem.storage.postgres_session import Pool
 
 
@@ -33,18 +32,6 @@ class TestPool:
         told = pool.stats()
         assert told.pop("waited_ms") > 0
         assert told == {"size": 2, "in_use": 2, "idle": 0, "waiting": 0, "waits": 1}
-
-    def test_when_all_are_in_use_one_waits_and_then_hears_why(self):
-        pool = Pool(Lent, size=1, timeout=0)
-        lent = pool.take()
-        with pytest.raises(DatabaseBusy):
-            pool.take()
-        pool.give_back(lent)
-
-        assert pool.take() is lent
-        pool.drop(lent)
-        assert lent.closed
-        assert pool.take() is not lent
 
     def test_a_session_that_cannot_be_opened_takes_no_place(self):
         def failing():
