@@ -41,11 +41,6 @@ class TestUse:
         assert sorted(tools) == sorted(each.name for each in OPERATIONS)
         check_schemas(tools.values())
 
-    def test_they_work_on_the_branch_that_was_named(self, tools, memory):
-        assert tools["mem_core_set"].invoke({"key": "plan", "value": "Write."}) == "The note 'plan' is kept."
-        assert json.loads(tools["mem_core_get"].invoke({})) == {"core": {"plan": "Write."}}
-        assert LayeredMemory(memory, "user-42").core.get() == {"plan": "Write."}
-
     def test_every_spelling_of_the_documents_is_understood(self, tools):
         tools["mem_archival_write"].invoke({"text": "The zebra is called Ada.", "tags": "animals"})
         [record] = json.loads(tools["mem_archival_search"].invoke({"query": "zebra", "k": "1"}))["records"]

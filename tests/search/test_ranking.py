@@ -97,13 +97,6 @@ class TestTerms:
         where = field({"cat": [ONE]}, {ONE: said(), ONE + 100: said(500, 0, None, "first person", "number")})
         assert set(scores(Asked(["cat"], asks_for=["number"]), where)) == {ONE}
 
-    def test_of_equals_the_newest_comes_first(self):
-        numbers = [ONE + 100 * n for n in range(8)]
-        random.Random(3).shuffle(numbers)
-        where = field({"cat": numbers}, {number: said() for number in numbers})
-        hits = ranked(Asked(["cat"]), where, numbers, limit=3)
-        assert [hit.number for hit in hits] == sorted(numbers, reverse=True)[:3]
-
 
 class TestNeighbours:
     def test_a_short_answer_inherits_the_words_of_its_question_and_a_long_one_says_them_itself(self):
@@ -151,13 +144,6 @@ class TestDates:
         assert after[7] == pytest.approx(0.95 * math.exp(-1))
         assert before[6] == pytest.approx(0.95 * math.exp(-3))
         assert all(one > other for one, other in zip(after[1:], before, strict=True))
-
-
-def test_a_speaker_counts_only_when_exactly_one_is_named():
-    for named, counts in (([], False), ([5], True), ([5, 6], False), ([6], False)):
-        where = field({"cat": [ONE]}, {ONE: said(10, 0, 5)})
-        [hit] = ranked(Asked(["cat"], speakers=named), where, [ONE], limit=1, weights=alone(speaker=1.0))
-        assert hit.signals.get("speaker", 0.0) == float(counts), named
 
 
 class TestKindsOfQuestions:

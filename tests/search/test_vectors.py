@@ -8,7 +8,6 @@ from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search import embedding, vectors
 from langchain_agentmem.search.embedding import BATCH, embedder_of
-from langchain_agentmem.search.ranking import WEIGHTS
 from tests.word_embeddings import WordEmbeddings
 
 from .conftest import DIMS, SAME, WORDS, found, held_up, said, waiting
@@ -50,13 +49,6 @@ class TestFinding:
         assert first.text == "My cat sleeps."
         assert first.why.signals["vectors"] > 0
 
-    def test_items_are_found_by_their_fields(self, opened):
-        memory = opened()
-        memory.store.put(("a",), "1", {"text": "A car stands outside."})
-        memory.store.put(("a",), "2", {"text": "Rain falls."})
-        assert memory.store.search(("a",), query="automobile")[0].key == "1"
-        assert memory.search("automobile", kinds=["item"], everything=True)[0].id == "1"
-
     def test_walls_hold_for_vectors_too(self, opened):
         memory = opened()
         said(memory, "My cat sleeps.", namespace=("a",))
@@ -80,12 +72,6 @@ class TestFinding:
         memory.conversation("c").add(role="user", content="I bought a car.", name="Ana")
         memory.search("What is Ana's car, and did Ana pay?", everything=True)
         assert embeddings.queries[-1] == "What is my car, and did I pay?"
-
-    def test_the_weight_of_vectors_can_be_zero(self, opened):
-        memory = opened(weights=WEIGHTS)
-        said(memory, "My cat sleeps.")
-        [found] = memory.search("feline", everything=True)
-        assert not {"vectors", "own_vector"} & found.why.signals.keys()
 
     def test_vectors_of_a_model_that_does_not_know_the_language_leave_the_order_to_the_words(self, opened, embeddings):
         embeddings.knows_nothing = True
@@ -162,17 +148,15 @@ class TestFailing:
         memory = opened()
         embedder_of(memory.database).close()
         said(memory, "My cat sleeps.")
-        for wrong in ([[1.0, 2.0]], [["a"] * 64], [], [[float("nan")] * 64], None):
+        for wrong, says in (
+            ([[1.0, 2.0]], r"the shape \(2,\)"), ([["a"] * 64], None), ([], None), (None, None),
+            ([[float("nan")] * DIMS], "must be finite"),
+        ):  # fmt: skip
             monkeypatch.setattr(embeddings, "embed_documents", lambda texts, wrong=wrong: wrong)
-            with pytest.raises((InvalidInput, TypeError)):
+            with pytest.raises((InvalidInput, TypeError), match=says):
                 memory.settle()
             assert waiting(memory) == 1, wrong
         assert found(memory, "cat") == ["My cat sleeps."]
-
-    def test_an_error_says_what_is_wrong_with_a_vector(self):
-        for vector, says in (([1.0, float("nan")], "must be finite"), ([1.0], "the shape \\(1,\\)")):
-            with pytest.raises(InvalidInput, match=says):
-                vectors.unit(vector, 2)
 
     def test_vectors_of_another_size_are_refused(self, url, opened):
         opened().close()

@@ -50,15 +50,6 @@ class TestFinding:
         pages = [found(store, "apples", filter={"odd": 1}, limit=10, offset=at) for at in range(0, 80, 10)]
         assert list(chain(*pages)) == whole
 
-    def test_a_namespace_is_a_wall(self, memory, store):
-        store.put(NS, "mine", {"text": "secret words"})
-        store.put(("users", "bob"), "his", {"text": "secret words"})
-        store.put(("users", "ana2"), "hers", {"text": "secret words"})
-        memory.conversation("c", NS).add_user_message("secret words")
-        assert found(store, "secret", NS) == ["mine"]
-        assert found(store, "secret", ("user",)) == []
-        assert sorted(found(store, "secret")) == ["hers", "his", "mine"]
-
     def test_memory_search_finds_them_too_and_says_why(self, memory, store):
         store.put(NS, "home", {"city": "Lisbon", "since": 2020})
         memory.conversation("c", NS).add_user_message("I was in Lisbon")
