@@ -22,14 +22,12 @@ class EvaluationQuestion(NamedTuple):
         evidence: The ids of the turns that hold the answer.
         transcript: The name of the transcript that it is about.
         category: What kind of question it is. Default: none.
-        answer: What is held to be true. It is not judged. Default: None.
     """
 
     text: str
     evidence: frozenset[str]
     transcript: str
     category: str | None = None
-    answer: str | None = None
 
 
 Find: TypeAlias = Callable[[EvaluationQuestion, int], Sequence[str]]

@@ -29,7 +29,6 @@ import psycopg
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from places import databases, given_options
-from tenants import WORDS
 
 from langchain_agentmem import AgentMemory, ManagedMemoryConfig
 
@@ -42,6 +41,7 @@ SLACK = 24_000_000
 """Bytes that memory and the database may differ by in any case: a tenant's, and what the allocator keeps."""
 FEW = 4
 """Handles and threads that may be more in any case, as calls are under way."""
+WORDS = ("heron", "quince", "lisbon", "garden", "window", "letter", "bridge", "winter", "market", "song")
 Acts = dict[str, Callable[[], Awaitable[object]]]
 
 

@@ -1,4 +1,4 @@
-"""Transcripts: recorded conversations, and questions about them, read from JSON. Three formats are known.
+"""Transcripts: recorded conversations, and questions about them, read from JSON. Two formats are known.
 
 The file of LoCoMo ("locomo") as it is:
 
@@ -18,18 +18,6 @@ That of BEAM ("beam"), of which each batch is a session; its first message says 
       "batches": [{"batch": 1,
                    "messages": [{"id": 0, "role": "user", "content": "…", "time_anchor": "March-15-2024"}]}],
       "questions": [{"type": "abstention", "question": "…", "evidence": [0]}]}]
-
-And ours ("transcript"), one object or a list of them:
-
-    {"name": "orchard",
-     "sessions": [{"id": "session_1", "time": "2024-03-02T18:30",
-                   "turns": [{"id": "1.1", "speaker": "Maya", "text": "I planted two quince trees.",
-                              "image": "two saplings beside a wall"}]}],
-     "questions": [{"question": "How many quince trees are there?", "answer": "two", "evidence": ["1.1"],
-                    "category": "one session"}]}
-
-"image" (what a picture shows), "answer", "evidence" (ids of the turns that hold the answer), "category" and
-"questions" itself may be left out. A time is ISO 8601; without an offset it is UTC.
 """
 
 from __future__ import annotations
@@ -111,28 +99,18 @@ def _message(session: RecordedSession, turn: RecordedTurn, place: int) -> BaseMe
     )
 
 
-def _of_ours(sample: Mapping[str, Any]) -> Transcript:
-    sessions = tuple(
-        RecordedSession(each["id"], in_utc(datetime.fromisoformat(each["time"])), _turns(each["turns"], "id", "image"))
-        for each in sample["sessions"]
-    )
-    name = sample["name"]
-    asked = (_question(name, each, frozenset(each.get("evidence", ()))) for each in sample.get("questions", ()))
-    return Transcript(name, sessions, tuple(asked))
-
-
 def _of_locomo(sample: Mapping[str, Any]) -> Transcript:
     talk, name, sessions = sample["conversation"], sample["sample_id"], []
     for number in sorted(int(match[1]) for key in talk if (match := _SESSION.fullmatch(key))):
         key = f"session_{number}"
         time = _time(talk[f"{key}_date_time"].strip(), "%I:%M %p on %d %B, %Y")
-        sessions.append(RecordedSession(key, time, _turns(talk[key], "dia_id", "blip_caption")))
+        sessions.append(RecordedSession(key, time, _turns(talk[key])))
     turns = {turn.id for session in sessions for turn in session.turns}
     questions = []
     for each in sample.get("qa", ()):
         said = _TURN.finditer(" ".join(map(str, each.get("evidence", ()))))
         evidence = frozenset(f"D{int(match[1])}:{int(match[2])}" for match in said) & turns
-        questions.append(_question(name, each, evidence))
+        questions.append(EvaluationQuestion(each["question"], evidence, name, str(each["category"])))
     return Transcript(name, tuple(sessions), tuple(questions))
 
 
@@ -152,17 +130,12 @@ def _of_beam(sample: Mapping[str, Any]) -> Transcript:
     return Transcript(name, tuple(sessions), tuple(questions))
 
 
-def _turns(turns: Sequence[Mapping[str, Any]], name: str, image: str) -> tuple[RecordedTurn, ...]:
-    pictures = [f" [picture: {turn[image]}]" if turn.get(image) else "" for turn in turns]
+def _turns(turns: Sequence[Mapping[str, Any]]) -> tuple[RecordedTurn, ...]:
+    pictures = [f" [picture: {turn['blip_caption']}]" if turn.get("blip_caption") else "" for turn in turns]
     return tuple(
-        RecordedTurn(str(turn[name]), turn["speaker"], f"{turn['text']}{picture}".strip())
+        RecordedTurn(str(turn["dia_id"]), turn["speaker"], f"{turn['text']}{picture}".strip())
         for turn, picture in zip(turns, pictures, strict=True)
     )
-
-
-def _question(name: str, each: Mapping[str, Any], evidence: frozenset[str]) -> EvaluationQuestion:
-    answer, category = (None if each.get(key) is None else str(each[key]) for key in ("answer", "category"))
-    return EvaluationQuestion(each["question"], evidence, name, category, answer)
 
 
 def _time(text: str, form: str) -> datetime:
@@ -174,9 +147,5 @@ def in_utc(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Transcript]] = {
-    "conversation": _of_locomo,
-    "batches": _of_beam,
-    "sessions": _of_ours,
-}
+FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Transcript]] = {"conversation": _of_locomo, "batches": _of_beam}
 """The reader of each format, by the key that only this format has."""

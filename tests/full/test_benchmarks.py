@@ -213,21 +213,3 @@ class TestSoak:
         assert benchmarks.soak.told([still] * 30)
         assert not benchmarks.soak.told(later)
         assert "NOT flat" in capsys.readouterr().out
-
-
-def test_the_exam_is_answered_from_what_was_recalled_and_feeding_it_twice_adds_nothing(benchmarks, memory):
-    exam = benchmarks.exam
-    transcripts = exam.read_transcripts(exam.SAMPLE)
-    answered, again = exam.sit_exam(memory, transcripts), exam.sit_exam(memory, transcripts)
-    third = memory.conversation("session_1", ("orchard",)).messages[2]
-    assert (third.id, third.name) == ("1.3", "Maya")
-    for each in answered:
-        texts = " ".join(found.text for found in each.recalled)
-        assert all(quote.split("”")[0] in texts for quote in each.answer.split("“")[1:])
-    assert [each.answer for each in again] == [each.answer for each in answered]
-    told = [" ".join(line.split()) for line in exam.lines(answered, memory)]
-    assert {"questions 15 (15 with evidence)", "messages stored 60 in 4 conversations"} <= set(told)
-    assert any(line.startswith("category one turn: 0.") for line in told)
-    [recall] = [line for line in told if line.startswith("recall@10")]
-    assert float(recall.split()[1]) > 0.6
-    assert len(exam.sit_exam(memory, transcripts, questions=4, limit=2)) == 4
