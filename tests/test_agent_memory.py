@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 from typing import Any, ClassVar
 
 import pytest
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import MessagesState
 
 from langchain_agentmem import AgentMemory, ConversationMemory, InvalidInput, SessionMemory
 from langchain_agentmem.errors import MemoryClosed
 from langchain_agentmem.storage.database import InUse
-from tests.support.graphs import line
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -88,22 +84,6 @@ class TestNamespaceOfTheRun:
         assert len(memory.conversation("chat")) == 0
         assert len(memory.conversation("chat", ("ada",))) == 2
         assert len(memory.session("chat", ("ada",)).rounds) == 4
-
-    async def test_inside_a_node_too(self, memory):
-        async def remember(state: MessagesState) -> dict[str, Any]:
-            await memory.conversation("chat").aadd_messages(state["messages"])
-            return {}
-
-        app = line(None, remember)
-        spaces = [("ada",), ("bob",), ("ada", "work")]
-        await asyncio.gather(
-            *(
-                app.ainvoke({"messages": [HumanMessage(repr(space))]}, {"configurable": {"agentmem_namespace": space}})
-                for space in spaces
-            )
-        )
-        for space in spaces:
-            assert [message.text for message in memory.conversation("chat", space).messages] == [repr(space)]
 
     def test_one_that_is_given_wins(self, memory):
         RunnableLambda(lambda text: memory.conversation("chat", ("bob",)).add_user_message(text)).invoke(

@@ -1,6 +1,5 @@
 """Real graphs that are given the handler of the audit trail: each model call is an entry, and nothing else changes."""
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -97,15 +96,6 @@ class TestWhatGoesWrong:
         assert entry.error == "ValueError: no such model"
         assert (entry.prompt, entry.reply, entry.thread_id) == ("Where is Ann?", "", "t")
         assert entry.junk == ()
-
-    def test_a_database_that_fails_does_not_break_the_run(self, url, caplog):
-        memory = AgentMemory(url)
-        handler = memory.audit.handler()
-        memory.close()
-        for text in ("one", "two"):
-            result = chat(InMemorySaver()).invoke(say(text), within(handler, "t"))
-            assert result["messages"][-1].text == f"Well, {text}"
-        assert len([each for each in caplog.records if each.levelno >= logging.WARNING]) == 1
 
     async def test_nor_does_one_that_fails_in_the_middle(self, memory, trail, handler, raw):
         graph = chat(InMemorySaver())

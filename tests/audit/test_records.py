@@ -16,7 +16,7 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.threads.value_recipe import runs
 from langchain_agentmem.threads.value_store import MOST_RANGES
 
-from .entries import BEGIN, add, call, entry, hide, marked, read, todo, versions, without_ids, write
+from .entries import BEGIN, add, call, entry, read, todo, without_ids, write
 
 pytestmark = pytest.mark.verified
 
@@ -89,43 +89,6 @@ class TestLast:
             told = " ".join(row["detail"] for row in plan)
             assert "USING INDEX audit_" in told, told
             assert not re.search("TEMP B-TREE|SCAN", told), told
-
-
-@pytest.mark.sqlite_suffices
-class TestJunk:
-    def test_junk_is_hidden_with_its_reasons_and_returns(self, memory, settled):
-        kept, other = add(memory, entry("the heron", "nests"), entry("the other", "one"))
-        if settled:
-            settle(memory)
-        assert hide(memory, "the heron", "filler", "short") == 1
-        assert read(memory, audit_store.last, "", 5) == [other]
-        hidden = replace(kept, junk=("filler", "short"))
-        assert read(memory, audit_store.last, "", 5, include_junk=True) == [hidden, other]
-        assert memory.search("heron", kinds=["audit"]) == []
-        assert hide(memory, "the heron") == 1
-        assert hide(memory, "the heron") == 0
-        assert read(memory, audit_store.last, "", 5) == [kept, other]
-        assert [each.value for each in memory.search("heron", kinds=["audit"])] == [kept]
-
-
-@pytest.mark.sqlite_suffices
-class TestTodosAndReferences:
-    def test_a_reference_is_updated_in_place(self, memory, settled):
-        def put(text):
-            draft = EntryDraft(entry("[REFERENCE] Rules", text, kind="reference", title="Rules"), "rules")
-            return write(memory, audit_store.put_reference, "", [draft])
-
-        first = put("Say please, heron.")
-        if settled:
-            settle(memory)
-        assert put("Say please, heron.") == first
-        second = put("Say thanks, egret.")
-        assert second.reply == "Say thanks, egret."
-        assert read(memory, audit_store.last, "", 9, include_junk=True) == [second]
-        assert write(memory, marked, "", "reference", "rules") == second
-        assert write(memory, versions, "rules") == [first, second]
-        assert memory.search("heron", kinds=["audit"]) == []
-        assert [each.value for each in memory.search("egret", kinds=["audit"])] == [second]
 
 
 @pytest.mark.sqlite_suffices

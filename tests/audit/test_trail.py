@@ -218,6 +218,7 @@ class TestReflectionsAndReferences:
         assert (old.prompt, old.reply, old.title) == ("[REFERENCE] style.md", "Use tabs.", "style.md")
         assert old.kind == "reference"
         assert trail.add_reference(str(path)) == old
+        assert len(trail.search("tabs")) == 1  # by then it has entered the indexes
 
         path.write_text("\ufeffUse spaces.", encoding="utf-8")
         new = trail.add_reference(path)

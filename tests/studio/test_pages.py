@@ -67,9 +67,10 @@ def test_a_correction_is_stored_with_who_made_it_and_taken_back(memory, browser)
     core, where = memory.layers(namespace=ADA).core, f"/correct?{AT_ADA}&kind=core&key=city"
     core.set("city", "Lisbon")
     version = re.search(r'name="version" value="(\w+)"', browser.text_of(where))
-    browser.submit(where, form_on=where, version=version[1], value="Porto")
+    browser.submit(where, form_on=where, version=version[1], value="Porto", importance="5")
     [entry] = core.entries()
-    assert (entry.value, entry.actor, entry.source) == ("Porto", "ada", "person")
+    assert (entry.value, entry.importance, entry.actor, entry.source) == ("Porto", 5, "ada", "person")
+    assert ", by <bdi>ada</bdi>" in browser.text_of(where)
     [undo] = re.findall(r'action="([^"]*/undo[^"]*)"', browser.text_of(where))
     browser.submit(html.unescape(undo), form_on=where)
     assert core.get("city") == {"city": "Lisbon"}

@@ -12,7 +12,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from langchain_agentmem.base.concurrency import in_worker, on_callers_loop
 
-from .trees import graph_of, remember, shape
+from .trees import remember, shape
 
 
 class TestNesting:
@@ -42,20 +42,6 @@ class TestNesting:
             raise ValueError
 
         assert var_child_runnable_config.get() is None
-
-    async def test_a_step_nests_under_the_node_of_a_graph(self, tracing, collector, traced_by):
-        def twice():
-            with tracing.step("memory.compaction.run"):
-                remember(tracing)
-                remember(tracing)
-
-        async def node(_):
-            await in_worker(twice)
-
-        await graph_of(node).ainvoke({"text": ""}, traced_by)
-
-        add = ("memory.conversation.add", [])
-        assert collector.shapes == [("LangGraph", [("node", [("memory.compaction.run", [add, add])])])]
 
     async def test_parallel_tasks_nest_each_under_its_own(self, tracing, collector, traced_by):
         def part(name):

@@ -81,19 +81,6 @@ class TestOpenAI:
 
 
 class TestAgents:
-    def test_an_agent_with_tools(self, trail, heard):
-        agent = create_agent(agents(), [weather], name="clerk", checkpointer=InMemorySaver())
-
-        agent.invoke({"messages": [("user", "Weather in Rome?")]}, {**heard, "configurable": {"thread_id": "t1"}})
-
-        asked, answered = trail
-        assert asked.prompt == answered.prompt == "Weather in Rome?"
-        assert asked.reply == ""
-        assert asked.messages[-1].tool_calls[0].name == "weather"
-        assert [each.role for each in answered.messages] == ["user", "assistant", "tool", "assistant"]
-        assert answered.reply == "It is Sunny in Rome."
-        assert answered.extra["agent"] == "clerk"
-
     def test_tools_that_call_models_and_graphs_within_graphs(self, trail, heard):
         inner = asking(model(model="inner"), InMemorySaver())
 

@@ -40,20 +40,6 @@ def undo_on(browser, where):
 
 
 class TestCorrecting:
-    def test_a_value_of_core_memory_and_taking_that_back(self, memory, browser):
-        memory.layers(namespace=ADA).core.set("city", "Lisbon", importance=4)
-        where = address("core", "city")
-        answer = correct(browser, where, value="Porto", importance="5")
-        assert (answer.status_code, answer.url.path) == (200, "/correct")
-        [entry] = memory.layers(namespace=ADA).core.entries()
-        assert (entry.value, entry.importance, entry.actor, entry.source) == ("Porto", 5, "ada", "person")
-        text = browser.text_of(where)
-        assert "Lisbon" in text
-        assert ", by <bdi>ada</bdi>" in text
-        undo_on(browser, where)
-        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Lisbon"}
-        assert browser.text_of(where).count('<span class="badge">undo</span>') == 1
-
     def test_adds_a_value_that_was_not_there(self, memory, browser):
         where = address("core", "city")
         assert "Add it" in browser.text_of(where)
