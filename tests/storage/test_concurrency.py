@@ -1,7 +1,6 @@
 """Who reads does not wait for who writes, and sees one moment."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from langchain_core.messages import HumanMessage
@@ -9,6 +8,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import query
 from tests.storage.sessions import Held, appending, entry, said, say
+from tests.support.waiting import all_at_once
 
 
 class TestReaders:
@@ -46,14 +46,12 @@ class TestWriters:
     def test_several_memories_on_one_database_wait_for_each_other_and_lose_nothing(self, url):
         def write(name):
             with AgentMemory(url) as memory:
-                started.wait()
                 for number in range(25):
                     say(memory, f"{name} {number}")
                     memory.store.put(("notes",), f"{name} {number}", {"by": name})
 
-        with AgentMemory(url) as memory, ThreadPoolExecutor(4) as threads:
-            started = threading.Barrier(4)
-            list(threads.map(write, "abcd"))
+        with AgentMemory(url) as memory:
+            all_at_once([partial(write, name) for name in "abcd"])
             texts = said(memory)
             stored = [item.key for item in memory.store.search(("notes",), limit=200)]
         everything = sorted(f"{name} {number}" for name in "abcd" for number in range(25))
@@ -66,13 +64,11 @@ class TestWriters:
         def work(number):
             chat = memory.conversation("c", ("tenant",))
             do = (chat.clear, chat.reset_memory, *2 * [partial(chat.add_messages, said)])[number]
-            started.wait()
             for _ in range(10):
                 do()
 
-        with AgentMemory(url) as memory, ThreadPoolExecutor(4) as threads:
-            started = threading.Barrier(4)
-            list(threads.map(work, range(4)))
+        with AgentMemory(url) as memory:
+            all_at_once([partial(work, number) for number in range(4)])
             left = [message.content for message in memory.conversation("c", ("tenant",)).messages]
             assert left == ["one", "two", "three"] * (len(left) // 3)
             assert memory.admin.verify().ok

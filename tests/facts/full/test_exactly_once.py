@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.storage import background
 from langchain_agentmem.storage.background import Task
 from tests.facts.scripted import Scripted, facts_in
+from tests.support.waiting import all_at_once
 
 SHORT = 0.3
 """Seconds of a lease here, so that nobody waits long for another."""
@@ -84,18 +85,6 @@ def short_leases(monkeypatch):
     monkeypatch.setattr(background, "RENEW", SHORT / 6)
 
 
-def at_once(function, each):
-    """Call a function for each in threads of their own, all at the same moment; give what it gave."""
-    start = threading.Barrier(len(each))
-
-    def run(one):
-        start.wait()
-        return function(one)
-
-    with ThreadPoolExecutor(len(each)) as pool:
-        return list(pool.map(run, each))
-
-
 def check(facts, script=SCRIPT):
     """Everything is known as it was told, and nothing waits."""
     assert facts.waiting() == 0
@@ -130,7 +119,7 @@ class TestAtTheSameTime:
         """Each with its own memory, as processes have it."""
         with AgentMemory(url) as one, AgentMemory(url) as other:
             hearers = [each.facts("b", model=Scripted()) for each in (one, one, other)]
-            at_once(lambda facts: hear(facts, SAID[:SOME]), hearers)
+            all_at_once([partial(hear, facts, SAID[:SOME]) for facts in hearers])
             for facts in hearers:
                 check(facts, told_plainly(SAID[:SOME]))
 
@@ -144,7 +133,7 @@ class TestAtTheSameTime:
                 together.wait(60)
 
         rivals = [memory.facts("b", model=Scripted(meanwhile=wait)) for _ in range(2)]
-        at_once(lambda facts: facts.extract_and_update_from_text(said), rivals)
+        all_at_once([partial(facts.extract_and_update_from_text, said) for facts in rivals])
         facts = memory.facts("b")
         assert facts.waiting() == 0
         assert {fact.object: len(fact.sources) for fact in facts.history("Tom")} == {"Oslo": 2, "tea": 2}

@@ -6,10 +6,9 @@ The scripts of `tests/rewinding/`, in which nodes state facts, or have them extr
 
 from __future__ import annotations
 
-import itertools
 import os
 import zlib
-from collections import Counter
+from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -17,7 +16,8 @@ from langchain_core.runnables import RunnableConfig
 
 from tests.facts.scripted import Scripted
 from tests.rewinding.adapters import Real
-from tests.rewinding.oracle import World, followed, report
+from tests.rewinding.oracle import World, followed
+from tests.rewinding.oracles import follow
 from tests.rewinding.worlds import random_script
 
 EXAMPLES = {"sqlite": 20, "postgres": 4}
@@ -31,41 +31,24 @@ def said(name: str) -> list[HumanMessage] | None:
 class Facts(Real):
     """`memory.facts(config)` and `memory.remember_facts(model)`, on `memory.checkpointer`."""
 
-    def remember(self, config: RunnableConfig, name: str) -> None:
+    def adding(self, config: RunnableConfig, name: str, a: str) -> Any:
         if (messages := said(name)) is None:
-            self.memory.facts(config).add_fact("user", "Maya", "saw", name)
-        else:
-            self.memory.remember_facts(Scripted(), share_conversation=True).invoke(messages, config)
+            return getattr(self.memory.facts(config), f"{a}add_fact")("user", "Maya", "saw", name)
+        node = self.memory.remember_facts(Scripted(), share_conversation=True)
+        return getattr(node, f"{a}invoke")(messages, config)
 
-    async def aremember(self, config: RunnableConfig, name: str) -> None:
-        if (messages := said(name)) is None:
-            await self.memory.facts(config).aadd_fact("user", "Maya", "saw", name)
-        else:
-            await self.memory.remember_facts(Scripted(), share_conversation=True).ainvoke(messages, config)
+    def looking(self, config: RunnableConfig, a: str) -> Any:
+        return getattr(self.memory.facts(config), f"{a}history")("Maya")
 
-    def remembered(self, config: RunnableConfig) -> list[str]:
-        return [fact.object for fact in self.memory.facts(config).history("Maya")]
-
-    async def aremembered(self, config: RunnableConfig) -> list[str]:
-        return [fact.object for fact in await self.memory.facts(config).ahistory("Maya")]
+    def names(self, found: Any) -> list[str]:
+        return [fact.object for fact in found]
 
 
 @pytest.mark.slow("in every form")
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_facts_are_what_state_says_at_every_checkpoint_and_in_every_node(kind, new_database):
-    url, numbers = new_database(kind), itertools.count()
-
-    def make():
-        return World(Facts(url), f"{next(numbers)} ")
-
-    outcomes, checks = Counter(), 0
-    for seed in range(int(os.environ.get("AGENTMEM_EXAMPLES", EXAMPLES[kind]))):
-        script = random_script(20_000 + seed)
-        world = followed(script, make)
-        if world.differences:
-            pytest.fail(report(seed, script, world), pytrace=False)
-        outcomes, checks = outcomes + world.outcomes, checks + world.checks
-    assert checks > 100
+    seeds = range(20_000, 20_000 + int(os.environ.get("AGENTMEM_EXAMPLES", EXAMPLES[kind])))
+    outcomes = follow(random_script, lambda url, label: World(Facts(url), label), seeds, new_database(kind))
     assert outcomes["invoke"] > 0
 
 

@@ -1,7 +1,5 @@
 """Series of documents: their places, what happens when they are full, and who writes at the same time."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import psycopg
@@ -13,6 +11,7 @@ from langchain_agentmem.search import memory_search as module
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from tests.emptying import direct
+from tests.support.waiting import all_at_once
 
 TABLES = [f"search_{name}" for name in ("scope", "total", "series", "speaker", "document", "vector", "unembedded")]
 
@@ -110,17 +109,6 @@ def totals(memory, raw):
 
 
 class TestTotals:
-    def test_they_are_those_of_what_is_there(self, memory, raw):
-        for name in ("c", "d", "e"):
-            say(memory, name, ["one two", "three four five"])
-        assert tuple(totals(memory, raw).values()) == (3, 6, 15)
-        [first, second] = memory.conversation("c", ("a",)).messages
-        memory.conversation("c", ("a",)).update(first.id, content="one")
-        memory.conversation("c", ("a",)).remove_by_id(second.id)
-        assert tuple(totals(memory, raw).values()) == (3, 5, 11)
-        memory.erase(namespace=("a",), conversation_id="d")
-        assert tuple(totals(memory, raw).values()) == (2, 3, 6)
-
     def test_indexing_anew_counts_them(self, memory, raw):
         say(memory, "c", ["one two", "three"])
         say(memory, "c", ["four"], ("b",))
@@ -146,18 +134,6 @@ class TestTotals:
             assert tuple(totals(memory, raw).values()) == (3, 3, 5)
             assert len(texts(memory, "cat")) == 3
             assert memory.admin.verify().problems == ()
-
-
-def all_at_once(tasks):
-    """Run functions in threads that begin together."""
-    barrier = threading.Barrier(len(tasks))
-
-    def run(task):
-        barrier.wait()
-        return task()
-
-    with ThreadPoolExecutor(len(tasks)) as pool:
-        return [future.result() for future in [pool.submit(run, task) for task in tasks]]
 
 
 @pytest.mark.sqlite_suffices
