@@ -4,9 +4,9 @@ import html
 import re
 
 import pytest
-from langgraph.graph import START, MessagesState, StateGraph
 
 from tests.studio.browser import Browser
+from tests.support.graphs import at, line
 
 ADA = ("users", "ada")
 HOSTILE = [
@@ -95,9 +95,8 @@ class TestCorrecting:
         def remember(state, config):
             memory.layers(config).core.set("city", "Lisbon")
 
-        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
-        thread = {"configurable": {"thread_id": "alone"}}
-        graph.compile(checkpointer=memory.checkpointer).invoke({"messages": [("user", "Hi")]}, thread)
+        thread = at("alone")
+        line(memory.checkpointer, remember).invoke({"messages": [("user", "Hi")]}, thread)
         where = address("core", "city", namespace="/") + "&thread=alone"
         answer = correct(browser, where, value="Porto")
         assert "newest checkpoint of the thread" in answer.text
@@ -113,11 +112,9 @@ class TestCorrecting:
                 memory.layers(config).core.set("city", "Lisbon")
                 memory.facts(config).add_fact("user", "Ada", "likes", "tea")
 
-        graph = StateGraph(MessagesState).add_node(remember).add_edge(START, "remember")
-        graph = graph.compile(checkpointer=memory.checkpointer)
-        thread = {"configurable": {"thread_id": "one", **({"agentmem_namespace": ADA} if namespace else {})}}
+        thread = at("one", namespace=namespace or None)
         for text in ("Hi", "Bye"):
-            graph.invoke({"messages": [("user", text)]}, thread)
+            line(memory.checkpointer, remember).invoke({"messages": [("user", text)]}, thread)
         page = f"/thread?id=one&namespace={'/'.join(namespace) or '/'}&show=memory"
         before = memory.checkpointer.get_tuple(thread).parent_config["configurable"]["checkpoint_id"]
         [link] = re.findall(r'href="([^"]*/correct\?kind=core[^"]*)"', browser.text_of(page))

@@ -7,18 +7,13 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.graph import START, StateGraph
-from typing_extensions import TypedDict
 
 from langchain_agentmem.studio.application import PAGE
 from tests.studio.markup import Page
+from tests.support.graphs import at, line
 
 NS = ("users", "ada")
 HERE = "namespace=users/ada"
-
-
-class State(TypedDict):
-    n: int
 
 
 def day(year: int) -> datetime:
@@ -118,11 +113,9 @@ class TestWhose:
     def test_what_a_thread_remembers_is_shown_of_it_and_of_its_namespace(self, memory, browser):
         def node(state, config):
             memory.facts(config).add_fact("user", "Ada", "lives in", "Lisbon")
-            return {"n": 1}
 
-        graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
-        graph.invoke({"n": 0}, {"configurable": {"thread_id": "t/1", "agentmem_namespace": NS}})
-        graph.invoke({"n": 0}, {"configurable": {"thread_id": "alone"}})
+        for config in (at("t/1", namespace=NS), at("alone")):
+            line(memory.checkpointer, node).invoke({"messages": []}, config)
         for asked in (HERE, f"{HERE}&thread=t/1", "thread=alone"):
             html = browser.text_of(f"/facts?{asked}")
             assert rows(html) == {"Ada lives in Lisbon": "holds"}
@@ -132,12 +125,10 @@ class TestWhose:
     def test_where_the_root_has_none_the_first_namespace_that_has_some_is_shown(self, memory, browser):
         def node(state, config):
             memory.facts(config).add_fact("user", "Ada", "likes", "tea")
-            return {"n": 1}
 
         memory.layers("main", ("notes",)).core.set("a", "b")
         memory.layers("main", ("notes",)).core.set("c", "d")
-        graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
-        graph.invoke({"n": 0}, {"configurable": {"thread_id": "t", "agentmem_namespace": NS}})
+        line(memory.checkpointer, node).invoke({"messages": []}, at(namespace=NS))
         browser.settled("/")
         html = browser.text_of("/facts")
         assert list(rows(html)) == ["Ada likes tea"]

@@ -8,17 +8,12 @@ from urllib.parse import quote
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.graph import START, StateGraph
-from typing_extensions import TypedDict
 
 from langchain_agentmem import AgentMemory
 from tests.studio.markup import Page, harmless
+from tests.support.graphs import at, line
 
 NS = ("users", "ada")
-
-
-class State(TypedDict):
-    n: int
 
 
 def remember(memory: AgentMemory, text: str = "The lighthouse is old.") -> None:
@@ -53,10 +48,8 @@ def test_a_threads_own_leads_to_the_thread(memory, browser):
     def node(state, config):
         memory.facts(config).add_fact("user", "The lighthouse", "is", "old")
         memory.layers(config).archival.write("The lighthouse is white.")
-        return {"n": 1}
 
-    graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(memory.checkpointer)
-    graph.invoke({"n": 0}, {"configurable": {"thread_id": "t", "agentmem_namespace": NS}})
+    line(memory.checkpointer, node).invoke({"messages": []}, at(namespace=NS))
     links = Page(browser.text_of("/search?q=lighthouse")).links
     [fact] = [each for each in links if each.startswith("/fact?")]
     assert "thread=t" in fact
