@@ -81,10 +81,10 @@ def in_memory(url: str) -> AbstractContextManager[BaseCheckpointSaver]:
     return nullcontext(InMemorySaver())
 
 
-def ours(url: str) -> AbstractContextManager[BaseCheckpointSaver]:
+def ours(url: str, record: tuple[str, ...] = ()) -> AbstractContextManager[BaseCheckpointSaver]:
     from langchain_agentmem import AgentMemorySaver
 
-    return AgentMemorySaver.from_conn_string(url)
+    return AgentMemorySaver.from_conn_string(url, record=record)
 
 
 def sqlite(url: str) -> AbstractContextManager[BaseCheckpointSaver]:
@@ -112,6 +112,7 @@ CONTENDERS = {
     "floor": Contender(floor),
     "ours": Contender(ours),
     "ours, cold each turn": Contender(ours, cold=True),
+    "ours, recording messages": Contender(functools.partial(ours, record=("messages",))),
     "SqliteSaver, DeltaChannel": Contender(sqlite, delta=True),
     "InMemorySaver": Contender(in_memory),
     "SqliteSaver": Contender(sqlite),

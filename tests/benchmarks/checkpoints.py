@@ -41,7 +41,7 @@ MEASURE = Path(__file__).with_name("checkpoint_savers.py")
 SHARES = {"chat": 1, "tools": 10, "branches": 5, "threads": 1}  # a workload has turns / share turns
 WINDOW = 100
 
-FLOOR, OURS, COLD = "floor", "ours", "ours, cold each turn"
+FLOOR, OURS, COLD, RECORDING = "floor", "ours", "ours, cold each turn", "ours, recording messages"
 DELTA, IN_MEMORY, SQLITE, POSTGRES = "SqliteSaver, DeltaChannel", "InMemorySaver", "SqliteSaver", "PostgresSaver"
 REPEATED = {FLOOR, OURS}  # the others are slow, or so far off that one run tells
 
@@ -141,7 +141,7 @@ def linear(server: str | None) -> bool:
 def compare_all(options: Namespace, server: str | None) -> bool:
     """Prints the tables of every workload asked for: all savers together where they can run for as many turns."""
     slow = (POSTGRES,) if server else (IN_MEMORY, SQLITE)
-    fast = (FLOOR, OURS, COLD) if server else (FLOOR, OURS, COLD, DELTA)
+    fast = (FLOOR, OURS, COLD, RECORDING) if server else (FLOOR, OURS, COLD, RECORDING, DELTA)
     worked = True
     for graph in SHARES if options.workload == "all" else (options.workload,):
         turns = max(1, options.turns // SHARES[graph])

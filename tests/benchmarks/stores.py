@@ -16,7 +16,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,8 @@ SENTENCE = "memory number {} about the garden, the little dog that runs there al
 Opened = Callable[[Path], AbstractContextManager[BaseStore]]
 
 
-@contextmanager
-def ours(folder: Path) -> Iterator[BaseStore]:
-    with AgentMemoryStore.from_conn_string(folder / "ours.db") as store:
-        yield store
-
-
-@contextmanager
-def ours_unindexed(folder: Path) -> Iterator[BaseStore]:
-    with AgentMemoryStore.from_conn_string(folder / "ours.db", index={"fields": ["nothing"]}) as store:
-        yield store
+def ours(folder: Path, **options: Any) -> AbstractContextManager[BaseStore]:
+    return AgentMemoryStore.from_conn_string(folder / "ours.db", **options)
 
 
 @contextmanager
@@ -53,12 +46,6 @@ def stock(folder: Path) -> Iterator[BaseStore]:
     with SqliteStore.from_conn_string(str(folder / "stock.db")) as store:
         store.setup()
         yield store
-
-
-@contextmanager
-def in_memory(folder: Path) -> Iterator[BaseStore]:
-    del folder
-    yield InMemoryStore()
 
 
 def postgres(url: str) -> Opened:
@@ -117,9 +104,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     contenders: dict[str, Opened] = {
         "ours": ours,
-        "ours, index of nothing": ours_unindexed,
+        "ours, index of nothing": partial(ours, index={"fields": ["nothing"]}),
         "SqliteStore": stock,
-        "InMemoryStore": in_memory,
+        "InMemoryStore": lambda folder: nullcontext(InMemoryStore()),
     }
     if arguments.postgres:
         contenders["ours, PostgreSQL"] = postgres(arguments.postgres)
