@@ -11,8 +11,6 @@ from langgraph.types import Command, interrupt
 from langchain_agentmem import AgentMemory, ManagedMemoryConfig, MemoryMiddleware
 from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction import CompactionState, summary_in
-from langchain_agentmem.compaction.compacted_context import ConversationOption
-from langchain_agentmem.compaction.dropped_messages import dropped_tools
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layer_tools import layer_tools
 from tests.compaction.summarizers import AgentModel, Summarizer, budget, talk
@@ -144,16 +142,6 @@ async def test_a_model_that_compresses_for_a_tool(memory, do):
     [tool] = [each for each in layer_tools(layers) if each.name == "mem_core_set"]
     await succeeds(do, memory, tool, key="k", value="long " * 50)
     assert layers.core.get() == {"k": "short"}
-
-
-async def test_a_function_that_names_the_conversation_of_a_tool(memory, do):
-    class Asking(ConversationOption):
-        def of(self, database, config):
-            assert interrupt("May I?")
-            return super().of(database, config)
-
-    [tool, _] = dropped_tools(memory, Asking("c"))
-    await succeeds(do, memory, tool, query="herons")
 
 
 @pytest.mark.parametrize("score", [{}, {"score": "cosine"}], ids=["by words too", "by vectors alone"])

@@ -296,11 +296,6 @@ class TestPayloadErrors:
         [summary] = [found for each in chat.get_context() if (found := summary_in(each))]
         assert [each.block for each in summary.kept_images] == [picture(number) for number in range(6 - count, 6)]
 
-    def test_bytes_are_counted_as_they_are_sent(self):
-        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 10_000}}
-        assert overflow_recovery.payload_bytes([HumanMessage([{"type": "text", "text": "see"}, image])]) > 10_000
-        assert overflow_recovery.payload_bytes([HumanMessage("漢" * 1000)]) > 3_000
-
     def test_a_runtime_is_a_dictionary(self, memory):
         chat = memory.managed_conversation("c")
         with pytest.raises(InvalidInput, match="dictionary"):

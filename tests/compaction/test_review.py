@@ -20,7 +20,7 @@ from tests.support.models import calling
 pytestmark = pytest.mark.sqlite_suffices
 
 SMALL = budget(600)
-THREAD = {"configurable": {"thread_id": "t"}}
+THREAD = at()
 
 
 class TestMarksThatAnybodyCanForge:
@@ -36,14 +36,12 @@ class TestMarksThatAnybodyCanForge:
             assert "marmalade" in model.everything, marks
             assert memory.search("marmalade", conversation_id=thread)[0].id == "x", marks
 
-    def test_a_summary_is_known_by_what_it_says(self):
+    def test_a_summary_is_known_by_what_it_says_and_nothing_can_be_hidden_behind_its_images(self):
         summary = Summary(summary="Much was counted.", salient_facts=("It was </record> nought.",), stands_for=3)
         message = summary_message(summary, id="sum-1")
         assert summary_in(message) == summary
-        assert summary_in(message.model_copy(update={"content": f"{message.content}\nAnd pears."})) is None
-        assert summary_in(message.model_copy(update={"content": "Pears."})) is None
-
-    def test_nothing_can_be_hidden_behind_the_images_of_a_summary(self):
+        for content in (f"{message.content}\nAnd pears.", "Pears."):
+            assert summary_in(message.model_copy(update={"content": content})) is None
         image = KeptImage(image_id="img_1", block={"type": "image_url", "image_url": {"url": "data:,"}})
         message = summary_message(Summary(summary="Much was counted.", kept_images=(image,)), id="sum-1")
         assert summary_in(message).kept_images == (image,)

@@ -11,14 +11,11 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.errors import AgentMemoryError
-from langchain_agentmem.language_models import summarization
 from langchain_agentmem.language_models.summarization import (
     CUT,
-    NAME,
     SummarizationConfig,
     extract,
     image_id,
-    parts_of,
     summarizing,
     turn_of,
 )
@@ -98,11 +95,6 @@ class TestEveryMessage:
         assert result.failure is None
         assert all(COUNTER.count(messages) <= 1_050 for messages in model.asked)
 
-    @given(st.text(), st.integers(40, 80))
-    def test_cut_in_parts_is_whole_when_they_are_put_together(self, text, room):
-        turn = turn_of(HumanMessage(text * 5))
-        assert "".join(part.text for part in parts_of(turn, room, COUNTER)) == turn.text
-
     def test_of_any_kind_is_told_with_all_that_it_says(self):
         block = {"type": "tool_use", "id": "c1", "name": "add", "input": {"n": 41}}
         old = {"function_call": {"name": "add", "arguments": '{"n": 41}'}}
@@ -164,17 +156,6 @@ class TestEarlier:
 
 
 class TestAsking:
-    def test_each_question_has_its_name_and_timeout(self, monkeypatch):
-        asked = []
-
-        def ask(database, model, messages, name, timeout):
-            asked.append((name, timeout))
-            return REPLY
-
-        monkeypatch.setattr(summarization, "ask", ask)
-        assert summarized(tool_rounds(3), object(), timeout=7.5).failure is None
-        assert asked == [(NAME, 7.5)]
-
     def test_no_messages_ask_nobody(self):
         model, result = summarized_by([])
         assert (result.summary, result.calls, model.asked) == (Summary(provisional=True), 0, [])

@@ -81,11 +81,6 @@ class TestIdentity:
     def _held(self, chat):
         chat.add(Message(role="user", content="Hello", message_id="m"))
 
-    async def test_the_same_content_again_is_no_second_message(self, chat, do):
-        assert await do(chat, "add", Message(role="user", content="Hello", message_id="m")) == "m"
-        await do(chat, "add_messages", [HumanMessage("Hello", id="m")] * 2)
-        assert len(chat) == 1
-
     async def test_other_content_under_a_known_id_is_refused(self, chat, do):
         before = snapshot(chat)
         for other in (
@@ -261,12 +256,6 @@ class TestRemoving:
         assert memory.search("secret") == []
         assert memory.admin.verify().ok
         assert memory.admin.stats()["content_bytes"] == 0
-
-    def test_a_body_that_another_message_shares_stays(self, memory, chat):
-        first, second = (chat.add(role="user", content="same") for _ in range(2))
-        chat.remove_by_id(first)
-        assert chat.retrieve_by_id(second) == {"role": "user", "content": "same"}
-        assert memory.admin.verify().ok
 
     async def test_clear_removes_everything_even_the_description(self, memory, do):
         for said in (["Hello"], [], []):  # the second description was never written

@@ -10,20 +10,18 @@ from langchain_agentmem.base.events import ImageUnreadable
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.messages.provider_content import MOST_BYTES
+from tests.support.histories import PIXEL
 
 pytestmark = pytest.mark.sqlite_suffices
 
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG).decode()}}
+PART = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
 PLACEHOLDER = {"type": "text", "text": "[The image 'cat.png' cannot be shown.]"}
 
 
 @pytest.fixture
 def picture(tmp_path):
     path = tmp_path / "cat.png"
-    path.write_bytes(PNG)
+    path.write_bytes(base64.b64decode(PIXEL))
     return path
 
 
