@@ -96,10 +96,6 @@ class Own(TypedDict, total=False):
     seen: str
 
 
-class Sent(TypedDict):
-    leg: Any
-
-
 def own_graph(saver):
     """A graph that keeps an object of every class, sends one to a node, and asks a question with one."""
 

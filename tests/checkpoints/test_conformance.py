@@ -82,7 +82,6 @@ class TestConformance:
         made = {name: result.tests_passed for name, result in report.results.items()}
         if version("langgraph-checkpoint-conformance") == "0.0.2":
             assert made == CHECKS
-            assert sum(made.values()) == 81
         else:
             assert made.keys() >= CHECKS.keys()
-            assert sum(made.values()) >= 81
+            assert sum(made.values()) >= sum(CHECKS.values())

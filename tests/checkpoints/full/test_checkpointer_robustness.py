@@ -13,7 +13,6 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.checkpoints import checkpoint_codec
 from tests.checkpoints.graphs import Line, at, everything, ids, logging_graph, new_checkpoint
-from tests.support.graphs import beside
 
 pytestmark = [pytest.mark.sqlite_suffices, pytest.mark.verified]
 
@@ -192,37 +191,6 @@ class TestKilledInARun:
                 resumed = graph.invoke(None if state.tasks else {"log": ["2"]}, at(durability))
                 assert resumed["log"] == [*first, "2", "a", "b", "c"]
                 assert memory.admin.verify().problems == ()
-
-    def test_what_a_sibling_had_finished_is_not_done_again(self, url, killed):
-        script = """
-            import os, signal, sys, threading
-            from graphs import at
-            from langchain_agentmem import AgentMemorySaver
-            from tests.support.graphs import beside
-
-            with AgentMemorySaver.from_conn_string(sys.argv[1]) as saver:
-                written, put_writes = threading.Event(), saver.put_writes
-
-                def watched(*arguments):
-                    put_writes(*arguments)
-                    if ("log", ["left"]) in arguments[1]:
-                        written.set()
-
-                def kill(_):
-                    written.wait(60)
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-                saver.put_writes = watched
-
-                graph = beside(saver, left=lambda _: {"log": ["left"]}, right=kill)
-                graph.invoke({"log": ["in"]}, at(), durability="sync")
-        """
-        killed(script, url)
-        with AgentMemory(url) as memory:
-            never = {"left": lambda _: pytest.fail("it ran again")}
-            graph = beside(memory.checkpointer, **never, right=lambda _: {"log": ["right"]})
-            assert graph.invoke(None, at())["log"] == ["in", "left", "right"]
-            assert memory.admin.verify().problems == ()
 
     def test_at_every_statement_a_put_and_its_writes_are_all_or_nothing(self, url, run_script):
         """One child for each statement, killed just before it; the last children get to their ends."""
