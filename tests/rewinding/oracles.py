@@ -187,13 +187,17 @@ ORACLES: dict[str, tuple[Write, Make]] = {
 
 
 def follow_all(name: str, seeds: Iterable[int], url: str) -> Counter[str]:
+    """Follow the scripts of some seeds of an oracle."""
+    return follow(*ORACLES[name], seeds, url)
+
+
+def follow(write: Write, world: Make, seeds: Iterable[int], url: str) -> Counter[str]:
     """Follow the scripts of some seeds, on one database, each with threads of its own.
 
     Returns:
         How often each action was performed, and each exception raised.
     """
-    (write, world), numbers = ORACLES[name], itertools.count()
-    outcomes, checks, excused = Counter[str](), 0, 0
+    numbers, outcomes, checks, excused = itertools.count(), Counter[str](), 0, 0
 
     def make() -> World:
         return world(url, f"{next(numbers)} ")

@@ -5,11 +5,10 @@ import asyncio
 import pytest
 from langgraph.config import get_config
 from langgraph.func import task
-from langgraph.types import interrupt
 
 from tests.support.waiting import cancelled
 
-from .minds import AT, EMPTY, RETRY, failing, resumed
+from .minds import AT, EMPTY, RETRY, failing
 
 
 class TestRetries:
@@ -61,18 +60,6 @@ class TestRetries:
 
 
 class TestGoingOn:
-    def test_after_an_interrupt_the_node_runs_again_and_remembers_once(self, mind):
-        def work(state):
-            log = [mind.note("asked")]
-            interrupt("?")
-            return {"log": [*log, mind.note("answered")]}
-
-        mind.run(mind.graph(work), EMPTY)
-        assert mind.held() == []
-        mind.reopen()
-        mind.run(mind.graph(work), resumed())
-        assert mind.held() == ["asked 2", "answered 1"]
-
     @pytest.mark.parametrize("durability", ["sync", "async"])
     def test_where_only_the_checkpoint_was_missing_all_of_its_step_counts(self, mind, monkeypatch):
         def fails(saver, config, checkpoint, metadata, versions):

@@ -16,7 +16,6 @@ from langchain_agentmem.errors import StepIsOver
 from langchain_agentmem.rewinding import graph_runs
 from tests.support.graphs import at, line
 
-from .graphs import attempt_of
 from .minds import AT, EMPTY, PATIENCE, RETRY, Mind, State, failing, resumed
 from .oracle import state_of
 
@@ -44,14 +43,6 @@ def resumed_twice(mind, piece, attempt):
     return [*log, mind.note("answered")]
 
 
-def given_to_two_attempts(mind, piece, attempt):
-    log = [piece("one").result()]
-    if attempt_of(get_config()) == 1:
-        raise ConnectionError
-    interrupt("?")
-    return log
-
-
 def failed_beside_a_finished_one(mind, piece, attempt):
     @task(retry_policy=RetryPolicy(max_attempts=1))
     def second():
@@ -64,16 +55,6 @@ def failed_beside_a_finished_one(mind, piece, attempt):
     return [*log, mind.note("answered")]
 
 
-def called_by_what_remembers_nothing(mind, piece, attempt):
-    @task
-    def between():
-        return [piece("one").result()]
-
-    log = between().result()
-    attempt()
-    return log
-
-
 def failed_and_caught(mind, piece, attempt):
     @task
     def fails():
@@ -82,17 +63,6 @@ def failed_and_caught(mind, piece, attempt):
 
     with pytest.raises(ConnectionError):
         fails().result()
-    return [mind.note("caller")]
-
-
-def retried_and_then_silent(mind, piece, attempt):
-    @task(**RETRY)
-    def retried():
-        if mind.times == {}:
-            mind.note("in vain")
-        attempt()
-
-    retried().result()
     return [mind.note("caller")]
 
 
@@ -108,11 +78,8 @@ def retried_after_a_call(mind, piece, attempt):
 
 STORIES = {
     resumed_twice: (2, ["one 1", "two 1", "answered 1"]),
-    given_to_two_attempts: (1, ["one 2"]),
     failed_beside_a_finished_one: (1, ["one 1", "two 3", "answered 1"]),
-    called_by_what_remembers_nothing: (0, ["one 2"]),
     failed_and_caught: (0, ["caller 1"]),
-    retried_and_then_silent: (0, ["caller 1"]),
     retried_after_a_call: (0, ["one 2", "retried 2"]),
 }
 """What a retried caller does with `@task`s, how often it is resumed, and what is remembered in the end."""
@@ -227,15 +194,6 @@ class TestDeletingRuns:
 
         run(given=EMPTY)
         return run
-
-    def test_what_a_deleted_run_left_finished_goes_with_its_memory(self, mind, run):
-        stopped = run("right")
-        assert mind.times == {"first": 1, "left": 1, "middle": 1, "right": 1}
-        mind.adapter.saver.delete_for_runs([stopped])
-        assert mind.adapter.memory.admin.stats()["waiting_groups"] == 0
-        run()
-        assert mind.times == {"first": 1, "left": 2, "middle": 2, "right": 2}
-        assert sorted(mind.held()) == ["first 1", "left 2", "middle 2", "right 2"]
 
     @pytest.mark.parametrize("raises", [False, True], ids=["asking", "raising"])
     def test_what_another_run_left_finished_stays_when_the_run_that_sealed_it_is_deleted(self, mind, run, tmp_path):

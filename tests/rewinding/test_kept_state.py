@@ -1,4 +1,4 @@
-"""Subgraphs that keep their state (`compile(checkpointer=True)`), and runs that share one control.
+"""Subgraphs that keep their state (`compile(checkpointer=True)`).
 
 The memory of such a subgraph is what its state says, whatever its thread did since it waits: so is that of the thread.
 """
@@ -6,12 +6,11 @@ The memory of such a subgraph is what its state says, whatever its thread did si
 import pytest
 from langgraph.config import get_config
 from langgraph.graph import START
-from langgraph.runtime import RunControl, get_runtime
 from langgraph.types import interrupt
 
-from tests.support.graphs import at, beside, line
+from tests.support.graphs import beside, line
 
-from .minds import AT, EMPTY, State, failing, resumed
+from .minds import AT, EMPTY, State, resumed
 from .oracle import state_of
 
 
@@ -25,10 +24,10 @@ def waiting(mind):
     return mind.graph(mind.noting("learned"), ask, inner=True, saves=True)
 
 
-def nested(mind, depth, **others):
+def nested(mind, depth):
     """Return a graph with a subgraph that keeps its state, one or two levels deep."""
     inner = waiting(mind) if depth == 1 else beside(True, state=State, inner=waiting(mind))
-    return beside(mind.adapter.saver, state=State, inner=inner, **others)
+    return beside(mind.adapter.saver, state=State, inner=inner)
 
 
 def innermost(graph):
@@ -69,47 +68,6 @@ class TestSubgraphsThatKeepTheirState:
         assert {"learned 1", "answered 1"} <= {*agreed(mind)}
         assert mind.adapter.memory.admin.verify().ok
 
-    @pytest.mark.parametrize("depth", [1, 2])
-    def test_one_loses_nothing_where_what_runs_beside_it_fails_and_its_thread_is_given_something_new(self, mind, depth):
-        attempt = failing(1)
-
-        def fails(state):
-            log = [mind.note("tried")]
-            attempt()
-            return {"log": log}
-
-        graph = nested(mind, depth, fails=fails)
-        with pytest.raises(ConnectionError):
-            mind.run(graph, EMPTY)
-        mind.run(graph, EMPTY)
-        mind.run(graph, resumed())
-        held = agreed(mind)
-        assert "tried 1" not in held
-        assert {"tried 2", "answered 1"} <= {*held}
-
-    def test_a_value_that_its_thread_has_set_since_its_last_turn_is_the_newer_one(self, mind):
-        seen, towns = [], iter(["Lisbon", "Porto", "Faro"])
-
-        def core():
-            return mind.adapter.memory.layers(get_config()).core
-
-        def outside(state):
-            if state["log"]:
-                core().set("city", next(towns))
-            return EMPTY
-
-        def inside(state):
-            seen.append(core().get().get("city"))
-            if not state["log"]:
-                core().set("city", next(towns))
-            return {"log": ["been here"]}
-
-        graph = mind.graph(outside, mind.graph(inside, inner=True, saves=True))
-        for _ in range(3):
-            mind.run(graph, EMPTY)
-        assert seen == [None, "Porto", "Faro"]
-        assert mind.adapter.memory.layers(AT).core.get() == {"city": "Faro"}
-
     def test_all_kinds_of_memory_are_kept(self, mind):
         def learn(state):
             memory, here = mind.adapter.memory, get_config()
@@ -131,31 +89,3 @@ class TestSubgraphsThatKeepTheirState:
         assert [each.content for each in memory.layers(AT).archival.all()] == ["Ana lives in Lisbon."]
         assert [each.object for each in memory.facts(AT).latest()] == ["Lisbon"]
         assert memory.thread_store.at(AT).get(("notes",), "city").value == {"text": "Lisbon"}
-
-
-class TestRunsThatShareAControl:
-    @pytest.mark.parametrize("inside", [False, True])
-    def test_one_that_goes_on_from_an_earlier_checkpoint_shows_nothing_of_the_others(self, mind, inside):
-        """Also where a node runs them in another thread."""
-        graph, there = mind.graph(mind.noting("said")), at("there")
-
-        def runs(state):
-            control = get_runtime().control if inside else RunControl()
-            graph.invoke(EMPTY, there, control=None if inside else control)
-            before = mind.adapter.saver.get_tuple(there).config
-            for config in (there, before):
-                graph.invoke(EMPTY, config, control=control)
-            return {"log": [mind.note("called")] if inside else []}
-
-        mind.run(mind.graph(runs), EMPTY) if inside else runs(EMPTY)
-        assert mind.held(there) == ["said 1", "said 3"]
-        assert mind.held() == ["called 1"] * inside
-
-    def test_an_interrupt_that_is_answered_once_more_has_what_its_own_run_remembers(self, mind):
-        graph, control = mind.graph(mind.noting("said", waits=True)), RunControl()
-        mind.run(graph, EMPTY, control=control)
-        waits = graph.get_state(AT).config
-        mind.run(graph, resumed(), control=control)
-        mind.run(graph, resumed("no"), waits, control=control)
-        assert mind.ends() == [["said 3"], ["said 2"]]
-        assert mind.held() == ["said 3"]

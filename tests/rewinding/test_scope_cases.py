@@ -101,20 +101,6 @@ def test_the_later_commit_counts_and_in_its_own_task_the_own_word(threads, durab
     assert threads.sees("a") == threads.sees("b") == threads.outside == {"city": "Lisbon"}
 
 
-def test_what_a_subgraph_kept_is_as_old_as_its_commit_where_its_thread_went_back(threads):
-    def look(core):
-        assert core.get() == {"city": "Porto"}
-
-    kept = support.line(True, threads.node, state=State)
-    threads.graph = support.line(threads.memory.checkpointer, ("kept", kept), state=State)
-    threads.does("a", lambda core: None)
-    past = threads.config("a")
-    threads.sets("a", city="Lisbon")
-    threads.memory.layers(namespace=ADA).core.set("city", "Porto")
-    threads.acts["look"] = look
-    threads.graph.invoke({"act": "look"}, past, durability="exit")
-
-
 def test_going_back_uncovers_what_was_there_and_the_past_stays_as_it_was(threads):
     threads.sets("a", city="1")
     past = threads.config("a")

@@ -5,7 +5,6 @@ import contextlib
 import contextvars
 import itertools
 import threading
-from types import SimpleNamespace
 
 import pytest
 from langgraph.config import get_config
@@ -13,63 +12,14 @@ from langgraph.func import task
 from langgraph.types import interrupt
 
 from langchain_agentmem.errors import StepIsOver
-from langchain_agentmem.rewinding.sealing import group_for
 from tests.rewinding.graphs import attempt_of
 from tests.rewinding.minds import AT, EMPTY, PATIENCE, RETRY, Late, Mind, resumed
 from tests.support.graphs import at
 from tests.support.waiting import cancelled
 
 
-def test_a_call_of_a_task_that_looked_just_before_another_committed_goes_on():
-    task = SimpleNamespace(ns="", checkpoint="1", id="a")
-    execution = SimpleNamespace(there=False, task=task, owner=1)
-    runs = SimpleNamespace(group_of=lambda run, execution: 7)
-    asked = []
-
-    def run(name, parameters, *, ahead=False):
-        asked.append(name)
-        execution.there = True  # the other call of it commits meanwhile
-        return [{"there": 1}] if name == "is_sealed" else []
-
-    with pytest.raises(StepIsOver):
-        group_for(SimpleNamespace(run=run), runs, SimpleNamespace(at=None), execution, 0)
-    assert asked == ["hold_group", "is_sealed"]
-
-
 class TestTwoRunsOfOneStep:
     """A double click, or two workers that were given the same: LangGraph lets both go on, on branches of their own."""
-
-    @pytest.mark.parametrize("how", ["begun", "gone on", "answered", "answered in a subgraph"])
-    def test_each_keeps_what_it_remembers(self, mind, how):
-        barrier = threading.Barrier(2)
-
-        def work(state):
-            log = [mind.note("one")]
-            if "answered" in how:
-                interrupt("?")
-                log.append(mind.note("answer"))
-            barrier.wait(PATIENCE)
-            log += [mind.note(f"n{number}") for number in range(3)]
-            barrier.wait(PATIENCE)
-            return {"log": [*log, mind.note("last")]}
-
-        def around(state):
-            return {"log": [mind.note("around"), *inner.invoke(EMPTY)["log"]]}
-
-        inner = mind.graph(work, inner=True)
-        graph = mind.graph(around if "subgraph" in how else work, mind.noting("after"))
-        if "answered" in how:
-            mind.run(graph, EMPTY)
-        elif how == "gone on":
-            graph.update_state(AT, EMPTY, as_node="__start__")
-        given = {"begun": EMPTY, "gone on": None}.get(how, resumed())
-        assert mind.at_once((graph, given), (graph, given)) == [None, None]
-        mind.held()
-        one, other = mind.ends()
-        assert not set(one) & set(other)
-        for end in (one, other):
-            names = [name.split()[0] for name in end if name[:6] not in ("around", "answer")]
-            assert names == ["one", "n0", "n1", "n2", "last", "after"]
 
     @pytest.mark.parametrize("durability", ["sync"])  # what the graph has done must be stored when the other calls it
     def test_a_graph_that_goes_on_from_the_other_s_checkpoint_shows_its_own_caller(self, mind, durability):

@@ -134,24 +134,6 @@ class TestMoving:
         assert another.layers("fork").core.get() == {"name": "Bea"}
         assert another.layers("root").core.get() == {"name": "Ana"}
 
-    def test_a_subgraph_comes_along_that_remembered_nothing_itself(self, memory, another, moved):
-        inner = line(None, lambda state: None, state=State)
-
-        def caller(state, config):
-            memory.layers(config).core.set("before", "it")
-            inner.invoke(state)
-            memory.layers(config).core.set("after", "it")
-
-        line(memory.checkpointer, caller, state=State).invoke({"said": ["one"]}, at())
-        seen = [
-            (each.config, memory.layers(each.config).core.get())
-            for each in memory.checkpointer.list({"configurable": {"thread_id": "t"}})
-            if each.config["configurable"]["checkpoint_ns"]
-        ]
-        assert seen[-1][1] == seen[0][1] == {"before": "it"}
-        moved()
-        assert [(config, another.layers(config).core.get()) for config, _ in seen] == seen
-
     def test_a_fork_whose_parent_has_gone_on_without_it_is_refused(self, memory, another, moved):
         root = memory.layers("root")
         root.core.set("name", "Ana")
