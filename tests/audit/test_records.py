@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_part, audit_rows, audit_store
+from langchain_agentmem.audit import audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import KINDS, AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.namespaces import range_of
@@ -16,7 +16,7 @@ from langchain_agentmem.messages.message import Message
 from langchain_agentmem.threads.value_recipe import runs
 from langchain_agentmem.threads.value_store import MOST_RANGES
 
-from .entries import BEGIN, add, call, entry, read, todo, without_ids, write
+from .entries import BEGIN, add, call, entry, read, without_ids, write
 
 pytestmark = pytest.mark.verified
 
@@ -219,20 +219,3 @@ class TestSearch:
         with AgentMemory(url) as memory:
             assert len(memory.search("heron", kinds=["audit"])) == 1
             assert memory.admin.verify().ok
-
-
-@pytest.mark.sqlite_suffices
-class TestErase:
-    def test_erasing_leaves_nothing_of_it(self, memory, raw, settled):
-        add(memory, entry("the secret heron", "nests", conversation_id="c"), todo("buy secret", conversation_id="c"))
-        [left] = add(memory, entry("the egret", "stays", conversation_id="d"))
-        if settled:
-            settle(memory)
-        report = memory.erase(conversation_id="c")
-        assert report.audit == 2
-        assert read(memory, audit_store.last, "", 9, include_junk=True) == [left]
-        assert memory.search("heron", kinds=["audit"]) == []
-        stubs = raw(memory, "select * from audit where sequence < 3")
-        assert {name for row in stubs for name in row if row[name] is not None} == {"sequence", "digest", "link"}
-        checked = read(memory, audit_part.verify)
-        assert (checked.problems, checked.entries, checked.erased) == ((), 3, 2)

@@ -311,11 +311,12 @@ class TestSearch:
 
 @pytest.mark.sqlite_suffices
 class TestErasing:
-    def test_what_is_erased_leaves_no_trace_and_the_chain_holds(self, memory, ann, bob):
+    def test_what_is_erased_leaves_no_trace_and_the_chain_holds(self, memory, ann, bob, raw):
         ask(bob, "Bob")
         ask(ann, "Zanzibar", conversation="c")
         (todo,) = ann.add_todo_from_chat("Fix the hat.")
         head = memory.audit.head()
+        assert len(ann.search("Zanzibar")) == 1
         ask(bob, "Rob")
         for erased, how in enumerate(({"conversation_id": "c"}, {}), 1):
             assert memory.erase(namespace=("ann",), **how).audit == 1
@@ -323,6 +324,9 @@ class TestErasing:
             report = memory.audit.verify(str(head))
             assert (report.ok, report.entries, report.erased) == (True, 4, erased)
         assert memory.admin.verify().ok
+        assert memory.search("Zanzibar", kinds=["audit"], everything=True) == []
+        stubs = raw(memory, "select * from audit where kind is null")
+        assert {name for row in stubs for name in row if row[name] is not None} == {"sequence", "digest", "link"}
         memory.close()
         path = Path(memory.database.engine.path)
         assert b"Zanzibar" not in b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))

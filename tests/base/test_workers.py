@@ -12,9 +12,7 @@ from functools import partial
 from unittest import mock
 
 import pytest
-from langchain_core.messages import HumanMessage
 
-from langchain_agentmem import AgentMemory
 from langchain_agentmem.base import concurrency
 from langchain_agentmem.base.concurrency import (
     Workers,
@@ -107,17 +105,6 @@ class TestOnTheLoopOfTheCaller:
             await begun.acquire()
         go_on.set()
         assert await asyncio.gather(*waiting) == [True] * 3
-
-    async def test_a_hook_is_told_on_the_loop_of_the_caller(self):
-        heard = []
-
-        async def hook(event):
-            heard.append(asyncio.get_running_loop())
-
-        with AgentMemory(":memory:", hooks=[hook]) as memory:
-            await memory.conversation("c").aadd_messages([HumanMessage("Hello")])
-            await memory.database.hooks.settle()
-        assert set(heard) == {asyncio.get_running_loop()}
 
     async def test_what_user_code_schedules_on_the_loop_is_not_in_a_worker(self):
         loop = asyncio.get_running_loop()
@@ -310,14 +297,6 @@ class TestThePool:
 
         await asyncio.gather(*(in_worker(partial(work, number)) for number in range(40)))
         assert max(most) == 3
-
-    async def test_idle_threads_end(self, monkeypatch):
-        monkeypatch.setattr(concurrency, "IDLE", 0.01)
-        monkeypatch.setattr(concurrency, "reading", Workers(2))
-        thread = await in_worker(threading.current_thread)
-        thread.join(60)
-        assert not thread.is_alive()
-        assert await in_worker(lambda: "again") == "again"
 
     async def test_no_call_waits_while_there_is_a_place(self, monkeypatch):
         monkeypatch.setattr(concurrency, "IDLE", 0.0005)

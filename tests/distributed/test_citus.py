@@ -10,10 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_store
 from langchain_agentmem.storage.queries import for_libpq, load
 from tests import everything
-from tests.audit.entries import add, call, entry, read, todo
 from tests.checkpoints.graphs import at, chat_graph
 from tests.conftest import CountingIds, SteppingClock
 from tests.rewinding import test_care as remembered
@@ -159,20 +157,6 @@ class TestThreads:
         remembered.fill_threads(memory, ("scope",))
         shown = remembered.shown(memory, namespace=("scope",))
         assert len({str(each) for each in shown.values()}) > 3
-        assert memory.admin.verify().problems == ()
-
-
-class TestAudit:
-    def test_the_chain_is_whole_until_and_after_something_is_erased(self, memory):
-        add(
-            memory,
-            entry("first", "one", conversation_id="c"),
-            todo("second"),
-            call(["hello"], "hi", conversation_id="c"),
-        )
-        add(memory, call(["hello", "hi", "more"], "less", conversation_id="d"))
-        assert {each.prompt for each in read(memory, audit_store.last, "", 9)} > {"first", "[TODO] second", "hello"}
-        assert memory.erase(conversation_id="c").audit == 2
         assert memory.admin.verify().problems == ()
 
 

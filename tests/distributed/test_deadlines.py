@@ -75,9 +75,10 @@ class TestAServerThatStandsStill:
             with pytest.raises(DatabaseTimeout, match="did not answer in time"):
                 CALLS[name](memory)
 
-    async def test_so_do_those_that_are_awaited(self, server, memory):
+    async def test_so_do_those_that_are_awaited_and_afterwards_all_is_as_it_was(self, server, memory):
         with server.frozen(), pytest.raises(DatabaseTimeout):
             await memory.asearch("apple")
+        assert [each.text for each in memory.search("apple")] == ["an apple"]
 
     def test_opening_ends(self, server, database):
         with server.frozen(), pytest.raises(DatabaseTimeout):
@@ -114,11 +115,6 @@ class TestAServerThatStandsStill:
                 threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
                 with pytest.raises(KeyboardInterrupt):
                     memory.search("apple")
-
-    def test_afterwards_all_is_as_it_was(self, server, memory):
-        with server.frozen(), pytest.raises(DatabaseTimeout):
-            memory.search("apple")
-        assert [each.text for each in memory.search("apple")] == ["an apple"]
 
 
 class TestAConnectionThatStandsStill:

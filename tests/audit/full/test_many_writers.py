@@ -15,18 +15,6 @@ def add(trail, name, count):
     return [trail.add(f"Where is {name}-{number}?", "At home.", name).id for number in range(count)]
 
 
-def test_threads(memory):
-    trail = memory.audit
-    with ThreadPoolExecutor(8) as pool:
-        added = list(pool.map(lambda number: add(trail, f"t{number}", 40), range(8)))
-
-    for number, ids in enumerate(added):
-        assert [each.id for each in trail.last(99, f"t{number}")] == ids
-    assert len(trail.last(999)) == 320
-    assert trail.verify().entries == 320
-    assert memory.admin.verify().ok
-
-
 def test_those_who_write_and_those_who_read_judge_archive_and_erase(memory):
     trail = memory.audit
     ann = AuditTrail(memory, ("ann",))
