@@ -11,7 +11,10 @@ from langchain_core.messages import HumanMessage, RemoveMessage
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver, Retention
+from langchain_agentmem.errors import BranchMoved
 from langchain_agentmem.threads.thread_lines import BATCH, MOST_LITTER
+from langchain_agentmem.threads.value_codec import ValueDraft
+from langchain_agentmem.threads.value_store import hold, shelve
 from tests.checkpoints.graphs import (
     Line,
     Log,
@@ -28,6 +31,7 @@ from tests.support.graphs import beside, line
 from tests.support.transactions import Watched
 
 from .filled import delta_graph, fill, outer_graph, seen
+from .own_shelf import OwnShelf
 
 TABLES = ("checkpoint", "channel_value", "pending_write", "part", "checkpoint_line", "content")
 
@@ -527,6 +531,17 @@ class TestStaleSavers:
             found = saver.get_tuple(at())
             assert [m.text for m in found.checkpoint["channel_values"]["messages"]] == [*"012345"]
             assert [m.text for m in found.pending_writes[0][2]] == [*"12345"]
+
+    def test_what_another_sweeps_between_reading_and_writing_begins_the_write_anew(self, memory):
+        """Which only PostgreSQL lets happen, where it is then tried again."""
+        shelf = OwnShelf(memory=memory)
+        stale = shelf.place()._replace(swept=7)
+        draft = ValueDraft(shelf.serde, shelf.known, stale, listing=True)
+        recipe = draft.recipe(["text " * 99])
+        for put in (lambda tx: hold(tx, stale, listed=1, loose=1), lambda tx: shelve(tx, stale, draft, [recipe])):
+            with pytest.raises(BranchMoved):
+                memory.database.engine.write(put)
+        assert memory.admin.stats()["parts"] == 0
 
     def test_they_take_turns_while_both_sweep(self, keeping):
         memories, said = (keeping(keep_last=1), keeping(keep_last=2)), []
