@@ -193,7 +193,7 @@ class TestPruning:
         saver.put(at(), checkpoint, metadata, new)
         assert saver.get_tuple(config).pending_writes == []
 
-    def test_nothing_of_a_deleted_thread_is_left_in_the_database(self, saver, memory):
+    def test_nothing_of_a_deleted_thread_is_left_in_the_database(self, saver, memory, raw):
         empty = memory.admin.stats()
         for thread in ("t", "u"):
             story(saver, thread)
@@ -205,3 +205,4 @@ class TestPruning:
         for name, number in memory.admin.stats().items():
             if isinstance(number, int) and name not in ("bytes", "free_bytes", "log_bytes"):
                 assert number == empty[name], name
+        assert raw(memory, "select id from shelf") == []
