@@ -161,6 +161,16 @@ def show(name: str, times: Sequence[float], base: Sequence[float] | None = None)
     print(f"  {name:<44} {p50(times):9.2f} {p95(times):9.2f}{ratio}", flush=True)
 
 
+def table(title: str, finds: Mapping[str, Find], kinds: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Print what searches of each kind take, and how many times those of the first contender."""
+    print(f"\n{title}\n  {'':<44} {'p50 ms':>9} {'p95 ms':>9}")
+    for kind, asked in kinds.items():
+        first = None
+        for name, times in compare(finds, asked).items():
+            show(f"{name}, {kind}", times, first)
+            first = first or times
+
+
 def settle(url: str) -> None:
     """What PostgreSQL does by itself after a while: count its rows and mark its pages."""
     if url.startswith("postgresql"):
@@ -180,14 +190,9 @@ def small_or_large(engine: str, language: Language, count: int, kinds: Mapping[s
         rate = feed(memory, batches(language, ["tenant-0"], count))
         settle(url)
         other = by_hand(stack, new(), batches(language, ["tenant-0"], count))
-        print(f"\n{NAMES[engine]}, {count:,} messages in one namespace ({rate:,.0f} stored a second)")
-        print(f"  {'':<44} {'p50 ms':>9} {'p95 ms':>9}")
-        for kind, questions in kinds.items():
-            asked = [("tenant-0", question) for question in questions]
-            found = compare({"langchain-agentmem": ours(memory), title: other}, asked)
-            base = found["langchain-agentmem"]
-            for name, times in found.items():
-                show(f"{name}, {kind}", times, None if times is base else base)
+        about = f"{NAMES[engine]}, {count:,} messages in one namespace ({rate:,.0f} stored a second)"
+        asked = {kind: [("tenant-0", question) for question in questions] for kind, questions in kinds.items()}
+        table(about, {"langchain-agentmem": ours(memory), title: other}, asked)
 
 
 def many(engine: str, language: Language, namespaces: int, each: int) -> None:
@@ -208,14 +213,9 @@ def many(engine: str, language: Language, namespaces: int, each: int) -> None:
         }
         by_hand = tsvector_by_hand if engine == "postgres" else fts5_by_hand
         finds["by hand, among as many"] = by_hand(stack, new(), batches(language, names, each))
-        print(f"\n{NAMES[engine]}, {namespaces:,} namespaces of {each:,} messages ({rate:,.0f} stored a second)")
-        print(f"  {'':<44} {'p50 ms':>9} {'p95 ms':>9}")
-        for kind, questions in _kinds(language).items():
-            asked = [(probed[place % len(probed)], question) for place, question in enumerate(questions)]
-            found = compare(finds, asked)
-            base = found["alone in a database"]
-            for name, times in found.items():
-                show(f"{name}, {kind}", times, None if times is base else base)
+        about = f"{NAMES[engine]}, {namespaces:,} namespaces of {each:,} messages ({rate:,.0f} stored a second)"
+        kinds = {kind: list(zip(itertools.cycle(probed), asked)) for kind, asked in _kinds(language).items()}
+        table(about, finds, kinds)
 
 
 def _kinds(language: Language) -> dict[str, list[str]]:

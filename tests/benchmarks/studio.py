@@ -20,8 +20,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.store.base import PutOp
 from places import databases, given_options
+from soak import WORDS
 from starlette.testclient import TestClient
-from tenants import WORDS
 
 from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.audit.audit_trail import AuditTrail

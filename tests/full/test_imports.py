@@ -29,6 +29,11 @@ class TestImporting:
     def test_it_loads_nothing_heavy(self):
         assert HEAVY.isdisjoint(name.partition(".")[0] for name in loaded_by("import langchain_agentmem"))
 
+    def test_tracing_that_nobody_listens_to_loads_none_of_the_libraries_that_it_would_tell(self):
+        program = "from langchain_agentmem.tracing import Tracing\nwith Tracing().step('memory.conversation.add'): pass"
+        libraries = {"langchain_core", "langgraph", "langsmith", "numpy", "psycopg"}
+        assert libraries.isdisjoint(name.partition(".")[0] for name in loaded_by(program))
+
     def test_opening_sqlite_and_a_first_message_load_what_they_need(self):
         loaded = loaded_by(
             "from langchain_agentmem import AgentMemory\n"
