@@ -49,8 +49,8 @@ SABOTAGES = (
     Sabotage(
         "1: conversations keep fifty messages, unasked",
         "conversations/persistence.py",
-        "return None if retention is None or",
-        "return Retention(max_messages=50) if retention is None or",
+        "now, retention = self._now(), self._retention",
+        "now, retention = self._now(), self._retention or Retention(max_messages=50)",
         "conversations",
     ),
     Sabotage(
@@ -105,8 +105,8 @@ SABOTAGES = (
     Sabotage(
         "4: a transaction that failed is committed",
         "storage/sqlite.py",
-        "            if connection.in_transaction:\n                connection.rollback()\n\n    def run(",
-        '            if connection.in_transaction:\n                connection.execute("commit")\n\n    def run(',
+        "                self._connection.rollback()\n\n    def run(",
+        '                self._connection.execute("commit")\n\n    def run(',
         "storage",
     ),
     Sabotage(
