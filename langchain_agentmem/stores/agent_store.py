@@ -202,6 +202,7 @@ class ItemStore(BaseStore):
             embed_with(self.database, self.embeddings, config["dims"])
 
     get, aget = _checked(_check_item, BaseStore.get, BaseStore.aget)
+    search, asearch = _checked(_check_item, BaseStore.search, BaseStore.asearch)
     put, aput = _checked(_check_put, BaseStore.put, BaseStore.aput)
     delete, adelete = _checked(_check_item, BaseStore.delete, BaseStore.adelete)
     list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)
