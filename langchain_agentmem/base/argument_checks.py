@@ -90,11 +90,8 @@ def channels_given(record: Any) -> tuple[str, ...]:
     Raises:
         InvalidInput: They are no list of names.
     """
-    if (
-        isinstance(record, str)
-        or not isinstance(record, Sequence)
-        or not all(isinstance(name, str) and name and "\0" not in name for name in record)
-    ):
+    is_list = isinstance(record, Sequence) and not isinstance(record, str)
+    if not is_list or not all(isinstance(name, str) and name and "\0" not in name for name in record):
         raise InvalidInput(f'record is a list of names of channels, such as ("messages",), not {safe_repr(record)}.')
     return tuple(dict.fromkeys(record))
 

@@ -123,6 +123,8 @@ class CompactionNode(MemoryRunnable):
         """
         return super().invoke(input, config, **kwargs)
 
+    _writes = True
+
     def _run(self, given: Any, config: RunnableConfig) -> Any:
         messages = self._messages(given)
         self._check_key(given, config)

@@ -271,6 +271,8 @@ class RememberFacts(MemoryRunnable):
         updates: dict[str, Any] = super().invoke(input, config, **kwargs)
         return updates
 
+    _writes = True
+
     def _run(self, given: Any, config: RunnableConfig) -> dict[str, Any]:
         """Extract facts from the new messages of a state, as one step."""
         config = ensure_config(config)

@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, co
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
@@ -49,9 +49,14 @@ class Brought(NamedTuple):
 
 
 class MemoryRunnable(Runnable[Any, Any]):
-    """A Runnable that works with memory. Where content is withheld, LangChain shows no run of it."""
+    """A Runnable that works with memory. Where content is withheld, LangChain shows no run of it.
+
+    Attributes:
+        _writes: Whether a call writes to the database, as for `awaited`: calls that read do not wait for writers.
+    """
 
     _database: Any
+    _writes = False
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Run on what is given.
@@ -64,8 +69,7 @@ class MemoryRunnable(Runnable[Any, Any]):
         del kwargs
         config = config_given(config)
         if self._database.tracing.shows_content:
-            run: Any = self._run
-            return self._call_with_config(run, input, config)
+            return self._call_with_config(self._run, input, config)  # type: ignore[arg-type]  # it gives `config` by name
         with self._database.tracing.within(config) as complete:  # LangChain would show all that is given
             return self._run(input, complete)
 
@@ -74,15 +78,15 @@ class MemoryRunnable(Runnable[Any, Any]):
         del kwargs
         config = config_given(config)
         if self._database.tracing.shows_content:
-            run: Any = self._arun
-            return await self._acall_with_config(run, input, config)
+            return await self._acall_with_config(self._arun, input, config)  # type: ignore[arg-type]
         with self._database.tracing.within(config) as complete:
             return await self._arun(input, complete)
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
         raise NotImplementedError
 
-    _arun = awaited(_run, writes=True)
+    async def _arun(self, given: Any, config: RunnableConfig) -> Any:
+        return await in_worker(lambda: self._run(given, config), writes=self._writes)
 
 
 def converted(given: Sequence[Any]) -> list[BaseMessage]:
