@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pkgutil import get_data
 from typing import Any
+
+_IMPORT = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+
+
+def homes_in_stub(package: str) -> dict[str, str]:
+    """Return the module of each name that the stub `__init__.pyi` of a package imports."""
+    stub = (get_data(package, "__init__.pyi") or b"").decode()
+    return {name: module for module, name in _IMPORT.findall(stub)}
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package.
+    """Return the `__getattr__` and the `__dir__` of a package.
 
     Args:
         package: Its name.
-        homes: The module of langchain_agentmem where each name lives.
+        homes: The module of each name.
     """
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        value = getattr(import_module(f"langchain_agentmem.{homes[name]}"), name)
+        value = getattr(import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

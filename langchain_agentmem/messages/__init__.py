@@ -19,4 +19,4 @@ survive: bodies are bytes, encoded with `surrogatepass`.
 
 from langchain_agentmem.base.lazy_imports import lazily
 
-__getattr__, __dir__ = lazily(__name__, {"MessageContent": "messages.role_rounds"})
+__getattr__, __dir__ = lazily(__name__, {"MessageContent": "langchain_agentmem.messages.role_rounds"})

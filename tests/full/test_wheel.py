@@ -35,7 +35,10 @@ class TestTheWheel:
             if path.is_file() and "__pycache__" not in path.parts
         }
         assert files <= shipped
-        plain, served = {".json", ".py", ".sql", ".toml", ".typed", ".yaml"}, {".css", ".html", ".js", ".svg", ".txt"}
+        plain, served = (
+            {".json", ".py", ".pyi", ".sql", ".toml", ".typed", ".yaml"},
+            {".css", ".html", ".js", ".svg", ".txt"},
+        )
         assert {Path(name).suffix for name in files} == plain | served
         assert {Path(name).parts[1] for name in files if Path(name).suffix in served} == {"studio"}
 

@@ -1,0 +1,30 @@
+# The names of this folder that users import. Each is imported from its module when it is first used.
+
+from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyConfig as ActiveContextPolicyConfig
+from langchain_agentmem.compaction.compaction_config import BackwardPackingConfig as BackwardPackingConfig
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig as ManagedMemoryConfig
+from langchain_agentmem.compaction.compaction_config import Situation as Situation
+from langchain_agentmem.compaction.compaction_config import Size as Size
+from langchain_agentmem.compaction.compaction_config import SlidingWindowConfig as SlidingWindowConfig
+from langchain_agentmem.compaction.compaction_config import ToolOffloadConfig as ToolOffloadConfig
+from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig as ToolTruncationConfig
+from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware as CompactionMiddleware
+from langchain_agentmem.compaction.compaction_node import CompactionNode as CompactionNode
+from langchain_agentmem.compaction.compaction_node import CompactionState as CompactionState
+from langchain_agentmem.compaction.dropped_messages import amessages_behind as amessages_behind
+from langchain_agentmem.compaction.dropped_messages import messages_behind as messages_behind
+from langchain_agentmem.compaction.managed_conversation import ContextState as ContextState
+from langchain_agentmem.compaction.managed_conversation import ManagedConversationMemory as ManagedConversationMemory
+from langchain_agentmem.compaction.processors import asummarization as asummarization
+from langchain_agentmem.compaction.processors import backward_packing as backward_packing
+from langchain_agentmem.compaction.processors import sliding_window as sliding_window
+from langchain_agentmem.compaction.processors import summarization as summarization
+from langchain_agentmem.compaction.processors import tool_offload as tool_offload
+from langchain_agentmem.compaction.processors import tool_truncation as tool_truncation
+from langchain_agentmem.compaction.role_compactor import ContextCompactor as ContextCompactor
+from langchain_agentmem.conversations.role_context import CompactedMessage as CompactedMessage
+from langchain_agentmem.conversations.role_context import CompactorConfig as CompactorConfig
+from langchain_agentmem.language_models.summarization import SummarizationConfig as SummarizationConfig
+from langchain_agentmem.messages.history_repair import repaired as repaired
+from langchain_agentmem.messages.message_marks import Summary as Summary
+from langchain_agentmem.messages.message_marks import summary_in as summary_in
