@@ -15,22 +15,65 @@ end. `memory.conversation(thread_id).shown()` tells what a prompt was shown, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypedDict
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.namespaces import ThreadLike
-from langchain_agentmem.base.origins import Trust
-from langchain_agentmem.injection.selection import Bringing
-from langchain_agentmem.language_models.tokens import BudgetLike
+from langchain_agentmem.base.argument_checks import check_whole, listed_field
+from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
+from langchain_agentmem.base.origins import Trust, trusted_given
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations import prompt_notes
+from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.facts import fact_queries
+from langchain_agentmem.facts.fact import Fact
+from langchain_agentmem.facts.fact_store import FactView
+from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, Budget, BudgetLike, Measure, TokenCounter
+from langchain_agentmem.layers.core_memory import CoreEntry
+from langchain_agentmem.layers.layer import Event, Record, event_of, record_of
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.message_marks import Role
-from langchain_agentmem.messages.prompt_forms import Insertion, MemoryRunnable, form_of, woven
-from langchain_agentmem.search.memory_search import MemoryKind
-from langchain_agentmem.storage.database import MemoryLike
+from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
+from langchain_agentmem.messages.message import OWN_TOOLS, Message
+from langchain_agentmem.messages.message_marks import Role, is_injected
+from langchain_agentmem.messages.prompt_forms import Brought, Insertion, MemoryRunnable, form_of, last_said, woven
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
+from langchain_agentmem.rewinding.outlook import MORE, reach_of
+from langchain_agentmem.rewinding.thread_memory import standpoint_of
+from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.database_search import Search
+from langchain_agentmem.search.memory_search import (
+    MemoryKind,
+    Recollection,
+    again,
+    group_by_text,
+    inquiry,
+    origin_of,
+    trusts,
+)
+from langchain_agentmem.search.timeline import Order, order_for
+from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
+from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.tracing import brief
+
+logger = logging.getLogger(__name__)
+
+LAYERED = ("event", "fact", "record")
+"""The kinds of things that a memory finds itself, where it is known whose it is."""
+MOST_ASKED = 4_000
+"""How much of a question is looked for, in characters."""
+CHANGED = "## Core Memory, changed since"
+"""Above values that prompts began without."""
+_SPARE = 30  # some of what is found stands in the context already
+_REPLACED = "perhaps replaced later"
+_IN_TIME = {"order": "time"}  # what is noted of a block in the order of time
 
 
 class InjectionOptions(TypedDict, total=False):
@@ -45,7 +88,345 @@ class InjectionOptions(TypedDict, total=False):
     trust: Trust | None
 
 
-class MemoryInjection(MemoryRunnable):
+@dataclass(eq=False, repr=False)
+class MemorySelection:
+    """Says what memory there is to be shown.
+
+    Whose memory it is: that of the named branch; else of the thread it runs in, if its graph has this memory's
+    checkpointer; else, in a namespace, of its branch "main"; else there is no core memory, and what lies in the root is
+    searched. Where threads share what they remember, what else was said and stored there is found too; elsewhere only
+    what is the thread's or branch's own, unless `kinds` are given. Of a memory whose settings say that agents should
+    not use it, nothing is shown.
+
+    Args:
+        memory: An `AgentMemory`, or the path or URL of a database.
+        branch_or_config: The name of a branch, a `LayeredMemory`, or the config of a thread. Default: the run's.
+        namespace: Whose memory, and where to look: this namespace and all below it. Another than the run's means its
+            branch "main". Default: the run's.
+        query: Gives the question. Default: the last thing the user said.
+        kinds: What is looked for. Default: see above.
+        limit: How much is found at most.
+        budget: How much room the memory may take, see `Budget.of`.
+        role: In whose role core memory stands: "user" or "system".
+        trust: How far what is shown must be trusted at least, see `AgentMemory.search`. Default: not at all.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        StorageError: The database cannot be opened.
+    """
+
+    memory: MemoryLike
+    branch_or_config: str | LayeredMemory | ThreadLike | None = None
+    _: KW_ONLY
+    namespace: Sequence[str] | None = None
+    query: Callable[[Any], str] | None = None
+    kinds: Sequence[MemoryKind] | None = None
+    limit: int = 8
+    budget: BudgetLike | None = None
+    role: Role = "user"
+    trust: Trust | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.role, str) or self.role not in ("user", "system"):
+            raise InvalidInput(f'role must be "user" or "system", not {safe_repr(self.role)}.')
+        self._database: Database = database_of(self.memory)
+        if isinstance(self.branch_or_config, str):
+            id_of(self.branch_or_config, "branch")
+        if self.namespace is not None:
+            path_of(self.namespace)
+        if self.query is not None and not callable(self.query):
+            raise InvalidInput(f"query must be a function, not {type(self.query).__name__}.")
+        check_whole("limit", self.limit)
+        self._kinds = None if self.kinds is None else tuple(dict.fromkeys(listed_field("kinds", self.kinds)))
+        known = all_parts().kinds
+        if unknown := [each for each in self._kinds or () if each not in known]:
+            raise InvalidInput(f"There is no {safe_repr(unknown[0])} among kinds; there are {', '.join(known)}.")
+        self._budget = Budget.of(self.budget)
+        self._trusted = trusted_given(self.trust)
+        self._counter = TokenCounter()
+        self._warned = False
+
+    def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Brought:
+        """What there is to be shown.
+
+        Args:
+            given: What the question is taken from.
+            messages: The context that the memory is for: what stands there already is not brought.
+            config: The run.
+
+        Raises:
+            InvalidInput: The function that gives the question gives something else, or the memory that was named is
+                that of a thread, and its graph has another checkpointer.
+        """
+        whose, run = self.branch_or_config, config
+        layers = self._layers(config)
+        if isinstance(whose, Mapping) and layers is not None:
+            config = whose
+        if layers is not None and not layers.is_enabled():
+            return Brought()
+        asked = self._asked(given, messages)[:MOST_ASKED]
+        said = [message for message in messages if not is_injected(message)]
+        book = prompt_notes.opening(self._database, run, said, self._reader(layers))
+        with self._database.step("injection.inject", lambda: self._inputs(layers, asked, messages, config)) as step:
+            brought, shown = self._compose(book, layers, asked, said, config)
+            step.finish(lambda: self._outputs(shown))
+        return brought
+
+    def is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
+        """Whether in a run it is the memory of one thread, which no other sees.
+
+        Args:
+            config: The run.
+        """
+        named = (config.get("configurable") or {}).get("thread_id") is not None
+        scopes = self._database.scopes
+        return (
+            named
+            and self.branch_or_config is None
+            and not self.namespace
+            and not scopes.shared(path_of(scopes.resolve(None, config)))
+        )
+
+    def _compose(
+        self,
+        book: NoteBook,
+        layers: LayeredMemory | None,
+        asked: str,
+        messages: Sequence[BaseMessage],
+        config: Mapping[str, Any],
+    ) -> tuple[Brought, Composed]:
+        """Return all that is shown, and what of it stands before the question, with core memory."""
+        layers, material = self._always(layers)
+        prefix, told = self._begun(book, material.core)
+        standing = book.standing()
+        there = self._again(layers, standing, config)
+        new = self._new(layers, asked, messages, config, material.events, there)
+        changed_now = {each.key: each.value for each in material.core if told.get(each.key) != each.value}
+        recalled: dict[str | None, str] = {}
+        for key in [*(key for key in standing if key != book.question), book.question]:
+            noted = standing.get(key or "", {})
+            values = noted[CHANGES].values if CHANGES in noted else {}
+            events = [there[each[:2]] for each in _items(noted, RECALL) if each[:2] in there]
+            in_time = ARCHIVAL in noted and noted[ARCHIVAL].values == _IN_TIME
+            found = [each for each in _items(noted, ARCHIVAL) if each[:2] in there]
+            records = [_passage(there[each[:2]], each, in_time=in_time) for each in found]
+            if key == book.question:
+                values = {**values, **changed_now}
+                events, records = [*events, *new.events], [*records, *new.records]
+                in_time = in_time or new.in_time
+            changed = [replace(each, value=values[each.key]) for each in material.core if each.key in values]
+            changes = composed(Material(changed), self._budget, counter=self._counter)
+            shown = composed(Material(prefix, events, records, in_time), self._budget, counter=self._counter)
+            texts = {CHANGES: changes.text.replace(HEADINGS[CORE], CHANGED, 1), **shown.sections}
+            core = texts.pop(CORE, "")
+            if text := "\n\n".join(filter(None, texts.values())):
+                recalled[key] = text
+        sizes = {part: self._counter.count_text(text) for part, text in texts.items()}  # the last is the question's
+        book.note(CHANGES, [NotedItem(CORE, each) for each in values], sizes[CHANGES], values)
+        book.note(RECALL, [NotedItem(EVENT, each.id) for each in shown.events], sizes.get(RECALL, 0))
+        order = _IN_TIME if in_time else None
+        book.note(ARCHIVAL, [_noted(each) for each in shown.records], sizes.get(ARCHIVAL, 0), order)
+        book.keeping(self._database)
+        return Brought(core, recalled), shown
+
+    def _begun(self, book: NoteBook, core: Sequence[CoreEntry]) -> tuple[list[CoreEntry], dict[str, str]]:
+        """Core memory as the prompt begins with it, and as it is told by now, changes included.
+
+        A prompt that begins anew begins with what core memory is now. So does one that shows what was deleted, or that
+        has no room for what has changed.
+        """
+        values = {each.key: each.value for each in core}
+        before = {} if book.start is None else book.start.values
+        told = dict(before)
+        for noted in book.standing().values():
+            told.update(noted[CHANGES].values if CHANGES in noted else {})
+        changed = [each for each in core if before.get(each.key) != each.value]
+        changes = composed(Material(changed), self._budget, counter=self._counter)
+        if book.start is not None and told.keys() <= values.keys() and len(changes.core) == len(changed):
+            return [replace(each, value=before[each.key]) for each in core if each.key in before], told
+        book.begin(values, sum(self._counter.count_text(f"{key}: {value}") for key, value in values.items()))
+        return list(core), values
+
+    def _new(
+        self,
+        layers: LayeredMemory | None,
+        asked: str,
+        messages: Sequence[BaseMessage],
+        config: Mapping[str, Any],
+        events: Sequence[Event],
+        there: Mapping[tuple[str, str], Any],
+    ) -> Material:
+        """What is to be shown beside core memory, and stands nowhere in the context."""
+        standing = {text for (_, key), each in there.items() for text in (key, each.content.strip())}
+        order = order_for(question(asked))
+        new: list[Any] = []
+        if self.limit and asked.strip():
+            ids = {each.id for each in messages}
+            shown = {event.id for event in events} | ids
+            texts = {"", *(str(each.text).strip() for each in messages)}  # "" as of a call of a tool
+            context = frozenset(filter(None, ids)) if all(ids) else None
+            found = self._found(layers, asked, order, config, context)
+            groups = group_by_text(found, lambda each: each.content)
+            new = [each for each, *_ in groups if each.id not in shown and each.content.strip() not in texts]
+            new = [each for each in new[: self.limit] if standing.isdisjoint((each.id, each.content.strip()))]
+        return Material((), [event for event in events if event.id not in standing], new, order == "time")
+
+    def _again(
+        self, layers: LayeredMemory | None, standing: Mapping[str, Mapping[str, PromptNote]], config: Mapping[str, Any]
+    ) -> dict[tuple[str, str], Any]:
+        """What stands in the context already, as it is now, by kind and id."""
+        items = [each for noted in standing.values() for part in (RECALL, ARCHIVAL) for each in _items(noted, part)]
+        there: dict[tuple[str, str], Any] = {}
+        if layers is not None and (own := [each for each in items if each.row is None]):
+            ground = layers._facts_ground
+
+            def look(tx: Transaction, view: View) -> None:
+                for kind, make in ((EVENT, event_of), (RECORD, record_of)):
+                    keys = [each.id for each in own if each.kind == kind]
+                    kept = memory_rows.named(tx, view, kind, keys) if keys else {}
+                    there.update({(kind, key): made for key, each in kept.items() if self._trusts(made := make(each))})
+                facts = FactView(tx, view)
+                for each in own:
+                    fact = facts.fact(each.id) if each.kind == "fact" else None
+                    if fact is not None and self._trusts(fact):
+                        there["fact", each.id] = _fact(fact)
+
+            ground.read(None, look)
+        if rows := [each.row for each in items if each.row is not None]:
+            run = None if isinstance(self.branch_or_config, LayeredMemory) else config
+            walls, outlook = reach_of(self._database, self._named, run)
+            now = self._database.now()
+            hits = self._database.read(None, lambda tx: again(tx, rows, now=now, outlook=outlook))
+            for hit in hits:
+                if walls.hold(hit) and self._trusts(hit):  # the row of what is gone may be another's by now
+                    there[hit.kind, hit.id] = _hit(hit)
+        return there
+
+    def _trusts(self, found: Any) -> bool:
+        """Whether something is trusted enough to be shown."""
+        return trusts(found, self._trusted)
+
+    def _inputs(
+        self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What a trace shows of what was asked."""
+        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages)}
+        if self.limit:
+            told |= {"limit": self.limit, "kinds": None if self._kinds is None else list(self._kinds)}
+        if self._budget.total is not None:
+            told |= {"budget": self._budget.total, "unit": self._budget.unit}
+        if layers is None:
+            return {"namespace": "/".join(self._database.scopes.resolve(self._named, config)), **told}
+        return layers._facts_ground.trace_inputs(**told)
+
+    def _outputs(self, shown: Composed) -> dict[str, Any]:
+        """What it shows of what was put in."""
+        measure = Measure(self._budget, self._counter)
+        return {
+            "core": [each.key for each in shown.core],
+            "event_ids": [each.id for each in shown.events],
+            "records": [_told(each) for each in shown.records],
+            self._budget.unit: sum(map(measure.size, shown.sections.values())),
+        }
+
+    def _always(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, Material]:
+        """What of a memory is shown whatever the question, and the memory, if it can be read."""
+        if layers is None:
+            return None, Material()
+        try:
+            core = layers.core.entries()
+            most = NEWEST if self._trusted is None else MORE * NEWEST
+            events = [] if self._budget.recall == 0 else layers.recall.recent(most)
+        except InvalidInput as error:
+            if self.branch_or_config is not None:
+                raise
+            if not self._warned:
+                self._warned = True
+                logger.warning("A thread's memory cannot be shown, only what a search finds: %s", error)
+            return None, Material()
+        trusted = [each for each in events if self._trusts(each)]
+        return layers, Material([each for each in core if self._trusts(each)], trusted[-NEWEST:])
+
+    @property
+    def _named(self) -> Sequence[str] | None:
+        """The namespace that is named: that of a layered memory, where that was given."""
+        whose = self.branch_or_config
+        return whose.namespace if self.namespace is None and isinstance(whose, LayeredMemory) else self.namespace
+
+    def _layers(self, config: Mapping[str, Any]) -> LayeredMemory | None:
+        whose = self.branch_or_config
+        if isinstance(whose, LayeredMemory):
+            return whose
+        if isinstance(whose, str):
+            return LayeredMemory(self._database, whose, namespace=self._database.scopes.resolve(self.namespace, config))
+        if whose is None and (config.get("configurable") or {}).get("thread_id") is None:
+            scopes = self._database.scopes
+            if not scopes.shared(path_of(scopes.resolve(self.namespace, config))):
+                return None
+        return LayeredMemory(
+            self._database, standpoint_of(self._database, config if whose is None else whose, self.namespace)
+        )
+
+    def _reader(self, layers: LayeredMemory | None) -> str:
+        """Who notes what is shown: each memory that a thread is shown, or part of one, begins prompts for itself."""
+        whose = ""
+        if layers is not None and not (self.branch_or_config is None and self.namespace is None):
+            whose = f"{path_of(layers.namespace)}{layers.name}"
+        return " ".join([whose, *sorted(self._trusted or ())])
+
+    def _asked(self, given: Any, messages: Sequence[BaseMessage]) -> str:
+        if self.query is None:
+            place = last_said(messages)
+            return "" if place is None else str(messages[place].text)
+        asked = self.query(given)
+        if not isinstance(asked, str):
+            raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
+        return asked
+
+    def _found(
+        self,
+        layers: LayeredMemory | None,
+        asked: str,
+        order: Order,
+        config: Mapping[str, Any],
+        context: frozenset[str] | None,
+    ) -> list[Any]:
+        """What fits a question: the best of each search, then the second best, and so on."""
+        lists: list[list[Any]] = []
+        many = (self.limit + _SPARE) * (1 if self._trusted is None else MORE)
+        if layers is not None and (self._kinds is None or "record" in self._kinds):
+            records = [each for each in layers.archival.search(asked, many) if self._trusts(each)]
+            lists.append([_record(each) for each in records] if order == "time" else records)
+        if layers is not None and (self._kinds is None or "fact" in self._kinds):
+            facts = fact_queries.find_facts(layers._facts_ground, asked, many)
+            lists.append([_fact(each) for each in facts if self._trusts(each)])
+        if layers is not None and self._kinds is not None and "event" in self._kinds:
+            events = layers.recall.search(asked, many)
+            lists.append([_event(each, dated=order == "time") for each in events if self._trusts(each)])
+        namespace = self._database.scopes.resolve(self._named, config)
+        kinds: Sequence[str] | None = self._kinds  # None for all
+        if layers is not None:  # which has looked for its own
+            usual = all_parts().usual_kinds if self._database.scopes.shared(path_of(namespace)) else ()
+            kinds = [kind for kind in (usual if kinds is None else kinds) if kind not in LAYERED]
+        if kinds is None or kinds:
+            run = None if isinstance(self.branch_or_config, LayeredMemory) else config  # its namespace is named
+            walls, outlook = reach_of(self._database, self._named, run)
+            search = Search(
+                inquiry(asked, self._database.now()),
+                walls._replace(kinds=all_parts().stored_as(kinds), trusted=self._trusted),
+                many,
+                outlook=outlook._replace(context=context),
+                name="retrieval.search",
+                inputs=lambda: {"namespace": "/".join(namespace), "kinds": None if kinds is None else list(kinds)},
+                order=order,
+            )
+            hits = search.find(self._database)
+            passages = [_hit(each)._replace(place=place) for place, each in enumerate(hits) if _says(each)]
+            lists.append(sorted(passages, key=lambda each: -(each.score or 0.0)))
+        return [each for rank in range(many) for found in lists for each in found[rank : rank + 1]]
+
+
+class MemoryInjection(MemorySelection, MemoryRunnable):
     """Puts memory into whatever a model is about to be given.
 
     It gives back what it is given, with the memory in it:
@@ -90,32 +471,6 @@ class MemoryInjection(MemoryRunnable):
         StorageError: The database cannot be opened.
     """
 
-    def __init__(
-        self,
-        memory: MemoryLike,
-        branch_or_config: str | LayeredMemory | ThreadLike | None = None,
-        *,
-        namespace: Sequence[str] | None = None,
-        query: Callable[[Any], str] | None = None,
-        kinds: Sequence[MemoryKind] | None = None,
-        limit: int = 8,
-        budget: BudgetLike | None = None,
-        role: Role = "user",
-        trust: Trust | None = None,
-    ) -> None:
-        self._bringing = Bringing(
-            memory=memory,
-            branch_or_config=branch_or_config,
-            namespace=namespace,
-            query=query,
-            kinds=kinds,
-            limit=limit,
-            budget=budget,
-            role=role,
-            trust=trust,
-        )
-        self._database = self._bringing.database
-
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Put memory into what is given.
 
@@ -134,9 +489,92 @@ class MemoryInjection(MemoryRunnable):
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
         form = form_of(given, config, "memory")
-        brought = self._bringing.bringing(given, form.messages, ensure_config(config))
+        brought = self.bringing(given, form.messages, ensure_config(config))
 
         def among(messages: list[BaseMessage]) -> list[BaseMessage]:
-            return woven(messages, brought, self._bringing.role)
+            return woven(messages, brought, self.role)
 
         return form.close(Insertion(among, "\n\n".join(brought.blocks())))
+
+
+def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[NotedItem, ...]:
+    return noted[part].items if part in noted else ()
+
+
+def _noted(found: Record | FoundPassage) -> NotedItem:
+    """What is noted of something that was found."""
+    why, score = found.why, found.score
+    signals = {} if why is None else {name: round(value, 4) for name, value in why.parts().items()}
+    row = getattr(found, "row", None)
+    reason = _REPLACED if isinstance(found, FoundPassage) and found.about.endswith(_REPLACED) else ""
+    return NotedItem(getattr(found, "kind", RECORD), found.id, score and round(score, 4), signals, reason, row)
+
+
+def _passage(found: Event | Record | FoundPassage, noted: NotedItem, *, in_time: bool) -> Record | FoundPassage:
+    """Something as it was shown among what was found."""
+    if isinstance(found, Event):
+        return _event(found, dated=in_time)
+    if isinstance(found, Record):
+        return _record(found) if in_time else found
+    return found._replace(about=f"{found.about}, {_REPLACED}") if noted.reason == _REPLACED else found
+
+
+def _told(found: Record | FoundPassage) -> dict[str, Any]:
+    """What a trace shows of something that was found."""
+    return {
+        "id": found.id,
+        "kind": getattr(found, "kind", RECORD),
+        "score": None if found.score is None else round(found.score, 4),
+        "why": None if found.why is None else str(found.why),
+        "text": brief(found.content),
+    }
+
+
+def _event(event: Event, *, dated: bool) -> FoundPassage:
+    """An event, as its line shows it: with its kind, and in a timeline its day."""
+    about = f"{event.kind}, {event.created_at:%Y-%m-%d}" if dated else event.kind
+    about = _with_origin(about, event)
+    return FoundPassage(event.id, event.content, event.created_at, about, (), "event", event.score, event.why)
+
+
+def _fact(fact: Fact, kind: str = "fact") -> FoundPassage:
+    """A fact, as its line shows it: with its time."""
+    about = f"{fact.subject}, {fact.valid_from:%Y-%m-%d}" if fact.raw else _with_origin(f"fact, {fact.period}", fact)
+    return FoundPassage(fact.id, fact.text, fact.recorded_at, about, (), kind, fact.score, fact.why)
+
+
+def _record(record: Record) -> FoundPassage:
+    """A record, as a line of a timeline shows it: with its day."""
+    about = _with_origin(f"{RECORD}, {record.created_at:%Y-%m-%d}", record)
+    return FoundPassage(
+        record.id, record.content, record.created_at, about, record.tags, RECORD, record.score, record.why
+    )
+
+
+def _with_origin(about: str, found: Any) -> str:
+    """A label with where something comes from, where it is known and not what users say."""
+    origin = origin_of(found)
+    return about if origin.partition(" ")[0] in ("", "user") else f"{about}, {origin}"
+
+
+def _says(found: Recollection) -> bool:
+    """Whether something says more than what a tool was called with, or what a tool of memory answered."""
+    said = found.value
+    if not isinstance(said, Message):
+        return True
+    return bool(said.text.strip()) and not (said.role == "tool" and said.name in OWN_TOOLS)
+
+
+def _hit(found: Recollection) -> FoundPassage:
+    """What a search found, as its line shows it: who said it, and when."""
+    speaker = found.kind
+    if isinstance(found.value, Fact):
+        return _fact(found.value, found.kind)._replace(score=found.score, why=found.why, row=found.row)
+    if isinstance(found.value, Message):
+        speaker = origin_of(found) if found.source == "tool" else str(found.value.name or found.value.role)
+    about = f"{speaker}, {found.created_at:%Y-%m-%d}"
+    about = about if isinstance(found.value, Message) else _with_origin(about, found)
+    about += f", {_REPLACED}" if found.replaced_by else ""
+    return FoundPassage(
+        found.id, found.text, found.created_at, about, (), found.kind, found.score, found.why, row=found.row
+    )

@@ -11,20 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import ThreadLike
-from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.injection.selection import Bringing
-from langchain_agentmem.language_models.tokens import BudgetLike
+from langchain_agentmem.injection.memory_injection import InjectionOptions, MemorySelection
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.message_marks import Role
 from langchain_agentmem.messages.prompt_forms import breakpoints_in, with_block, with_breakpoints, woven
-from langchain_agentmem.search.memory_search import MemoryKind
 from langchain_agentmem.storage.database import MemoryLike
 
 try:
@@ -79,31 +75,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         memory: MemoryLike,
         branch_or_config: str | LayeredMemory | ThreadLike | None = None,
         *,
-        namespace: Sequence[str] | None = None,
-        query: Callable[[Any], str] | None = None,
-        kinds: Sequence[MemoryKind] | None = None,
-        limit: int = 8,
-        budget: BudgetLike | None = None,
-        role: Role = "user",
-        trust: Trust | None = None,
         tools: bool | Iterable[str] = False,
         cache_control: bool = False,
+        **options: Unpack[InjectionOptions],
     ) -> None:
         super().__init__()
-        self._bringing = Bringing(
-            memory=memory,
-            branch_or_config=branch_or_config,
-            namespace=namespace,
-            query=query,
-            kinds=kinds,
-            limit=limit,
-            budget=budget,
-            role=role,
-            trust=trust,
-        )
+        self._selection = MemorySelection(memory, branch_or_config, **options)
         self._cache_control = cache_control
         self._told = False
-        self.tools = _tools(memory, branch_or_config, namespace, tools)
+        self.tools = _tools(memory, branch_or_config, self._selection.namespace, tools)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -124,15 +104,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _with_memory(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         config = ensure_config()
-        if not self._told and self._bringing.is_of_one_thread(config):
+        if not self._told and self._selection.is_of_one_thread(config):
             self._told = True
             logger.warning(
                 "What this agent remembers stays in its thread: no other thread of the same user knows it. To share "
                 'it, open AgentMemory(url, namespace=("users", "{user_id}")) and name the user in the config, or give '
                 "MemoryMiddleware a namespace."
             )
-        brought = self._bringing.bringing(request.messages, request.messages, config)
-        if self._bringing.role == "system" and brought.core:
+        brought = self._selection.bringing(request.messages, request.messages, config)
+        if self._selection.role == "system" and brought.core:
             request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")
         messages: list[Any] = woven(request.messages, brought)
