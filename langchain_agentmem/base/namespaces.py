@@ -271,10 +271,10 @@ class Scopes(NamedTuple):
             return self.within
         config = config if config is not None else running_config()
         said = self.said(config)
-        if said is not None:
+        if said or (said is not None and self.template is not None):
             return said
         configurable = configurable_of(config)
-        if self.template is None:
+        if self.template is None:  # () stands for the only thread of its id, as a config that says nothing does
             return self.home(configurable)
         missing = [key for key in self.keys if _value(key, configurable) is None]
         nobody = len(missing) == len(self.keys)  # who names a part of the keys means somebody

@@ -15,6 +15,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, View
 from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.threads.thread_lines import find
 
 if TYPE_CHECKING:
     from langchain_agentmem.rewinding.thread_memory import ThreadPoint
@@ -145,6 +146,20 @@ def family(tx: Transaction, point: Standpoint, view: View) -> str:
         return point.name
     [name] = names_of(tx, [view.line[-1][0]])
     return name
+
+
+def home_of(tx: Transaction, point: Standpoint) -> str:
+    """Return the path of the namespace of a standpoint. A config may name by its id alone a thread that has another.
+
+    Args:
+        tx: The transaction.
+        point: The standpoint.
+
+    Raises:
+        InvalidInput: Several namespaces have a thread of this id.
+    """
+    thread = None if point.path or isinstance(point, BranchAt) else find(tx, point.at)
+    return point.path if thread is None else thread.path
 
 
 def families(tx: Transaction, point: Standpoint, view: View) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Scopes, configurable_of, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families
+from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, families, home_of
 from langchain_agentmem.rewinding.memory_access import MemorySession
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, conversation_of_run, thread_point
@@ -79,8 +79,10 @@ class Outlook(NamedTuple):
             walls = walls._replace(ignored=thread_listener().current_turn(tx, self, now))
         if self.alone or self.point is None or isinstance(self.point, BranchAt) or walls.conversations is not None:
             return walls
-        if self.view is None or self.view.scope is not None:
+        if self.view is None:
             return walls
+        if walls.low == "" and (path := home_of(tx, self.point)):
+            walls = walls._replace(low=path, high=path + "\x1f")
         return walls._replace(conversations=families(tx, self.point, self.view))
 
     def looked(self, tx: Transaction, now: int) -> Outlook:
@@ -296,8 +298,7 @@ def found(
     """
     if not limit:
         return []
-    names: tuple[str, ...] | None = ground.read(None, lambda tx, view: families(tx, ground.point, view))
-    walls = Walls(ground.point.path, ground.point.path + "\x1f", kinds=tuple(kinds), conversations=names)
+    walls = ground.read(None, lambda tx, view: walls_around(tx, ground.point, view, kinds))
     ground.database.limits.check("query_chars", len(query), "The query")
     asked = inquiry(query, ground.now())
     many = limit
@@ -314,6 +315,19 @@ def found(
         if len(hits) >= limit or len(given) < many:
             return hits[:limit]
         many *= MORE
+
+
+def walls_around(tx: Transaction, point: Standpoint, view: View, kinds: Sequence[str]) -> Walls:
+    """Return where that lies which is seen from a standpoint.
+
+    Args:
+        tx: The transaction.
+        point: The standpoint.
+        view: What it shows.
+        kinds: What is looked for.
+    """
+    path = home_of(tx, point)
+    return Walls(path, path + "\x1f", kinds=tuple(kinds), conversations=families(tx, point, view))
 
 
 def _named(tx: Transaction, view: View, kinds: Sequence[str], given: Sequence[Recollection]) -> dict[str, Kept]:

@@ -16,8 +16,8 @@ from typing import Any
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import families
 from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
+from langchain_agentmem.rewinding.outlook import walls_around
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search.memory_search import Hit, Walls
 from langchain_agentmem.search.search_index import Series
@@ -145,7 +145,7 @@ class ThreadItems:
 
     def _answers(self, tx: Transaction, look: Look, now: int) -> list[FoundItem]:
         view = self._view(tx, now)
-        walls = self.walls(look)._replace(conversations=families(tx, self._point, view))
+        walls = walls_around(tx, self._point, view, (KIND,))
 
         def items_of(hits: Sequence[Hit]) -> Iterator[FoundItem]:
             scores = {hit.owner: hit.score for hit in hits}

@@ -389,3 +389,15 @@ class TestMoving:
             another.import_(path)
         assert counted(another) == before
         assert another.admin.stats()["threads"] == (3 if change == "fewer" else 0)
+
+
+@pytest.mark.parametrize("config", [graphs.at("one"), at("one"), at("one", ("users", "bo"))])
+def test_a_thread_that_is_named_by_its_id_alone_stays_in_its_namespace(memory, tmp_path, config):
+    """What a run says there is found in the namespace and at the thread, and goes with an export of the namespace."""
+    say(memory, "the first word", "one", ("users", "bo"))
+    graph_of(memory).invoke({"said": ["quinces"]}, config)
+    assert {found.namespace for found in memory.search("quinces", limit=20, everything=True)} == {("users", "bo")}
+    assert len(memory.layers(config).archival.search("quinces")) == 1
+    assert memory.thread_store.at(config).search((), query="quinces")
+    assert memory.search("quinces", config=config)
+    memory.within(("users", "bo")).export(tmp_path / "bo.db")
