@@ -8,15 +8,33 @@ r"""Resource memory: what an agent was given to work with, and what it used of i
 Each item is one record of archival memory, tagged so that a search finds it by id, class, name, source and path. An
 index of all items, and the digest of the last snapshot, are kept in core memory. Each use is recorded.
 
+A resource file is YAML or JSON:
+
+    local:
+      - {name: data, host_path: data, mount_path: /workspace/input/data}
+    github:
+      - {name: solver, repo: https://github.com/example/solver, ref: v1.2, dest: /workspace/solver, as: library}
+    huggingface:
+      - {name: small, type: model, repo_id: example/small, revision: main, dest: /workspace/small}
+    items:
+      - {name: baseline, class: template, source: local, resource: data, path: baseline, include_files: [main.c]}
+
+An item may name its source directly (`{class: github, repo: example/solver}`, `{class: local_data, path: notes.md}`),
+and a source that no item names is an item itself. The file is checked before anything is read; unknown keys are
+ignored.
+
 A snapshot has a digest that tells whether the resources changed, and the beginning of each of them:
 
     {"digest": "sha256:…", "resource_file_sha": "…", "config_normalized": {…}, "items": [
         {"id": "template:baseline:local:data:baseline", "class": "local_data", "fetch_status": "available",
          "path": "/workspace/input/data/baseline", "tree_summary": "main.c\nMakefile", "content_excerpt": "File: …"}]}
 
-Nothing outside of the workspace is read, and nothing is fetched: an item on GitHub or Hugging Face is "pending"; clone
-it and name it under `local` to have it read. A digest depends on the names and contents of files. It does not depend on
-the place of the workspace, the times of files, or the order of entries, as that of the original did.
+Nothing is fetched: an item on GitHub or Hugging Face is "pending"; clone it and name it under `local` to have it read.
+Nothing outside of the workspace is read: each path is resolved first, links included, and checked. A link in a folder
+is listed and not followed. Folders that only tools write (`.git`, `node_modules`) are left out. Secrets are removed
+before a text is cut, since half a secret is not recognized; files that usually hold secrets are listed and not shown.
+A digest depends on the names and contents of files, and not on the place of the workspace, the times of files, or the
+order of entries.
 """
 
 from __future__ import annotations
@@ -28,16 +46,29 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    StringConstraints,
+    ValidationError,
+)
 
 from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.data_tables import data_table, read_yaml
 from langchain_agentmem.base.encoding import encode
+from langchain_agentmem.base.files import path_of_file
+from langchain_agentmem.base.options import check_value, describe_fault
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers import resource_files
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
@@ -49,7 +80,270 @@ from langchain_agentmem.storage import Transaction
 
 __all__ = ["ResourceMemory", "build_resource_snapshot", "usage_record"]
 
+# -- resource files ------------------------------------------------------------------------------------------------
+
+EntryT = TypeVar("EntryT", bound=BaseModel)
+
+LARGEST = 500_000
+"""The most bytes of a resource file."""
+CLASSES = {"local": "local_data", "github": "github", "huggingface": "huggingface"}
+"""The class of an item in a snapshot, by its source."""
+
+_TABLES = data_table("layers/resource_tables.yaml")
+_SOURCES = {**{each: each for each in CLASSES}, "local_data": "local"}
+_LONGEST_ID = 480
+"""The longest id of an item, which has to fit into a tag."""
+
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"The text {safe_repr(text)} has characters that cannot be shown.")
+    return text
+
+
+Line: TypeAlias = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=1_000), AfterValidator(_check_printable)
+]
+Notes: TypeAlias = Annotated[
+    str, StringConstraints(max_length=10_000), AfterValidator(lambda text: " ".join(text.split()))
+]
+ItemKind: TypeAlias = Literal[
+    "template", "setup", "document", "library", "dataset", "model", "local_data", "github", "huggingface", ""
+]
+
+
+class ResourceSource(BaseModel):
+    """A place that items come from.
+
+    Attributes:
+        name: The name by which items refer to it; empty for the workspace.
+        host_path: A local folder, relative to the resource file or absolute.
+        mount_path: The path by which the agent sees it; empty for no other path. The `dest` of repositories.
+        repo: The repository: its address or `owner/name`.
+        ref: The commit, tag, branch or revision; empty for the newest.
+        use: The `as` or `type` in the file: "library", "data", "model", "dataset", or empty.
+        read_only: Whether the agent may only read it. Default: True.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    name: Line = ""
+    host_path: Line = Field(default="", validation_alias=AliasChoices("host_path", "path"))
+    mount_path: Line = Field(default="", validation_alias=AliasChoices("mount_path", "dest"), pattern="^(/|$)")
+    repo: Line = Field(default="", validation_alias=AliasChoices("repo", "repo_id", "url"))
+    ref: Line = Field(default="", validation_alias=AliasChoices("ref", "revision"))
+    use: Literal["library", "data", "dataset", "model", ""] = Field(
+        default="", validation_alias=AliasChoices("as", "type")
+    )
+    read_only: bool = True
+
+
+class ResourceItem(BaseModel):
+    """A file or folder of a source.
+
+    Attributes:
+        name: Its name.
+        kind: Its class; empty where the file names only the source.
+        source: The kind of its source, where the file names it.
+        resource: The name of its source, or its repository.
+        repo: The repository on GitHub, of an item that names no source.
+        repo_id: The repository on Hugging Face.
+        ref: The commit, tag, branch or revision of that.
+        path: Its path there; "." for all of the source.
+        notes: The notes in the file.
+        include_files: The files that are shown; empty for a choice.
+        include_tree: Whether its files are listed.
+        include_content: Whether the beginnings of its files are shown.
+        max_files: The most files that are shown.
+        max_chars: The most characters of each; 0 for all that fit into the item.
+        max_total_chars: The most characters of all together; 0 for `ITEM_CHARS`.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    name: Line = ""
+    kind: ItemKind = Field(default="", validation_alias="class")
+    source: Literal["local", "github", "huggingface", "local_data", ""] = ""
+    resource: Line = ""
+    repo: Line = Field(default="", exclude=True)
+    repo_id: Line = Field(default="", exclude=True)
+    ref: Line = Field(default="", validation_alias=AliasChoices("ref", "revision"), exclude=True)
+    path: Line = ""
+    notes: Notes = Field(default="", validation_alias=AliasChoices("notes", "description"))
+    include_files: list[str] = []
+    include_tree: bool = False
+    include_content: bool = False
+    max_files: NonNegativeInt = 4
+    max_chars: NonNegativeInt = 3_000
+    max_total_chars: NonNegativeInt = 8_000
+
+
+class ResourceFile(NamedTuple):
+    """The content of a resource file.
+
+    Attributes:
+        folder: The folder of the file, with links resolved.
+        sha: The SHA-256 of its bytes, in hexadecimal.
+        sources: Its sources, by kind and name.
+        items: Its items, each with its source, by their ids `class:name:source:resource:path`.
+    """
+
+    folder: Path
+    sha: str
+    sources: Mapping[tuple[str, str], ResourceSource]
+    items: Mapping[str, tuple[ResourceItem, ResourceSource]]
+
+
+def read_resource_file(path: Any) -> ResourceFile:
+    """Read a resource file.
+
+    Args:
+        path: The path of the file.
+
+    Raises:
+        InvalidInput: The file cannot be read, is neither YAML nor JSON, or holds a wrong entry, which is named.
+    """
+    file = path_of_file(path)
+    data, content = _read(file)
+    sources: dict[tuple[str, str], ResourceSource] = {}
+    for kind in CLASSES:
+        for where, entry in _entries(content, kind):
+            source = _checked(ResourceSource, entry, where)
+            for field in ("name", "host_path" if kind == "local" else "repo"):
+                if not getattr(source, field):
+                    raise InvalidInput(f"{where} of the resource file has no {field}.")
+            _add(sources, (kind, source.name), source)
+    items: dict[str, tuple[ResourceItem, ResourceSource]] = {}
+    for where, entry in _entries(content, "items" if "items" in content else "resources"):
+        _add(items, *_item(entry, sources, where))
+    named = {(item.source, item.resource) for item, _ in items.values()}
+    for (kind, name), source in sources.items():
+        if (kind, name) not in named:
+            whole = {"source": kind, "resource": name, "class": _TABLES["kinds_of_use"].get(source.use, "")}
+            _add(items, *_item(whole, sources, name))
+    folder, sha = Path(os.path.realpath(file.parent)), hashlib.sha256(data).hexdigest()
+    return ResourceFile(folder, sha, dict(sorted(sources.items())), dict(sorted(items.items())))
+
+
+def _read(file: Path) -> tuple[bytes, Mapping[str, Any]]:
+    shown = f"The resource file {safe_repr(str(file))}"
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(LARGEST + 1)
+    except OSError as error:
+        raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}.") from error
+    if len(data) > LARGEST:
+        raise InvalidInput(f"{shown} has more than {LARGEST:,} bytes.")
+    try:
+        text = data.decode("utf-8-sig")
+        try:
+            content = json.loads(text)
+        except ValueError:
+            content = read_yaml(text)
+    except (ValueError, RecursionError, InvalidInput) as error:
+        raise InvalidInput(f"{shown} is neither JSON nor YAML: {error!s:.300}") from error
+    if isinstance(content, list):
+        content = {"items": content}
+    if not isinstance(content, Mapping):
+        raise InvalidInput(f"{shown} must hold an object with local, github, huggingface, items.")
+    return data, content
+
+
+def _entries(content: Mapping[str, Any], key: str) -> list[tuple[str, dict[Any, Any]]]:
+    """Return the entries of a list, each with its place and without its nulls and empty texts."""
+    entries = check_value(list[dict[Any, Any]] | None, content.get(key), key) or ()
+    return [
+        (f"{key}[{number}]", {name: value for name, value in entry.items() if value not in (None, "")})
+        for number, entry in enumerate(entries)
+    ]
+
+
+def _add(found: dict[Any, Any], key: Any, value: Any) -> None:
+    if key in found:
+        raise InvalidInput(f"Two entries of the resource file are called {safe_repr(key)}.")
+    found[key] = value
+
+
+def _checked(kind: type[EntryT], entry: Mapping[str, Any], where: str) -> EntryT:
+    try:
+        return kind.model_validate(entry)
+    except ValidationError as error:
+        raise InvalidInput(f"{where} of the resource file is wrong: {describe_fault(error)}") from error
+
+
+def _item(
+    entry: Mapping[str, Any], sources: Mapping[tuple[str, str], ResourceSource], where: str
+) -> tuple[str, tuple[ResourceItem, ResourceSource]]:
+    """Return the id of an item, and the item with its source."""
+    given = str(entry.get("class", ""))
+    limits = _TABLES["limits"].get("" if given in _SOURCES else given, {})
+    item = _checked(ResourceItem, {"include_content": bool(entry.get("include_files")), **limits, **entry}, where)
+    of = _SOURCES.get(item.source or item.kind)
+    if item.resource:
+        found = [each for each in sources.items() if each[0][1] == item.resource and of in (None, each[0][0])]
+        if len(found) != 1:
+            raise InvalidInput(
+                f"{where} is of the resource {safe_repr(item.resource)}, and there is {'several' if found else 'no'} "
+                f"{of or 'such'} one with that name in the file. Give its name and source, or repo or repo_id."
+            )
+        [((of, _), source)] = found
+    else:
+        of = of or ("huggingface" if item.repo_id else "github" if item.repo else "local")
+        repo = "" if of == "local" else item.repo_id or item.repo
+        if of != "local" and not repo:
+            raise InvalidInput(f"{where} names neither a resource nor a repository.")
+        source = ResourceSource(repo=repo, ref=item.ref)
+    origin, path = source.name or source.repo, item.path or "."
+    if not item.path and not origin:
+        raise InvalidInput(f"{where} of the resource file has no path.")
+    name = item.name or (origin if path == "." else path).rstrip("/").rpartition("/")[2]
+    key = f"{item.kind or CLASSES[of]}:{name}:{of}:{origin}:{path}"
+    if len(key) > _LONGEST_ID:
+        raise InvalidInput(f"The id {safe_repr(key)} has more than {_LONGEST_ID} characters. Shorten its name.")
+    kind = "" if item.kind in _SOURCES else item.kind
+    known = {"name": name, "kind": kind, "source": of, "resource": origin, "path": path}
+    return key, (item.model_copy(update=known), source)
+
+
+# -- excerpts ------------------------------------------------------------------------------------------------------
+
+ITEM_CHARS = 6_000
+"""The most characters of an item that are kept in memory."""
+
+_IGNORED = frozenset(_TABLES["ignored"].split())
+_SECRET_FILES, _SECRET_ENDS = _TABLES["secret_files"].split(), tuple(_TABLES["secret_ends"].split())
+_TEXT_NAMES, _TEXT_ENDS = _TABLES["text_names"].split(), tuple(_TABLES["text_ends"].split())
+
+_MOST_ENTRIES = 2_000
+_DEEPEST = 8
+_MOST_LINES = 200
+_TREE_CHARS = 2_000
+_READ = 1 << 18
+_HASHED = 1 << 23
 _REASON_CHARS = 300
+_MORE = "\u2026 and more"
+
+
+class Unreachable(AgentMemoryError):
+    """There is nothing here that may be read."""
+
+
+class ItemExcerpt(NamedTuple):
+    """The part of an item that a snapshot shows.
+
+    Attributes:
+        status: "pending", "available" or "failed".
+        tree: A list of its files.
+        excerpt: The beginnings of its files.
+        reason: The reason why it is not available, or incomplete.
+        found: Everything that its digest depends on.
+    """
+
+    status: str
+    tree: str = ""
+    excerpt: str = ""
+    reason: str = ""
+    found: Any = None
 
 
 def build_resource_snapshot(
@@ -60,7 +354,7 @@ def build_resource_snapshot(
     """Take a snapshot of the resources that a file names.
 
     Args:
-        resource_file: A YAML or JSON file, see `resource_files.py`.
+        resource_file: A YAML or JSON file, see `resource_memory.py`.
         config: "workspace_root", the folder outside of which nothing is read (default: that of the resource file), and
             "redact_secrets" (default: True). Other keys are ignored.
         resolve_paths: Whether local paths are read. If not, every item is "pending", with its path as written.
@@ -79,17 +373,17 @@ def build_resource_snapshot(
     if config is not None and not isinstance(config, Mapping):
         raise InvalidInput(f"config must be a dictionary, not {safe_repr(config)}.")
     given = config or {}
-    file = resource_files.read_resource_file(resource_file)
+    file = read_resource_file(resource_file)
     root = file.folder if given.get("workspace_root") is None else given["workspace_root"]
     if not isinstance(root, str | os.PathLike) or not Path(root).is_dir():
         raise InvalidInput(f"workspace_root must be the path of a folder, not {safe_repr(root)}.")
     clean = redact if given.get("redact_secrets", True) else str
     workspace = Path(os.path.realpath(root)) if resolve_paths else None
-    items = [_snapshot(item, file.folder, workspace, clean) for item in file.items]
+    items = [_snapshot(key, *each, file.folder, workspace, clean) for key, each in file.items.items()]
     normalized: dict[str, Any] = {
-        kind: [each.model_dump() for each in file.sources if each.source == kind] for kind in resource_files.CLASSES
+        kind: [each.model_dump() for (of, _), each in file.sources.items() if of == kind] for kind in CLASSES
     }
-    normalized["items"] = [each.model_dump() for each in file.items]
+    normalized["items"] = [{"id": key, **item.model_dump()} for key, (item, _) in file.items.items()]
     stable = normalized | {"local": [entry | {"host_path": ""} for entry in normalized["local"]]}
     return {
         "digest": _digest({"config": stable, "items": {item["id"]: item["digest"] for item in items}}),
@@ -100,29 +394,32 @@ def build_resource_snapshot(
 
 
 def _snapshot(
-    item: resource_files.Item, folder: Path, workspace: Path | None, clean: Callable[[str], str]
+    key: str,
+    item: ResourceItem,
+    source: ResourceSource,
+    folder: Path,
+    workspace: Path | None,
+    clean: Callable[[str], str],
 ) -> dict[str, Any]:
     """Take the snapshot of one item."""
-    source, path = item.place, item.path
-    mounted = source.mount_path and str(PurePosixPath(source.mount_path, path))
-    seen = resource_files.ItemExcerpt("pending")
-    if workspace is not None and source.source == "local":
-        local = folder / source.host_path / resource_files.below(path, source.mount_path)
+    path, seen = item.path, ItemExcerpt("pending")
+    if workspace is not None and item.source == "local":
+        local = folder / source.host_path / below(path, source.mount_path)
         try:
-            seen, path = resource_files.read_item(item, workspace, local, clean), os.path.normpath(local)
-        except resource_files.Unreachable as error:
-            seen = resource_files.ItemExcerpt("failed", reason=str(error))
+            seen, path = _read_item(item, workspace, local, clean), os.path.normpath(local)
+        except Unreachable as error:
+            seen = ItemExcerpt("failed", reason=str(error))
     return {
-        "id": item.id,
-        "class": resource_files.CLASSES[source.source],
+        "id": key,
+        "class": CLASSES[item.source],
         "fetch_status": seen.status,
-        "path": mounted or path,
+        "path": str(PurePosixPath(source.mount_path, item.path)) if source.mount_path else path,
         "tree_summary": seen.tree,
         "content_excerpt": seen.excerpt,
         "name": item.name,
         "kind": item.kind,
         "notes": clean(item.notes),
-        "digest": _digest({"id": item.id, "notes": item.notes, "status": seen.status, "found": seen.found}),
+        "digest": _digest({"id": key, "notes": item.notes, "status": seen.status, "found": seen.found}),
         "reason": truncated(clean(seen.reason), _REASON_CHARS),
     }
 
@@ -130,6 +427,137 @@ def _snapshot(
 def _digest(value: Any) -> str:
     return f"sha256:{hashlib.sha256(encode(value)).hexdigest()}"
 
+
+def below(path: str, mount: str) -> PurePosixPath:
+    """Return the rest of a path below a mount, or the path if it is not below it.
+
+    Args:
+        path: `/workspace/data/a.txt`.
+        mount: `/workspace`; `/workspace2` is not below it. "" for none.
+    """
+    whole = PurePosixPath(path)
+    return whole.relative_to(mount) if mount and whole.is_relative_to(mount) else whole
+
+
+def _read_item(item: ResourceItem, root: Path, path: Path, clean: Callable[[str], str]) -> ItemExcerpt:
+    """Read the part of a local item that a snapshot shows.
+
+    Raises:
+        Unreachable: The item cannot be read, or is outside of the workspace.
+    """
+    path = _within(root, path)
+    most = item.max_total_chars or ITEM_CHARS
+    if path.is_file():
+        piece, stamp = _read_file(path.name, path, item.max_chars, clean)
+        return ItemExcerpt("available", "", truncated(piece, most) if item.include_content else "", "", {"file": stamp})
+    if not path.is_dir():
+        raise Unreachable("There is no file or folder at this path.")
+    listed = _list_folder(path)
+    pieces: list[str] = []
+    stamps: dict[str, list[Any] | None] = {}
+    reason = ""
+    for name, file in _chosen(item, listed, root, path) if item.include_content else ():
+        try:
+            piece, stamps[name] = _read_file(name, file, item.max_chars, clean)
+        except Unreachable as error:
+            piece, stamps[name] = f"File: {name} (not readable)", None
+            reason = reason or f"{name}: {error}"
+        pieces.append(piece)
+    tree = _tree(listed) if item.include_tree else ""
+    found = {"tree": listed[:_MOST_ENTRIES], "files": stamps}
+    return ItemExcerpt("available", tree, truncated("\n\n".join(pieces), most), reason, found)
+
+
+def _within(root: Path, path: Path) -> Path:
+    """Resolve a path, links included.
+
+    Raises:
+        Unreachable: It is outside of the workspace.
+    """
+    try:
+        resolved = Path(os.path.realpath(path))
+    except ValueError as error:
+        raise Unreachable("This cannot be a path.") from error
+    if not resolved.is_relative_to(root):
+        raise Unreachable("It is outside of the workspace.")
+    return resolved
+
+
+def _list_folder(root: Path) -> list[tuple[str, str, int]]:
+    """List a folder and the folders below it, without following links: paths, their marks, and the sizes of files.
+
+    One path more than `_MOST_ENTRIES` says that there are more.
+    """
+    listed: list[tuple[str, str, int]] = []
+    for folder, folders, files in os.walk(root):
+        at = Path(folder)
+        folders[:] = [name for name in sorted(folders) if name not in _IGNORED]
+        for path in (at / name for name in (*folders, *files) if name not in _IGNORED):
+            kind = "@" if path.is_symlink() else "/" if path.is_dir() else "" if path.is_file() else "?"
+            listed.append((_printable(path.relative_to(root)), kind, 0 if kind else path.lstat().st_size))
+        if len(at.relative_to(root).parts) >= _DEEPEST:
+            folders.clear()
+        if len(listed) > _MOST_ENTRIES:
+            break
+    return sorted(listed, key=lambda entry: entry[0].split("/"))
+
+
+def _tree(listed: Sequence[tuple[str, str, int]]) -> str:
+    """Format a folder as lines: a file by its path, a folder with a slash, a link with an at sign."""
+    lines = [path + mark for path, mark, _ in listed[:_MOST_LINES]]
+    while sum(len(line) + 1 for line in lines) > _TREE_CHARS:
+        lines.pop()
+    return "\n".join([*lines, _MORE] if len(lines) < len(listed) else lines)
+
+
+def _chosen(
+    item: ResourceItem, listed: Sequence[tuple[str, str, int]], root: Path, folder: Path
+) -> list[tuple[str, Path]]:
+    """Return the files whose beginnings are shown, by name: those that the item names, else the most informative."""
+    if item.include_files:
+        named = [(_printable(Path(each)), _within(root, folder / each)) for each in dict.fromkeys(item.include_files)]
+        return named[: item.max_files or None]
+    texts = []
+    for path, mark, _ in listed:
+        name = path.rpartition("/")[2].lower()
+        if not mark and (name.endswith(_TEXT_ENDS) or name in _TEXT_NAMES) and not _is_secret_name(name):
+            texts.append((not name.startswith("readme"), path.count("/"), path))
+    return [(path, folder / path) for *_, path in sorted(texts)[: item.max_files]]
+
+
+def _read_file(name: str, path: Path, most: int, clean: Callable[[str], str]) -> tuple[str, list[Any]]:
+    """Read the beginning of a file. Return it as text, and the size and digest that tell whether it changed.
+
+    Raises:
+        Unreachable: It cannot be read.
+    """
+    try:
+        if not path.is_file():  # a pipe would block
+            raise Unreachable("There is no file at this path.")
+        with path.open("rb") as file:
+            data, size = file.read(_HASHED), os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise Unreachable(f"It cannot be read: {error.strerror or error}.") from error
+    stamp, about = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
+    if _is_secret_name(name.rpartition("/")[2].lower()):
+        return f"{about}, not shown)", stamp
+    text = data[:_READ].decode("utf-8-sig", "replace")
+    if "\0" in text or text.count("\ufffd") * 20 > len(text):
+        return f"{about}, binary)", stamp
+    text = clean(text.rstrip("\ufffd"))  # the last character may be cut; half a secret is not recognized
+    return f"{about})\n{truncated(text, most) if most else text}", stamp
+
+
+def _is_secret_name(name: str) -> bool:
+    return name in _SECRET_FILES or name.startswith(".env") or name.endswith(_SECRET_ENDS)
+
+
+def _printable(path: Path) -> str:
+    """Format a path as text in which every character can be seen."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in path.as_posix())
+
+
+# -- what is remembered --------------------------------------------------------------------------------------------
 
 RESOURCE_INDEX, RESOURCE_DIGEST = "RESOURCE_INDEX", "resource_digest"
 """The keys of core memory."""
@@ -258,7 +686,7 @@ class ResourceMemory(Layer):
                 known = there.get(item["id"])
                 if known is None or known.extra["resource"] != item:
                     key = self._ground.database.new_id() if known is None else known.key
-                    body = truncated(_body(item), resource_files.ITEM_CHARS)
+                    body = truncated(_body(item), ITEM_CHARS)
                     change.drafts.append(record(key, body, _tags(item), change.now, label=_LABEL, resource=item))
             self._index(tx, change, snapshot["digest"], [*items, *others])
 
@@ -317,7 +745,7 @@ class ResourceMemory(Layer):
     def _kept_of(self, item: Mapping[str, Any], file: str) -> dict[str, Any]:
         """What is remembered of an item."""
         clean: dict[str, Any] = redact_value({**item, "file": file}, self._ground.settings.patterns)
-        return clean | {"content_excerpt": truncated(clean["content_excerpt"], resource_files.ITEM_CHARS)}
+        return clean | {"content_excerpt": truncated(clean["content_excerpt"], ITEM_CHARS)}
 
     def _index(self, tx: Transaction, change: Change, digest: str, items: list[dict[str, Any]]) -> None:
         """Have core memory name all items."""

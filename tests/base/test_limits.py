@@ -17,7 +17,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences import experience
 from langchain_agentmem.facts import fact
 from langchain_agentmem.language_models import tool_factory
-from langchain_agentmem.layers import resource_files
+from langchain_agentmem.layers import resource_memory
 from langchain_agentmem.messages import provider_content
 from langchain_agentmem.search import analysis, dates
 from langchain_agentmem.storage.engine import Opening
@@ -45,7 +45,7 @@ FIXED = {
     "Characters of what a tool tells a model, but for one result": tool_factory.MOST,
     "Bytes of an image file that a model is given": provider_content.MOST_BYTES,
     "Bytes of an experience's file": experience.LARGEST,
-    "Bytes of a resource file": resource_files.LARGEST,
+    "Bytes of a resource file": resource_memory.LARGEST,
     "Bytes of a form that is sent to Studio": application.LARGEST_FORM,
 }
 """What cannot be set, as the page tells it."""

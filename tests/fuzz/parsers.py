@@ -34,7 +34,7 @@ from langchain_agentmem.experiences.experience import Experience, read_experienc
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.language_models import lenient_json, summarization
-from langchain_agentmem.layers.resource_files import read_resource_file
+from langchain_agentmem.layers.resource_memory import read_resource_file
 from langchain_agentmem.messages.message import Message, body_text, decode_body
 from langchain_agentmem.messages.role_rounds import Conversation, Retention
 from langchain_agentmem.search import analysis, dates
