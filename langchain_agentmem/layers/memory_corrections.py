@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, Required, TypeAlias, TypedDict, Unpack
 
-from langchain_agentmem.base.argument_checks import ALL, check_flag, limit_given, name_given
+from langchain_agentmem.base.argument_checks import ALL, limit_given, name_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encoding import read_column, write_plain
@@ -128,7 +128,22 @@ class CorrectedPlace(TypedDict, total=False):
     thread_id: str | None
 
 
-_Edit: TypeAlias = Callable[[Transaction, Change, Any], RowDraft | Kept]
+class CorrectionOptions(CorrectedPlace, total=False):
+    """Where the value stands, who corrects it, and what it is expected to be.
+
+    Attributes:
+        namespace: Its namespace. Default: that of the running config, else the root.
+        branch: Its branch. Default: "main", which the threads of a namespace see.
+        thread_id: A thread that shares nothing with others, at its newest checkpoint, in place of a branch.
+        by: The name of the person who corrects it.
+        expected: The `version` that `present` returned for it. Default: any.
+    """
+
+    by: Required[str]
+    expected: str | None
+
+
+_Edit: TypeAlias = Callable[[LayeredMemory, Transaction, Change, Any], RowDraft | Kept]
 """Returns the next version of the present one. That of a fact is part of the change already."""
 
 
@@ -150,39 +165,29 @@ class Corrections:
     # -- correcting --------------------------------------------------------------------------------------------------
 
     def core(
-        self,
-        key: str,
-        value: str,
-        *,
-        by: str,
-        importance: int | None = None,
-        expected: str | None = None,
-        **place: Unpack[CorrectedPlace],
+        self, key: str, value: str, *, importance: int | None = None, **how: Unpack[CorrectionOptions]
     ) -> Correction:
         """Correct a value of core memory, or add one. Its end stays, and nothing leaves to make room.
 
         Args:
             key: Its key.
             value: What it says from now on.
-            by: Who corrects it.
             importance: From 1 to 5. Default: as it was, for a new one 3.
-            expected: The `version` that `present` returned for it. Default: any.
-            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
+            **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
             InvalidInput: An argument is wrong, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(**place)
-        setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
 
-        def edit(_: Transaction, change: Change, old: Kept | None) -> RowDraft:
+        def edit(layers: LayeredMemory, _: Transaction, change: Change, old: Kept | None) -> RowDraft:
+            setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
             body = body_of(setting.value)
             if old is None:
                 return RowDraft(CORE, setting.key, body, change.now, importance=setting.importance)
             return redraft(old, body=body, importance=old.importance if importance is None else importance)
 
-        return self._correcting(layers, CORE, setting.key, by, edit, expected, adds=True)
+        return self._correcting(CORE, key, edit, adds=True, **how)
 
     acore = awaited(core, writes=True)
 
@@ -191,10 +196,7 @@ class Corrections:
         record_id: str,
         content: str | None = None,
         tags: Sequence[str] | None = None,
-        *,
-        by: str,
-        expected: str | None = None,
-        **place: Unpack[CorrectedPlace],
+        **how: Unpack[CorrectionOptions],
     ) -> Correction:
         """Correct a record of archival memory; what is not given stays as it is.
 
@@ -202,18 +204,18 @@ class Corrections:
             record_id: Which record.
             content: What it says from now on.
             tags: Its tags; an empty list takes them all.
-            by: Who corrects it.
-            expected: The `version` that `present` returned for it. Default: any.
-            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
+            **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
             InvalidInput: An argument is wrong, there is no such record, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(**place)
-        clean = None if content is None else layers.archival._clean(content)
-        marks = None if tags is None else layers.archival._marks(tags)
-        return self._correcting(layers, RECORD, record_id, by, lambda *at: next_version(at[2], clean, marks), expected)
+
+        def edit(layers: LayeredMemory, _: Transaction, __: Change, old: Kept) -> RowDraft:
+            clean = None if content is None else layers.archival._clean(content)
+            return next_version(old, clean, None if tags is None else layers.archival._marks(tags))
+
+        return self._correcting(RECORD, record_id, edit, **how)
 
     arecord = awaited(record, writes=True)
 
@@ -231,14 +233,14 @@ class Corrections:
             InvalidInput: A value cannot be one, there is no such fact, or it says so already.
             Outdated: It has another version.
         """
-        layers = self._layers(**{name: changes.pop(name) for name in _PLACE if name in changes})
+        place = {name: changes.pop(name) for name in _PLACE if name in changes}
 
-        def edit(tx: Transaction, change: Change, old: Kept) -> Kept:
+        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> Kept:
             book = layers._facts_ground.book(tx, change)
             book.correct(old, fact_commands.fields_given(old.extra, changes))
             return book.written[fact_id]
 
-        return self._correcting(layers, FACT, fact_id, by, edit, expected)
+        return self._correcting(FACT, fact_id, edit, by=by, expected=expected, **place)
 
     afact = awaited(fact, writes=True)
 
@@ -274,15 +276,7 @@ class Corrections:
 
     amessage = awaited(message, writes=True)
 
-    def delete(
-        self,
-        kind: Literal["core", "record", "fact"],
-        key: str,
-        *,
-        by: str,
-        expected: str | None = None,
-        **place: Unpack[CorrectedPlace],
-    ) -> Correction:
+    def delete(self, kind: Literal["core", "record", "fact"], key: str, **how: Unpack[CorrectionOptions]) -> Correction:
         """Have a value, a record or a fact be gone; undone, it is there again.
 
         What is to leave no trace is erased, and a message removed from its conversation.
@@ -290,9 +284,7 @@ class Corrections:
         Args:
             kind: "core", "record" or "fact".
             key: The key, or the id.
-            by: Who says so.
-            expected: The `version` that `present` returned for it. Default: any.
-            **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
+            **how: `by`, `expected`, `namespace`, and `branch` or `thread_id`; see `CorrectionOptions`.
 
         Raises:
             InvalidInput: An argument is wrong, or it is not there.
@@ -301,51 +293,42 @@ class Corrections:
         if check_value(CorrectedKind, kind, "kind") == MESSAGE:
             raise InvalidInput("A message is removed with memory.conversation(…).remove_by_id(…), and for good.")
 
-        layers = self._layers(**place)
-
-        def edit(tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
+        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
             if kind != FACT:
                 return RowDraft(kind, key, None, change.now)
             told = fact_events.counting(old.extra["told"])
             return _switched(layers, tx, change, old, [event["n"] for event in told if event["do"] == SAID])
 
-        return self._correcting(layers, kind, key, by, edit, expected)
+        return self._correcting(kind, key, edit, **how)
 
     adelete = awaited(delete, writes=True)
 
-    def undo(
-        self, correction_id: str, *, by: str, namespace: Sequence[str] | None = None, force: bool = False
-    ) -> Correction:
+    def undo(self, correction_id: str, *, by: str, namespace: Sequence[str] | None = None) -> Correction:
         """Take a correction back. That is a correction, too, and can be undone.
 
         Args:
             correction_id: Which correction.
             by: Who takes it back.
             namespace: Whose it is. Default: the running config's, else the root.
-            force: Whether what was written since is replaced. Default: no.
 
         Raises:
             InvalidInput: There is no such correction, or the version before is not kept any more.
-            Outdated: It was changed since, and `force` is not set.
+            Outdated: It was changed since.
         """
-        check_flag("force", force)
         path = path_of(self._database.scopes.resolve(namespace))
         name = id_of(correction_id, "correction")
         every = self._database.read(None, lambda tx: self._stored(tx, path, path + "\x01"))
         made = next((each for each in every if each.id == name), None)
         if made is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
-        kind, key, stored = made.kind, made.key, made._stored
-        expected = None if force else _version_of(stored["after"])
+        kind, key, row, expected = made.kind, made.key, made._stored["before"], _version_of(made._stored["after"])
         if kind == MESSAGE:
-            message, at = decode_body(stored["before"], key), ThreadKey(path, made.branch)
+            message, at = decode_body(row, key), ThreadKey(path, made.branch)
             return self._rewording(at, key, by, lambda old: new_version(old, message), expected, made)
-        layers = self._layers(made.namespace, made.branch, made.thread_id)
 
-        def edit(tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
+        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
             if kind == FACT:
-                return _switched(layers, tx, change, old, stored["events"])
-            row = stored["before"]
+                return _switched(layers, tx, change, old, made._stored["events"])
             if row is None:
                 return RowDraft(kind, key, None, change.now)
             columns = {name: row[name] for name in _COLUMNS}
@@ -353,7 +336,8 @@ class Corrections:
                 kind, key, body_of(row["text"]), extra=row["extra"] or None, findable=kind != CORE, **columns
             )
 
-        return self._correcting(layers, kind, key, by, edit, expected, made, adds=kind != FACT)
+        place = {"namespace": made.namespace, "branch": made.branch, "thread_id": made.thread_id}
+        return self._correcting(kind, key, edit, undone=made, adds=kind != FACT, by=by, expected=expected, **place)
 
     aundo = awaited(undo, writes=True)
 
@@ -388,7 +372,7 @@ class Corrections:
             at = moment(kept.written_at)
             return PresentValue(_shown(kind, row, key), _version_of(row), at, kept.source, kept.actor, kept.thread)
 
-        return self._layers(**place)._facts_ground.read("corrections.present", look, key=key)
+        return self._layers(**place)._ground.read("corrections.present", look, key=key)
 
     apresent = awaited(present)
 
@@ -468,20 +452,20 @@ class Corrections:
 
     def _correcting(
         self,
-        layers: LayeredMemory,
         kind: str,
         key: str,
-        by: str,
         edit: _Edit,
-        expected: str | None,
-        undone: Correction | None = None,
         *,
+        undone: Correction | None = None,
         adds: bool = False,
+        by: Any = None,
+        expected: str | None = None,
+        **place: Any,
     ) -> Correction:
         """Write a version that is a correction; with `adds` also if there is no present value."""
-        who, ground = name_given(by, _WHO), layers._facts_ground
-        thread, path = ground.point.thread, path_of(layers.namespace)
-        name_given(key, _KEY)
+        who, layers = name_given(by, _WHO), self._layers(**place)
+        key = layers.core._key(key) if kind == CORE else name_given(key, _KEY)
+        thread, path = layers._ground.point.thread, path_of(layers.namespace)
 
         def make(tx: Transaction, change: Change) -> Correction:
             change.writer = Writer(PERSON, who)
@@ -494,7 +478,7 @@ class Corrections:
                     "named by thread_id."
                 )
             last = self._stored(tx, path, path + "\x01", limit=1, **self._slot(path, kind, key, layers.name, thread))
-            new = edit(tx, change, old)
+            new = edit(layers, tx, change, old)
             if isinstance(new, RowDraft):
                 change.drafts.append(new)
             known = {event["n"] for event in _events_of(old)}
@@ -504,16 +488,15 @@ class Corrections:
             # A correction may still have words of those from whom its predecessor came.
             for made in (*(each for each in last if each._stored["after"] == before), *([undone] if undone else ())):
                 sources.update(made._stored["sources"])
-            told = self._values(who, undone, before, _row_of(kind, new)) | {
-                "sources": sorted(sources),
-                "events": events,
-            }
+            told = self._values(who, undone, before, _row_of(kind, new))
+            told |= {"sources": sorted(sources), "events": events}
             place = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
             change.drafts[place] = change.drafts[place]._replace(correction=told)
             return _correction(path, kind, key, layers.name, thread, change.now, told)
 
         name = "corrections.correct" if undone is None else "corrections.undo"
-        return ground.write(name, make, outputs=lambda made: {"correction_id": made.id}, kind=kind, key=key, by=who)
+        shown = {"kind": kind, "key": key, "by": who}
+        return layers._ground.write(name, make, outputs=lambda made: {"correction_id": made.id}, **shown)
 
     def _rewording(
         self,
@@ -590,7 +573,7 @@ def _check(present: Any, expected: str | None, undone: Correction | None) -> Non
         raise Outdated
     raise Outdated(
         f"The {undone.kind} {safe_repr(undone.key)} was changed since it was corrected. Look at what it says now, and "
-        "correct that, or undo it with force=True."
+        "correct that."
     )
 
 

@@ -105,17 +105,13 @@ class TestEveryKind:
         assert thing.present.value[shown] == "coffee"
         assert thing.history == [again, undone, made] == memory.corrections.history(namespace=ADA)
 
-    def test_is_undone_in_order_and_what_was_written_since_only_if_somebody_insists(self, thing):
+    def test_is_undone_in_order(self, thing):
         first, second = thing.correct("coffee"), thing.correct("cocoa")
         with pytest.raises(Outdated, match="changed since"):
             thing.undo(first)
         for each in (second, first):
             thing.undo(each)
         assert thing.present.value[SHOWN[thing.kind]] == "tea"
-        thing.correct("milk")
-        if thing.kind != "fact":  # of which an undoing takes back that correction alone
-            thing.undo(first, force=True)
-            assert thing.present.value[SHOWN[thing.kind]] == "tea"
 
     def test_is_not_corrected_by_who_has_seen_another_version(self, thing):
         seen = thing.present.version
@@ -297,8 +293,6 @@ class TestErrors:
             for call in (do.present, do.history):
                 with pytest.raises(InvalidInput):
                     call("core", wrong)
-        with pytest.raises(InvalidInput, match="force"):
-            do.undo("x", by=BY, force="no")
         assert do.history() == []
 
     def test_what_is_unknown_is_told(self, memory):

@@ -218,14 +218,11 @@ async def _corrected(request: Request, subject: Subject, fields: Mapping[str, st
         await (do.afact if subject.kind == "fact" else do.arecord)(subject.key, **changes, **given, **at)
 
 
-async def undo(request: Request, fields: Mapping[str, str]) -> Response:
+async def undo(request: Request, _: Mapping[str, str]) -> Response:
     """Take a correction back."""
     studio, namespace = web.studio_of(request), web.namespace_asked(request) or ()
-    name, force = web.required(request, "id"), "force" in fields
-    try:
-        made = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace, force=force)
-    except Outdated as error:
-        return web.page(request, "undo.html", 409, text=str(error), id=name, namespace=namespace)
+    name = web.required(request, "id")
+    made = await studio.memory.corrections.aundo(name, by=studio.user_of(request), namespace=namespace)
     subject = Subject(made.kind, made.key, made.namespace, made.branch, made.thread_id)
     return web.back(request, "/correct", **subject._asdict())
 

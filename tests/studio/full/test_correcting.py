@@ -153,7 +153,7 @@ class TestTwoEditors:
         browser.submit(where, form_on=where, version=version_on(answer.text), value="Faro, said the second")
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Faro, said the second"}
 
-    def test_what_changed_since_is_not_undone_unless_somebody_insists(self, memory, browser):
+    def test_what_changed_since_is_not_undone(self, memory, browser):
         memory.layers(namespace=ADA).core.set("city", "Lisbon")
         made = memory.corrections.core("city", "Porto", by="ada", namespace=ADA)
         memory.layers(namespace=ADA).core.set("city", "Rome")
@@ -161,11 +161,9 @@ class TestTwoEditors:
         where = f"/undo?namespace=users/ada&id={made.id}"
         form = address("core", "city")
         answer = browser.submit(where, form_on=form)
-        assert answer.status_code == 409
-        assert "Undo it nevertheless" in answer.text
+        assert answer.status_code == 400
+        assert "was changed since" in answer.text
         assert memory.layers(namespace=ADA).core.get("city") == {"city": "Rome"}
-        browser.submit(where, form_on=form, force="yes")
-        assert memory.layers(namespace=ADA).core.get("city") == {"city": "Lisbon"}
 
 
 class TestErrors:
