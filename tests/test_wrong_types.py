@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from langchain_agentmem import AgentMemory, Compressor, FactsConfig, InvalidInput
+from langchain_agentmem import AgentMemory, FactsConfig, InvalidInput
 from langchain_agentmem.compaction import SummarizationConfig
 from langchain_agentmem.compaction.role_compactor import ContextCompactor
 from langchain_agentmem.errors import LONGEST
@@ -58,7 +58,6 @@ class TestOthers:
         for wait in (
             memory.store.stop_ttl_sweeper,
             ContextCompactor(memory.session("s"), "Planner").wait,
-            lambda timeout: Compressor(None, timeout=timeout),
             lambda timeout: FactsConfig(timeout=timeout),
             lambda timeout: SummarizationConfig(timeout=timeout),
             lambda timeout: memory.experiences(tmp_path).selector(timeout=timeout),

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -24,20 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langchain_agentmem.base.argument_checks import check_timeout, check_whole
-from langchain_agentmem.base.concurrency import PerProcess, awaited
+from langchain_agentmem.base.argument_checks import check_whole, text_given
+from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.base.fencing import fenced, unfenced
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, leaves_the_node
+from langchain_agentmem.errors import leaves_the_node
 from langchain_agentmem.language_models.lenient_json import strip_reasoning
 from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
 from langchain_agentmem.tracing import Tracing
 
 if TYPE_CHECKING:
     from langchain_agentmem.storage.database import Database
-
-_WITHOUT_DATABASE = Tracing()
 
 MARK = "\u2026"
 """What stands where a text was cut."""
@@ -86,11 +82,9 @@ def _is_within(before: str, after: str) -> bool:
     )
 
 
-NAME = "layers.compress"
-"""What the step is called in a trace."""
-
 ATTEMPTS = 3
 TIMEOUT = 60.0
+"""Seconds to wait for an answer."""
 CACHE_SIZE = 256
 
 _INSTRUCTIONS = """\
@@ -102,7 +96,6 @@ are written. Leave out what is said twice, and courtesies. Invent nothing. Write
 
 Answer with the shortened text and nothing else. It may have at most {max_chars} characters, blanks included."""
 _AGAIN = "That has {length} characters. Say it in at most {max_chars}, and answer with the text alone."
-_EMPTY = "That is no text. Answer with the shortened text, in at most {max_chars} characters."
 
 _MARK = "text"
 _CODE = re.compile(r"\A```[\w+-]*\n(.*?)\n?```\Z", re.DOTALL)
@@ -111,40 +104,17 @@ _SHRINKS_BY = 0.85
 
 
 class Answers:
-    """A cache of the answers that fit, by everything that they depend on. Safe to share between threads."""
+    """A cache of the answers that fit, by everything that they depend on.
 
-    _lock = PerProcess(threading.Lock)
+    Each answer is kept with its model, since the key of a model without a name is its address.
+    """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, tuple[str, Any]] = OrderedDict()
-        self._forgotten = 0
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def get(self, key: Hashable) -> tuple[str | None, int]:
-        """Return the answer, if there is one, and the number to pass to `keep`."""
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key, (None, None))[0], self._forgotten
-
-    def keep(self, key: Hashable, answer: str, model: Any, since: int) -> None:
-        """Keep an answer, unless everything was forgotten since the model was asked.
-
-        The model is kept with its answer, since the key of a model without a name is its address.
-        """
-        with self._lock:
-            if since == self._forgotten:
-                self._kept[key] = answer, model
-                if len(self._kept) > CACHE_SIZE:
-                    self._kept.popitem(last=False)
+        self.kept: OrderedDict[Hashable, tuple[str, Any]] = OrderedDict()
 
     def forget(self) -> None:
-        """Forget every answer, also those that models are still writing."""
-        with self._lock:
-            self._forgotten += 1
-            self._kept.clear()
+        """Forget every answer. One that a model is still writing goes into the former dictionary."""
+        self.kept = OrderedDict()
 
 
 class Compressor:
@@ -156,7 +126,6 @@ class Compressor:
         database: Whose hooks are told when a text had to be cut although there is a model, and whose compressors share
             what they remember until something is erased. Default: none.
         attempts: How often a model is asked for one text at most. Default 3.
-        timeout: Seconds to wait for an answer; None for ever. Default 60.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -164,19 +133,12 @@ class Compressor:
     """
 
     def __init__(
-        self,
-        model: ModelLike | None = None,
-        *,
-        database: Database | None = None,
-        attempts: int = ATTEMPTS,
-        timeout: float | None = TIMEOUT,
+        self, model: ModelLike | None = None, *, database: Database | None = None, attempts: int = ATTEMPTS
     ) -> None:
         check_whole("attempts", attempts, 1)
-        check_timeout(timeout, zero=False)
         self.model = usable_model(model)
         self._database = database
         self._attempts = attempts
-        self._timeout = timeout
         self._answers = Answers() if database is None else database.attached(Answers, Answers)
         if database is not None:
             database.remembering.add(self._answers)
@@ -195,74 +157,59 @@ class Compressor:
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if not isinstance(text, str) or not isinstance(context, str):
-            raise InvalidInput(
-                f"What is compressed is a text, with a text that says what it is, not {safe_repr(text)}."
-            )
-        cut = truncated(text, max_chars)
-        model = self.model
-        if len(text) <= max_chars or model is None or max_chars == 0:
+        text_given(context, "What a text is called")
+        cut = truncated(text_given(text, "What is compressed"), max_chars)
+        if len(text) <= max_chars or self.model is None or max_chars == 0:
             return cut
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        key = digest, max_chars, context, _name_of(model)
-        known, since = self._answers.get(key)
-        if known is not None:
-            return known
-        tracing = _WITHOUT_DATABASE if self._database is None else self._database.tracing
-        more = {"context": context, "max_characters": max_chars}
-        with tracing.step(f"memory.{NAME}", inputs=lambda: {"text": text, "characters": len(text), **more}) as step:
-            shortened = self._shorten(key, since, text, max_chars, context)
+        key, kept = (digest, max_chars, context, _name_of(self.model)), self._answers.kept
+        if key in kept:
+            return kept[key][0]
+        tracing = Tracing() if self._database is None else self._database.tracing
+        inputs = {"text": text, "characters": len(text), "context": context, "max_characters": max_chars}
+        with tracing.step("memory.layers.compress", inputs=lambda: inputs) as step:
+            shortened = self._shorten(text, max_chars, context)
             step.finish(lambda: {"text": shortened, "characters": len(shortened)})
+        if len(shortened) > max_chars:
+            return truncated(shortened, max_chars)
+        kept[key] = shortened, self.model
+        if len(kept) > CACHE_SIZE:
+            kept.popitem(last=False)
         return shortened
 
     acompress = awaited(compress)
 
-    def _shorten(self, key: Hashable, since: int, text: str, max_chars: int, context: str) -> str:
-        """Have a model shorten a text that is too long."""
-        asked = question = _question(text, max_chars, context)
+    def _shorten(self, text: str, max_chars: int, context: str) -> str:
+        """Have a model shorten a text. Return its first answer that fits, else the shortest text that there is."""
+        block = fenced(_MARK, text, of=context or None)
+        question = [SystemMessage(_INSTRUCTIONS.replace("{max_chars}", str(max_chars))), HumanMessage(block)]
+        asked: list[BaseMessage] = [*question]
         goal, shortest, failure = max_chars, text, None
         for _ in range(self._attempts):
             try:
-                answer = _said(text, ask(self._database, self.model, asked, "layers.ask", self._timeout, shown=False))
+                answer = _said(text, ask(self._database, self.model, asked, "layers.ask", TIMEOUT, shown=False))
             except Exception as error:  # whatever a model raises, the text is made to fit
                 if leaves_the_node(error):
                     raise
                 failure = error
                 break
             if answer and len(answer) <= max_chars:
-                self._answers.keep(key, answer, self.model, since)
                 return answer
-            if answer and len(answer) < len(shortest):
-                shortest = answer
+            asked = [*question]
+            if answer and len(answer) < len(text):
+                shortest = min(answer, shortest, key=len)
+                asked.append(AIMessage(answer))
             goal = max(1, int(goal * _SHRINKS_BY))
-            asked = [*question, *_once_more(answer, text, goal)]
-        self._tell(text, max_chars, context, failure, answered=shortest is not text)
-        return truncated(shortest, max_chars)
-
-    def _tell(self, text: str, max_chars: int, context: str, failure: Exception | None, *, answered: bool) -> None:
-        if self._database is None:
-            return
-        if failure is not None:
-            reason = "The model failed."
-        elif answered:
-            reason = f"The model's answers were too long, {self._attempts} times."
-        else:
-            reason = f"The model gave nothing shorter than the text, {self._attempts} times."
-        told: dict[str, Any] = {"context": context, "characters": len(text), "max_chars": max_chars, "reason": reason}
-        self._database.emit(lambda: CompressionFellShort(**told, error=failure))
-
-
-def _question(text: str, max_chars: int, context: str) -> list[BaseMessage]:
-    block = fenced(_MARK, text, of=context or None)
-    return [SystemMessage(_INSTRUCTIONS.replace("{max_chars}", str(max_chars))), HumanMessage(block)]
-
-
-def _once_more(answer: str, text: str, goal: int) -> list[BaseMessage]:
-    """What follows the question the next time: the answer, unless it is no shorter than the text, and what it lacks."""
-    if not answer:
-        return [HumanMessage(_EMPTY.format(max_chars=goal))]
-    again = HumanMessage(_AGAIN.format(length=len(answer), max_chars=goal))
-    return [AIMessage(answer), again] if len(answer) < len(text) else [again]
+            asked.append(HumanMessage(_AGAIN.format(length=len(answer), max_chars=goal)))
+        if self._database is not None:
+            reason = f"No answer of the model was short enough, {self._attempts} times."
+            if failure is not None:
+                reason = "The model failed."
+            event = CompressionFellShort(
+                context=context, characters=len(text), max_chars=max_chars, reason=reason, error=failure
+            )
+            self._database.emit(lambda: event)
+        return shortest
 
 
 def _said(text: str, reply: str) -> str:
