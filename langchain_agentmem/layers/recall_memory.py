@@ -10,17 +10,17 @@ Memory pressure: how full core and recall memory are, and what could be done abo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from types import EllipsisType
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_agentmem.base.argument_checks import limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.base.safe_repr import counted, safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Writer, compaction_key
 from langchain_agentmem.layers.archival_memory import record
@@ -70,31 +70,6 @@ class ConsolidationReport:
     evicted: tuple[str, ...] = ()
 
 
-class EventBundle(NamedTuple):
-    """Events of one kind that become one record.
-
-    Attributes:
-        kind: Their kind.
-        events: The events, oldest first; at least one.
-    """
-
-    kind: str
-    events: tuple[Kept, ...]
-
-    @property
-    def text(self) -> str:
-        """All that they say, a line each."""
-        return "\n".join([self.heading, *(f"- {_time(each)} {each.text}" for each in self.events)])
-
-    @property
-    def heading(self) -> str:
-        """What they are."""
-        first, last = min(map(_time, self.events)), max(map(_time, self.events))
-        if len(self.events) == 1:
-            return f"1 event of kind {self.kind}, {first}:"
-        return f"{len(self.events)} events of kind {self.kind}, {first} to {last}:"
-
-
 def consolidate(
     ground: Ground, *, keep: int, kind: str | None = None, automatic: bool = False, name: str = "recall.consolidate"
 ) -> ConsolidationReport:
@@ -109,21 +84,21 @@ def consolidate(
     """
     limit = ground.settings.section_budgets["archival_snippet"]
     with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
-        texts: list[tuple[EventBundle, str]] = []
-        for bundle in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
-            context = f"{len(bundle.events)} events of kind {bundle.kind}, oldest first"
-            text = ground.compressor.compress(bundle.text, limit, context)
-            no_help = text == truncated(bundle.text, limit)  # it fits as it is, there is no model, or it failed
-            texts.append((bundle, digest(bundle, limit) if no_help else text))
+        texts: list[tuple[list[Kept], str]] = []
+        for events in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
+            whole, context = said_by(events), f"{len(events)} events of kind {events[0].label}, oldest first"
+            text = ground.compressor.compress(whole, limit, context)
+            no_help = text == truncated(whole, limit)  # it fits as it is, there is no model, or it failed
+            texts.append((events, digest(events, limit) if no_help else text))
 
         def make(tx: Transaction, change: Change) -> ConsolidationReport:
             if ground.compressor.model is not None:
                 change.writer = Writer("model")
-            keys = [each.key for bundle, _ in texts for each in bundle.events]
-            there = memory_rows.named(tx, change.view, EVENT, keys)
+            there = memory_rows.named(tx, change.view, EVENT, [each.key for events, _ in texts for each in events])
             numbers = {each.number for each in there.values()}
-            whole = [each for each in texts if numbers.issuperset(event.number for event in each[0].events)]
-            return _replace(ground, change, whole, automatic=automatic)
+            whole = [each for each in texts if numbers.issuperset(event.number for event in each[0])]
+            records = [_replace(ground, change, *each, automatic=automatic) for each in whole]
+            return ConsolidationReport(events=sum(len(events) for events, _ in whole), records=tuple(records))
 
         report = ground.write(None, make) if texts else ConsolidationReport()
         step.finish(lambda: asdict(report))
@@ -164,8 +139,8 @@ def count(tx: Transaction, view: View, kind: str) -> int:
     return int(row["found"])
 
 
-def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list[EventBundle]:
-    """The old events that a view shows, as bundles: by kind, in the order in which their kinds first came.
+def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list[list[Kept]]:
+    """The old events that a view shows: by kind, each part small enough for one record.
 
     Args:
         tx: The transaction.
@@ -175,63 +150,60 @@ def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list
     """
     there = memory_rows.current(tx, view, EVENT)
     mine = [each for each in there if kind is None or each.label == kind]
-    groups: dict[str, list[Kept]] = {}
+    kinds: dict[str | None, list[list[Kept]]] = {}
     for each in mine[: max(0, len(mine) - keep)]:
-        groups.setdefault(each.label or "", []).append(each)
-    return [EventBundle(name, tuple(part)) for name, events in groups.items() for part in _parts(events)]
+        parts = kinds.setdefault(each.label, [[]])
+        chars = sum(len(event.body) for event in parts[-1])
+        if parts[-1] and (len(parts[-1]) >= MOST_EVENTS or chars + len(each.body) > MOST_CHARS):
+            parts.append([])
+        parts[-1].append(each)
+    return [events for parts in kinds.values() for events in parts]
 
 
-def digest(bundle: EventBundle, limit: int) -> str:
-    """What can be said of events without a model: all of it, or a line each, or the first and the latest.
+def heading(events: Sequence[Kept]) -> str:
+    """What events of one kind are."""
+    times = sorted(map(_time, events))
+    span = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
+    return f"{counted(len(times), 'events')} of kind {events[0].label}, {span}:"
+
+
+def said_by(events: Sequence[Kept]) -> str:
+    """All that events of one kind say, a line each."""
+    return "\n".join([heading(events), *(f"- {_time(each)} {each.text}" for each in events)])
+
+
+def digest(events: Sequence[Kept], limit: int) -> str:
+    """What can be said of events without a model: all of it, or the beginning of each, or the first and the latest.
 
     Args:
-        bundle: The events.
+        events: Events of one kind.
         limit: The most characters that the result has.
     """
-    if len(text := bundle.text) <= limit:
+    if len(text := said_by(events)) <= limit:
         return text
-    space = limit - len(bundle.heading)
-    most = min(_LINE, max(_LEAST_LINE, space // len(bundle.events) - 1))
-    lines = [truncated(f"- {_time(each)} {' '.join(each.text.split())}", most) for each in bundle.events]
-    if sum(len(each) + 1 for each in lines) > space:
-        fitting = max(1, (space - _GAP) // (most + 1))
-        latest = fitting // 2
-        gap = f"- … {len(lines) - fitting} more"
-        lines = [*lines[: fitting - latest], gap, *lines[len(lines) - latest :]]
-    return truncated("\n".join([bundle.heading, *lines]), limit)
+    head = heading(events)
+    space = limit - len(head)
+    most = min(_LINE, max(_LEAST_LINE, space // len(events) - 1))
+    lines = [truncated(f"- {_time(each)} {' '.join(each.text.split())}", most) for each in events]
+    half = max(1, (space - _GAP) // (most + 1) // 2)
+    if len(lines) > 2 * half:
+        lines[half:-half] = [f"- … {len(lines) - 2 * half} more"]
+    return truncated("\n".join([head, *lines]), limit)
 
 
-def _replace(
-    ground: Ground, change: Change, texts: Sequence[tuple[EventBundle, str]], *, automatic: bool
-) -> ConsolidationReport:
-    """Put records in the place of events."""
-    records: list[str] = []
+def _replace(ground: Ground, change: Change, events: Sequence[Kept], text: str, *, automatic: bool) -> str:
+    """Put a record in the place of events of one kind. Return its id."""
+    key = ground.database.new_id()
+    marks = [AUTOMATIC] if automatic else []
+    tags = [CONSOLIDATED, *marks, f"kind:{events[0].label}", f"event_count:{len(events)}"]
+    words = "\n".join([text, *(each.text for each in events), *tags])
+    said = [[each.key, each.created_at, each.text] for each in events]
+    made = memory_rows.moved(record(key, text, tags, change.now, words=words, events=said), *events)
     source, actor = change.writer
-    for bundle, text in texts:
-        key = ground.database.new_id()
-        records.append(key)
-        marks = [AUTOMATIC] if automatic else []
-        tags = [CONSOLIDATED, *marks, f"kind:{bundle.kind}", f"event_count:{len(bundle.events)}"]
-        words = "\n".join([text, *(each.text for each in bundle.events), *tags])
-        events = [[each.key, each.created_at, each.text] for each in bundle.events]
-        made = record(key, text, tags, change.now, words=words, events=events)
-        made = memory_rows.moved(made, *bundle.events)
-        change.drafts.append(made if source is None else made._replace(source=source, actor=actor))
-        for each in bundle.events:
-            change.remove(EVENT, each.key)
-    return ConsolidationReport(events=sum(len(bundle.events) for bundle, _ in texts), records=tuple(records))
-
-
-def _parts(events: Sequence[Kept]) -> Iterator[list[Kept]]:
-    part: list[Kept] = []
-    chars = 0
+    change.drafts.append(made if source is None else made._replace(source=source, actor=actor))
     for each in events:
-        if part and (len(part) >= MOST_EVENTS or chars + len(each.body) > MOST_CHARS):
-            yield part
-            part, chars = [], 0
-        part.append(each)
-        chars += len(each.body)
-    yield part
+        change.remove(EVENT, each.key)
+    return key
 
 
 def _time(event: Kept) -> str:

@@ -8,7 +8,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.recall_memory import AUTOMATIC, CONSOLIDATED, EventBundle, digest
+from langchain_agentmem.layers.recall_memory import AUTOMATIC, CONSOLIDATED, digest, said_by
 from langchain_agentmem.rewinding.memory_rows import Kept
 from tests.layers.made import contents
 from tests.support.models import ScriptedModel
@@ -145,16 +145,15 @@ def kept(text):
 @given(events=st.lists(st.text().map(kept), min_size=1, max_size=30), limit=st.integers(0, 400))
 @settings(deadline=None)
 def test_a_digest_is_never_longer_than_it_may_be(events, limit):
-    bundle = EventBundle("k", tuple(events))
-    text = digest(bundle, limit)
+    text, whole = digest(events, limit), said_by(events)
     assert len(text) <= limit
-    if len(bundle.text) <= limit:
-        assert text == bundle.text
+    if len(whole) <= limit:
+        assert text == whole
 
 
 def test_a_digest_of_too_many_events_has_the_first_and_the_latest():
     events = [kept(f"{number} happened") for number in range(150)]
-    lines = digest(EventBundle("k", tuple(events)), 3_000).splitlines()
+    lines = digest(events, 3_000).splitlines()
     assert lines[1].endswith(" 0 happened")
     assert lines[-1].endswith(" 149 happened")
     [gap] = [line for line in lines if line.endswith(" more")]
