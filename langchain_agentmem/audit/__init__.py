@@ -4,7 +4,7 @@ Begin with `audit_trail.AuditTrail`, the public class. Below it:
 
 - `audit_entry`, `audit_rows`, `audit_store`: an entry and its chain, its rows, and the statements on them;
 - `model_call_capture`: the LangChain callback handler that records model calls;
-- `junk_rules`, `audit_todos`: which entries are hidden, and which todos a text asks for;
+- `junk_rules`: which entries are hidden, and which todos a text asks for;
 - `audit_report`: the health report;
 - `legacy_json`: reads and writes `agent_memory.json`, however damaged;
 - `audit_part`: searches, verifies and erases the trail.
@@ -17,10 +17,8 @@ later, whether it is junk, done or archived, is no part of it; of that the check
 is ever written. A chain proves nothing against somebody who may write to the database and computes it anew; a head that
 was kept elsewhere does.
 
-- To add an entry alone is to insert a row and move the head: two pages. An index that a single row enters is a page
-  more in that commit, and the search several. So on SQLite new rows are in none (partial indexes), and enter them all
-  together with the entry that makes them 128; readers look through those that wait, writers and searches have them
-  settle first. Entering indexes and search at once, an entry took twice as long.
+- To add an entry alone is to insert a row and move the head. Entering the search would take longer than that, so new
+  rows enter it together with the entry that makes them 128, or when a search could find them.
 - A model call's prompt is the whole history. Its messages are parts of a shelf, each once, as references to contents
   that conversations share (`threads/value_store.py`); a call names ranges of them.
 - The last entries of any kind, conversation and visibility are one range of an index each; they are put together in

@@ -80,7 +80,6 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
     """
     noted = query.audit_head(tx)
     head = Head(int(noted[0]["sequence"]), bytes(noted[0]["link"])) if noted else None
-    indexed = int(noted[0]["indexed"]) if noted else 0
     since = since or START
     link_then = START.link if since == START else None
     found: list[str] = []
@@ -91,7 +90,7 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
             break
         digests = _digests(tx, rows)
         for row in rows:
-            found += _wrong_with(row, at, indexed, digests.get(row["shelf_id"], {}))
+            found += _wrong_with(row, at, digests.get(row["shelf_id"], {}))
             at = Head(row["sequence"], bytes(row["link"]))
             link_then = at.link if at.sequence == since.sequence else link_then
             erased += row["kind"] is None
@@ -125,7 +124,7 @@ def problems(tx: Transaction) -> list[str]:
     return found
 
 
-def _wrong_with(row: Row, before: Head, indexed: int, messages: Mapping[int, bytes]) -> Iterator[str]:
+def _wrong_with(row: Row, before: Head, messages: Mapping[int, bytes]) -> Iterator[str]:
     """Find out what is wrong with a place of the chain, given the place before it."""
     called = f"number {row['sequence']} of the audit trail"
     if row["kind"] is not None and row["key"] is not None:
@@ -145,7 +144,7 @@ def _wrong_with(row: Row, before: Head, indexed: int, messages: Mapping[int, byt
         is_whole = False
     if not is_whole:
         yield f"{called} is not what was stored"
-    elif amiss := _amiss(row, indexed):
+    elif amiss := _amiss(row):
         yield f"{called} is marked as no entry can be: {', '.join(amiss)}"
 
 
@@ -167,7 +166,7 @@ def _missing(first: int, last: int) -> str:
     return f"the numbers {first} to {last} of the audit trail are missing"
 
 
-def _amiss(row: Row, indexed: int) -> list[str]:
+def _amiss(row: Row) -> list[str]:
     """Which of the columns that may change hold what nobody writes there, so that the entry would not be seen."""
     hidden, junk = row["hidden"], row["junk"]
     is_sound = {
@@ -175,7 +174,6 @@ def _amiss(row: Row, indexed: int) -> list[str]:
         "junk": hidden == audit_rows.REPLACED or (junk is not None) == (hidden == audit_rows.JUNK),
         "status": (row["status"] in STATUSES) if row["kind"] == TODO else row["status"] is None,
         "archived": row["archived"] in (0, 1),
-        "settled": row["settled"] == 1 or (row["settled"] == 0 and row["sequence"] > indexed),
         "shelf_id": (row["shelf_id"] is None) == (row["messages"] is None),
     }
     return [name for name, sound in is_sound.items() if not sound]

@@ -23,30 +23,24 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import NamedTuple
 
-from langchain_agentmem.audit import audit_rows, audit_store
+from langchain_agentmem.audit import audit_rows
 from langchain_agentmem.audit.audit_entry import REFLECTION, AuditEntry
-from langchain_agentmem.audit.audit_store import EntrySizes, is_said
-from langchain_agentmem.audit.junk_rules import RULES, JunkRule, pattern, reasons
+from langchain_agentmem.audit.audit_store import is_said
+from langchain_agentmem.audit.junk_rules import JunkRule, pattern, reasons
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import counted, one_line, size_of
 from langchain_agentmem.search.analysis import STOP_WORDS, terms
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.transaction import Row
 
 MOST_READ = 20_000
 """So many entries are read, the newest; all of them are counted."""
 PAGE = 100
-
-
-# -- health ----------------------------------------------------------------------------------------------------------
-
 LARGE = 10_000_000
 """Bytes above which an archive is suggested: 10 MB."""
 OLD = timedelta(days=30)
-"""How old entries are that could be archived."""
-RECENT = timedelta(days=30)
+"""How old entries are that could be archived, and how far back growth and runaway hours reach."""
 MOST_CONVERSATIONS, MOST_RUNAWAYS = 20, 10
 MOST_TODOS = 1_000
 """So many open todos are looked for among later entries; of the rest only the number is told."""
@@ -54,7 +48,6 @@ LEAST_IN_HOUR, TIMES_USUAL = 200, 10
 """An hour runs away with more entries than the first, and more than the second times those of the median hour."""
 
 _HOUR = 3_600_000_000
-_SPANS = (7, 30)
 _TOLD_OF_SECTION = 5
 _LOOKED_AT_OF_REPLY = 10_000
 _SHOWN = 160
@@ -63,20 +56,6 @@ _ENOUGH = 2 / 3
 _SENTENCE = re.compile(r"(?<=[.!?;\n])\s+|\n")
 _SAYS_DONE, _SAYS_NOT = (re.compile(pattern(name), re.IGNORECASE) for name in ("done", "not_done"))
 _STOPS = frozenset(each for word in STOP_WORDS for each in terms(word))
-
-
-class Growth(NamedTuple):
-    """How much was added of late.
-
-    Attributes:
-        days: In how many days; fewer than were asked for where the first entry is younger.
-        entries: How many entries.
-        size: How many bytes; the messages of model calls are shared out evenly among the calls.
-    """
-
-    days: float
-    entries: int
-    size: int
 
 
 class RateAnomaly(NamedTuple):
@@ -101,15 +80,13 @@ class ConversationSize(NamedTuple):
         namespace: Where it is.
         entries: How many entries it has.
         junk: How many of them are hidden as junk.
-        first_at: When its first entry was made.
-        last_at: When its last.
+        last_at: When its last entry was made.
     """
 
     conversation_id: str
     namespace: Namespace
     entries: int
     junk: int
-    first_at: datetime
     last_at: datetime
 
 
@@ -131,94 +108,69 @@ class OpenTodo(NamedTuple):
     quote: str
 
 
-class ArchiveSuggestion(NamedTuple):
-    """What could be archived.
-
-    Attributes:
-        before: Entries made before this time, that are not archived yet.
-        entries: How many there are.
-        size: Their bytes.
-    """
-
-    before: datetime
-    entries: int
-    size: int
-
-
-class JunkCheck(NamedTuple):
-    """How the rules for junk do.
-
-    Attributes:
-        hidden: How many entries each rule hides, by its name; an entry may be hidden by several.
-        idle: The rules by which no entry is junk.
-        to_hide: How many of the entries that were read are shown, and junk by the rules as they are now.
-        to_show: How many of them are hidden, and are none.
-    """
-
-    hidden: Mapping[str, int]
-    idle: tuple[str, ...]
-    to_hide: int
-    to_show: int
-
-
 class Health(NamedTuple):
     """How an audit trail fares.
 
     Attributes:
-        at: When it was looked at.
-        sizes: Entries and bytes.
+        entries: Entries, without those that were erased.
+        junk: Those of them that are hidden as junk.
+        archived: Those of them that are archived.
+        size: Bytes of the entries, and of the messages of model calls; conversations and checkpoints may share these.
+        recent: Entries of the last 30 days.
         read: How many entries were read, the newest: for signs of todos, and what is junk by now.
-        growth: The last 7 and the last 30 days.
         runaway: Hours of the last 30 days with far more entries than usual.
         conversations: How many conversations there are.
-        patterns: Those of them with most entries.
+        largest: Those of them with most entries.
         open_todos: How many todos are open.
         todos: The open todos, the oldest first, with what suggests that they are done.
-        archiving: What could be archived, where it is large; else None.
-        junk: How the rules for junk do.
+        is_large: Whether the trail is so large that its old entries should be archived.
+        archivable: How many entries are more than 30 days old, and not archived.
+        archivable_size: Their bytes.
+        hidden: How many entries each rule for junk hides, by its name; an entry may be hidden by several.
+        to_hide: How many of the entries that were read are shown, and junk by the rules as they are now.
+        to_show: How many of them are hidden, and are none.
     """
 
-    at: datetime
-    sizes: EntrySizes
+    entries: int
+    junk: int
+    archived: int
+    size: int
+    recent: int
     read: int
-    growth: tuple[Growth, ...]
     runaway: tuple[RateAnomaly, ...]
     conversations: int
-    patterns: tuple[ConversationSize, ...]
+    largest: tuple[ConversationSize, ...]
     open_todos: int
     todos: tuple[OpenTodo, ...]
-    archiving: ArchiveSuggestion | None
-    junk: JunkCheck
-
-    @property
-    def size(self) -> int:
-        """Bytes of entries, and of the messages of model calls."""
-        return self.sizes.entry_bytes + self.sizes.message_bytes
+    is_large: bool
+    archivable: int
+    archivable_size: int
+    hidden: Mapping[str, int]
+    to_hide: int
+    to_show: int
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
 
 def _lines(found: Health) -> Iterator[str]:
-    sizes, junk, old = found.sizes, found.junk, found.archiving
-    hidden = f"{sizes.junk:,} hidden as junk, {sizes.archived:,} archived."
-    yield f"{counted(sizes.entries, 'entries')}, {size_of(found.size)}; {hidden}"
-    if found.read < sizes.entries:
+    hidden = f"{found.junk:,} hidden as junk, {found.archived:,} archived."
+    yield f"{counted(found.entries, 'entries')}, {size_of(found.size)}; {hidden}"
+    if found.read < found.entries:
         yield f"All are counted, and the newest {found.read:,} are read."
-    for growth in dict.fromkeys(found.growth):
-        daily = f"{growth.entries / growth.days:,.1f} entries and {size_of(growth.size / growth.days)} a day."
-        yield f"Last {counted(round(growth.days, 1), 'days')}: {daily}"
-    if old is not None and old.entries:
-        from_before = f"{counted(old.entries, 'entries')} from before {old.before:%Y-%m-%d}"
-        yield f"It is large. Archive {from_before}, which take {size_of(old.size)}."
-    elif old is not None:
-        yield "It is large. Nothing old is left to archive."
+    if found.entries:
+        yield f"Last 30 days: {counted(found.recent, 'entries')}."
+    if found.is_large:
+        yield (
+            f"It is large. Archive {counted(found.archivable, 'entries')} of more than 30 days ago, which take "
+            f"{size_of(found.archivable_size)}."
+        )
     hours = [f"{each.hour:%Y-%m-%d %H}:00: {each.entries:,}, usual are {each.usual:,.0f}" for each in found.runaway]
     yield from _section("Hours with too many entries", hours, len(hours))
     talks = [
         f"{'/'.join((*each.namespace, each.conversation_id))}: {counted(each.entries, 'entries')}, "
         f"{each.junk / each.entries:.0%} junk, last {each.last_at:%Y-%m-%d %H:%M}"
-        for each in found.patterns
+        for each in found.largest
     ]
     yield from _section(counted(found.conversations, "conversations"), talks, found.conversations)
     todos = [
@@ -227,9 +179,9 @@ def _lines(found: Health) -> Iterator[str]:
         for each in found.todos
     ]
     yield from _section(counted(found.open_todos, "open todos"), todos, found.open_todos)
-    yield from (f"Junk by {name}: {count:,}, {count / sizes.entries:.1%}" for name, count in junk.hidden.items())
-    if junk.to_hide or junk.to_show:
-        yield f"By the rules as they are, filter_junk() would hide {junk.to_hide:,} more, and show {junk.to_show:,}."
+    yield from (f"Junk by {name}: {count:,}, {count / found.entries:.1%}" for name, count in found.hidden.items())
+    if found.to_hide or found.to_show:
+        yield f"By the rules as they are, filter_junk() would hide {found.to_hide:,} more, and show {found.to_show:,}."
 
 
 def _section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
@@ -240,9 +192,7 @@ def _section(title: str, lines: Sequence[str], count: int) -> Iterator[str]:
             yield f"  … and {count - _TOLD_OF_SECTION:,} more"
 
 
-def examine(
-    tx: Transaction, low: str, high: str, *, now: datetime, rules: Sequence[JunkRule] = RULES, large: int = LARGE
-) -> Health:
+def examine(tx: Transaction, low: str, high: str, *, now: datetime, rules: Sequence[JunkRule]) -> Health:
     """Look how the audit trail of the namespaces in a range of paths fares.
 
     Args:
@@ -250,12 +200,12 @@ def examine(
         low: The first path of the namespaces.
         high: The path behind the last.
         now: What time it is.
-        rules: By which entries are junk. Default: `RULES`.
-        large: From how many bytes on an archive is suggested. Default 10,000,000.
+        rules: By which entries are junk.
     """
     now, where = now.astimezone(UTC), {"low": low, "high": high}
-    sizes = audit_store.sizes(tx, low, high)
-    [ever] = query.audit_sizes(tx, **where, since=audit_store.EVER)
+    since = micros(now - OLD)
+    [row] = query.audit_sizes(tx, **where, since=since)
+    [messages] = query.audit_message_sizes(tx, **where)
     todos = audit_rows.entries(tx, query.audit_open_todos(tx, **where, limit=MOST_TODOS))
     about = [(each, frozenset(terms(_text_of(each))) - _STOPS) for each in todos]
     done: dict[str, tuple[str, str]] = {}
@@ -270,26 +220,27 @@ def examine(
                 if told and todo.created_at <= entry.created_at and len(words & told) >= _ENOUGH * len(told):
                     done[todo.id] = entry.id, one_line(sentence, _SHOWN)
     hidden: Counter[str] = Counter()
-    for row in query.audit_junk_counts(tx, **where):
-        hidden.update(dict.fromkeys(json.loads(row["junk"]), int(row["entries"])))
-    [conversations] = query.audit_count_conversations(tx, **where)
-    [old] = query.audit_archivable(tx, **where, before=micros(now - OLD))
-    archiving = ArchiveSuggestion(now - OLD, int(old["entries"]), int(old["bytes"]))
+    for each in query.audit_junk_counts(tx, **where):
+        hidden.update(dict.fromkeys(json.loads(each["junk"]), int(each["entries"])))
+    conversations = query.audit_conversations(tx, **where, limit=MOST_CONVERSATIONS)
+    size = int(row["bytes"]) + int(messages["bytes"])
     return Health(
-        at=now,
-        sizes=sizes,
+        entries=int(row["entries"]),
+        junk=int(row["junk"]),
+        archived=int(row["archived"]),
+        size=size,
+        recent=int(row["recent"]),
         read=read,
-        growth=_growth(tx, where, now, ever, sizes.message_bytes),
-        runaway=_runaway_hours(tx, where, micros(now - RECENT)),
-        conversations=int(conversations["found"]),
-        patterns=tuple(
+        runaway=_runaway_hours(tx, where, since),
+        conversations=int(conversations[0]["found"]) if conversations else 0,
+        largest=tuple(
             ConversationSize(
-                row["conversation"], namespace_of(row["path"]), int(row["entries"]), int(row["junk"]),
-                moment(row["first_at"]), moment(row["last_at"]),
+                each["conversation"], namespace_of(each["path"]), int(each["entries"]), int(each["junk"]),
+                moment(each["last_at"]),
             )
-            for row in query.audit_conversations(tx, **where, limit=MOST_CONVERSATIONS)
+            for each in conversations
         ),
-        open_todos=int(ever["todos"]),
+        open_todos=int(row["todos"]),
         todos=tuple(
             OpenTodo(
                 each.id, one_line(_text_of(each), _SHOWN), max(now - each.created_at, timedelta(0)),
@@ -297,13 +248,12 @@ def examine(
             )
             for each in sorted(todos, key=lambda each: each.created_at)
         ),
-        archiving=archiving if sizes.entry_bytes + sizes.message_bytes > large else None,
-        junk=JunkCheck(
-            dict(hidden.most_common()),
-            tuple(dict.fromkeys(rule.name for rule in rules if rule.name not in hidden)),
-            to_hide=differing[True],
-            to_show=differing[False],
-        ),
+        is_large=size > LARGE,
+        archivable=int(row["archivable"]),
+        archivable_size=int(row["archivable_bytes"]),
+        hidden=dict(hidden.most_common()),
+        to_hide=differing[True],
+        to_show=differing[False],
     )  # fmt: skip
 
 
@@ -323,21 +273,6 @@ def _sentences_of_completion(entry: AuditEntry) -> Iterator[str]:
         for sentence in _SENTENCE.split(text):
             if _SAYS_DONE.search(sentence) and not _SAYS_NOT.search(sentence):
                 yield sentence
-
-
-def _growth(
-    tx: Transaction, where: Mapping[str, str], now: datetime, ever: Row, message_bytes: int
-) -> tuple[Growth, ...]:
-    if not ever["entries"]:
-        return ()
-    of_call = message_bytes / ever["calls"] if ever["calls"] else 0.0
-    age = (now - moment(ever["first_at"])) / timedelta(days=1)
-    found = []
-    for days in _SPANS:
-        [late] = query.audit_sizes(tx, **where, since=micros(now - timedelta(days=days)))
-        size = round(int(late["bytes"]) + of_call * int(late["calls"]))
-        found.append(Growth(min(max(age, 1.0), float(days)), int(late["entries"]), size))
-    return tuple(found)
 
 
 def _runaway_hours(tx: Transaction, where: Mapping[str, str], since: int) -> tuple[RateAnomaly, ...]:

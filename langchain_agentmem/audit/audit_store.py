@@ -1,10 +1,9 @@
 """Statements that write, read, archive and erase the entries of the audit trail.
 
 Every entry gets the next place in one chain (`audit_entry`), in the order of the commits: whoever adds holds the end of
-the chain until its transaction ends. To add an entry alone is to insert a row and to move the head. Indexes and the
-search cost more, and cost little where many entries enter them together, so new ones wait: `TAIL` of them *settle* with
-the one that makes them so many. Until then whoever reads looks through those that wait as well, and a search that could
-find them has them settle first.
+the chain until its transaction ends. To add an entry alone is to insert a row and to move the head. The search costs
+more, and costs little where many entries enter it together, so new ones wait: `TAIL` of them *settle* with the one that
+makes them so many, and a search that could find them has them settle first.
 
 Entries never change but for what is no part of their digest: by which rules they are junk, whether a todo is done, and
 whether they are archived. Everything here is a function of a transaction.
@@ -36,7 +35,6 @@ LIST_PAGE = 200
 WithJunk: TypeAlias = bool | Literal["only"]
 """Whether entries are wanted that are hidden as junk, or only those."""
 ONLY_JUNK: Final = "only"
-EVER = -(2**62)
 _END = 2**62
 
 
@@ -52,26 +50,6 @@ class EntryFilter(TypedDict, total=False):
     conversation: str | None
     kinds: Collection[str] | None
     include_junk: WithJunk
-
-
-class EntrySizes(NamedTuple):
-    """How large an audit trail is.
-
-    Attributes:
-        entries: Entries, without those that were erased.
-        junk: Those of them that are hidden as junk.
-        archived: Those of them that are archived.
-        entry_bytes: Bytes of their texts, as they are kept.
-        messages: Different messages that model calls were given or answered with.
-        message_bytes: Their bytes. Conversations and checkpoints may share them.
-    """
-
-    entries: int
-    junk: int
-    archived: int
-    entry_bytes: int
-    messages: int
-    message_bytes: int
 
 
 def last(
@@ -96,15 +74,16 @@ def last(
     Raises:
         InvalidInput: There is no entry of the id `before`.
     """
-    end = _END
-    if before is not None and not (end := max(numbers_named(tx, path, [before]), default=0)):
-        raise InvalidInput(f"There is no entry {safe_repr(before)} in this audit trail.")
     if n <= 0:
         return []
-    numbers = {number for number in _waiting(tx, path, wanted) if number < end}
-    if len(numbers) < n:  # what waits is newer than the rest
-        numbers |= _indexed(tx, path, wanted, query.audit_newest, query.audit_newest_in, before=end, limit=n)
-    return of_numbers(tx, sorted(numbers)[-n:], messages=messages)
+    end = _END
+    if before is not None:
+        found = query.audit_named(tx, path=path, keys=json.dumps([before]))
+        if not found:
+            raise InvalidInput(f"There is no entry {safe_repr(before)} in this audit trail.")
+        end = found[0]["sequence"]
+    numbers = _numbers(tx, path, wanted, query.audit_newest, query.audit_newest_in, before=end, limit=n)
+    return of_numbers(tx, numbers[-n:], messages=messages)
 
 
 def page(
@@ -125,8 +104,7 @@ def page(
 
 def following(tx: Transaction, path: str, after: int, limit: int, wanted: EntryFilter) -> list[int]:
     """The numbers of the first entries behind a number."""
-    numbers = _indexed(tx, path, wanted, query.audit_following, query.audit_following_in, after=after, limit=limit)
-    return sorted(numbers | {number for number in _waiting(tx, path, wanted) if number > after})[:limit]
+    return _numbers(tx, path, wanted, query.audit_following, query.audit_following_in, after=after, limit=limit)[:limit]
 
 
 def of_numbers(tx: Transaction, numbers: Sequence[int], *, messages: bool = True) -> list[AuditEntry]:
@@ -139,14 +117,9 @@ def of_numbers(tx: Transaction, numbers: Sequence[int], *, messages: bool = True
 
 def get(tx: Transaction, path: str, entry_id: str) -> AuditEntry | None:
     """The entry of an id, also if it is hidden; None if there is none."""
-    found = of_numbers(tx, sorted(numbers_named(tx, path, [entry_id])))
+    named = query.audit_named(tx, path=path, keys=json.dumps([entry_id]))
+    found = of_numbers(tx, [row["sequence"] for row in named])
     return found[0] if found else None
-
-
-def numbers_named(tx: Transaction, path: str, ids: Sequence[str]) -> set[int]:
-    """The numbers of the entries of some ids."""
-    found = query.audit_named(tx, path=path, keys=json.dumps(list(ids)))
-    return {row["sequence"] for row in (*found, *query.audit_unsettled(tx, path=path)) if row["key"] in ids}
 
 
 def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
@@ -157,10 +130,7 @@ def of_status(tx: Transaction, path: str, status: str) -> list[AuditEntry]:
         path: The path of the namespace.
         status: "open" or "done".
     """
-    found = query.audit_of_status(tx, path=path, status=status)
-    waiting = query.audit_unsettled(tx, path=path)
-    numbers = {row["sequence"] for row in waiting if row["status"] == status and row["hidden"] == SHOWN}
-    return of_numbers(tx, sorted(numbers | {row["sequence"] for row in found}))
+    return audit_rows.entries(tx, query.audit_of_status(tx, path=path, status=status))
 
 
 def head(tx: Transaction) -> audit_entry.Head:
@@ -169,42 +139,26 @@ def head(tx: Transaction) -> audit_entry.Head:
     return audit_entry.Head(int(row["sequence"]), bytes(row["link"]))
 
 
-def sizes(tx: Transaction, low: str, high: str) -> EntrySizes:
-    """How large the audit trail is, in the namespaces of a range of paths."""
-    [row] = query.audit_sizes(tx, low=low, high=high, since=EVER)
-    [said] = query.audit_message_sizes(tx, low=low, high=high)
-    counted = (row["entries"], row["junk"], row["archived"], row["bytes"], said["messages"], said["bytes"])
-    return EntrySizes(*map(int, counted))
-
-
-def _waiting(tx: Transaction, path: str, wanted: EntryFilter) -> set[int]:
-    """The numbers of the wanted entries of a namespace that are in no index yet."""
-    groups, conversation = _groups(wanted), wanted.get("conversation")
-    return {
-        row["sequence"]
-        for row in query.audit_unsettled(tx, path=path)
-        if (row["kind"], row["hidden"]) in groups and conversation in (None, row["conversation"])
-    }
-
-
-def _indexed(tx: Transaction, path: str, wanted: EntryFilter, of_all: Query, of_one: Query, **ends: int) -> set[int]:
-    """The numbers of the wanted entries that a query finds in an index, asked for each kind and visibility."""
-    conversation = wanted.get("conversation")
-    look, where = (of_all, {}) if conversation is None else (of_one, {"conversation": conversation})
-    found = [look.ahead(tx, path=path, kind=kind, hidden=hidden, **ends, **where) for kind, hidden in _groups(wanted)]
-    return {row["sequence"] for each in found for row in each}
-
-
-def _groups(wanted: EntryFilter) -> list[tuple[str, int]]:
+def _numbers(tx: Transaction, path: str, wanted: EntryFilter, of_all: Query, of_one: Query, **ends: int) -> list[int]:
+    """The numbers of the wanted entries, in order: a range of an index for each kind and visibility."""
+    look, where = of_all, {"path": path, **ends}
+    if (conversation := wanted.get("conversation")) is not None:
+        look, where = of_one, {**where, "conversation": conversation}
     junk, kinds = wanted.get("include_junk", False), wanted.get("kinds")
     states = (JUNK,) if junk == ONLY_JUNK else (SHOWN, JUNK) if junk else (SHOWN,)
-    return [(kind, hidden) for kind in KINDS if kinds is None or kind in kinds for hidden in states]
+    found = [
+        look.ahead(tx, **where, kind=kind, hidden=hidden)
+        for kind in KINDS
+        if kinds is None or kind in kinds
+        for hidden in states
+    ]
+    return sorted(row["sequence"] for each in found for row in each)
 
 
 KIND = "audit"
 """What a search knows entries as."""
 TAIL = 128
-"""So many entries may wait for the indexes and the search."""
+"""So many entries may wait for the search."""
 PAGE = 500
 
 
@@ -220,22 +174,6 @@ class EntryPage(NamedTuple):
     entries: int
     after: int | None
     saved: int = 0
-
-
-class _End(NamedTuple):
-    """The end of the chain, held until the transaction ends.
-
-    Attributes:
-        sequence: The place of the last entry.
-        link: Its link.
-        indexed: The last entry that does not wait.
-        namespace: The row of the namespace; None where there is none yet.
-    """
-
-    sequence: int
-    link: bytes
-    indexed: int
-    namespace: int | None
 
 
 def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
@@ -254,8 +192,29 @@ def add(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[int]:
     """
     if not drafts:
         return []
-    end = _hold(tx, path)
-    return _append(tx, path, end, drafts)
+    held = query.audit_lock.ahead(tx)
+    found = query.find_namespace(tx, path=path)
+    [head] = held
+    namespace = int(found[0]["id"]) if found else queries.number_of(tx, path)
+    sequence, link, indexed = int(head["sequence"]), bytes(head["link"]), int(head["indexed"])
+    shelves: dict[bytes, StorePlace] = {}
+    added: list[dict[str, Any]] = []
+    for draft in drafts:
+        call = None
+        if bodies := [encode_body(each) for each in draft.entry.messages]:
+            mark = audit_rows.call_mark(draft.entry)
+            if mark not in shelves:
+                shelves[mark] = _shelf(tx, namespace, mark)
+            call = audit_rows.StoredCall(shelves[mark].shelf, *shelve_messages(tx, shelves[mark], bodies))
+            draft = draft._replace(mark=mark)  # noqa: PLW2901
+        row = audit_rows.row_of(path, draft, call)
+        sequence, link = sequence + 1, queries.next_link(link, row["digest"])
+        added.append(row | {"sequence": sequence, "link": link, "namespace": namespace})
+    query.audit_add(tx, **added[0]) if len(added) == 1 else query.audit_add.many(tx, added)
+    query.audit_move_head(tx, sequence=sequence, link=link)
+    if sequence - indexed >= TAIL:
+        _settle(tx, indexed, sequence)
+    return [row["sequence"] for row in added]
 
 
 def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
@@ -269,14 +228,14 @@ def add_new(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> int:
     Returns:
         How many were added.
     """
-    end = _settled(tx, path)
+    query.audit_lock(tx)
     known = query.audit_named(tx, path=path, keys=json.dumps([draft.entry.id for draft in drafts]))
     there = {row["key"] for row in known}
     fresh: dict[str, EntryDraft] = {}
     for draft in drafts:
         if draft.entry.id not in there:
             fresh.setdefault(draft.entry.id, draft)
-    _append(tx, path, end, list(fresh.values()))
+    add(tx, path, list(fresh.values()))
     marks = {audit_rows.mark_of(draft.mark) for draft in fresh.values() if draft.entry.kind == REFERENCE}
     _show_newest(tx, path, marks)
     return len(fresh)
@@ -293,14 +252,14 @@ def add_once(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> list[A
     Returns:
         Those that were added.
     """
-    end = _settled(tx, path)
+    query.audit_lock(tx)
     new: dict[bytes | None, EntryDraft] = {}
     for draft in drafts:
         mark = audit_rows.mark_of(draft.mark)
         found = query.audit_marked(tx, path=path, kind=TODO, mark=mark)
         if not any(row["status"] == OPEN for row in found):
             new.setdefault(mark, draft)
-    _append(tx, path, end, list(new.values()))
+    add(tx, path, list(new.values()))
     return [draft.entry for draft in new.values()]
 
 
@@ -316,7 +275,7 @@ def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> A
         The reference as it is now: the one that was there, if it says the same.
     """
     [(new, mark, _)] = drafts
-    end = _settled(tx, path)
+    query.audit_lock(tx)
     versions = query.audit_marked(tx, path=path, kind="reference", mark=audit_rows.mark_of(mark))
     shown = [row["sequence"] for row in versions if row["hidden"] != REPLACED]
     for row in query.audit_rows(tx, sequences=json.dumps(shown[-1:])):
@@ -324,7 +283,7 @@ def put_reference(tx: Transaction, path: str, drafts: Sequence[EntryDraft]) -> A
         if (there.title, there.prompt, there.reply) == (new.title, new.prompt, new.reply):
             return there
         _change(tx, [(row, REPLACED, row["junk"])])
-    _append(tx, path, end, drafts)
+    add(tx, path, drafts)
     return new
 
 
@@ -340,7 +299,7 @@ def judge(
         after: The number behind which to begin.
         limit: Most entries of a page.
     """
-    _settled(tx, path)
+    query.audit_lock(tx)
     numbers = following(tx, path, after, limit, {"include_junk": True})
     found = query.audit_rows(tx, sequences=json.dumps(numbers))
     said = audit_rows.said(tx, found)
@@ -370,7 +329,6 @@ def set_status(tx: Transaction, path: str, todo_id: str, status: str) -> bool:
     Raises:
         InvalidInput: There is no such todo.
     """
-    _settled(tx, path)
     found = query.audit_named(tx, path=path, keys=json.dumps([todo_id]))
     if not found or found[0]["kind"] != TODO:
         raise InvalidInput(f"There is no todo {safe_repr(todo_id)}. todos() lists them, with their ids.")
@@ -385,8 +343,9 @@ def waiting(tx: Transaction) -> bool:
 
 
 def settle(tx: Transaction) -> None:
-    """Put the entries that wait into the indexes and the search. Holds the end of the chain."""
-    _settled(tx)
+    """Put the entries that wait into the search. Holds the end of the chain."""
+    [head] = query.audit_lock(tx)
+    _settle(tx, head["indexed"], head["sequence"])
 
 
 def taken_out(tx: Transaction, found: Sequence[Row]) -> None:
@@ -406,63 +365,15 @@ def series_of(row: Row) -> search_index.Series:
 # -- the parts of the above ----------------------------------------------------------------------------------------
 
 
-def _hold(tx: Transaction, path: str = "") -> _End:
-    """The end of the chain, at which nobody else can write until the transaction ends."""
-    held = query.audit_lock.ahead(tx)
-    found = query.find_namespace(tx, path=path)
-    [row] = held
-    namespace = int(found[0]["id"]) if found else None
-    return _End(int(row["sequence"]), bytes(row["link"]), int(row["indexed"]), namespace)
-
-
-def _settled(tx: Transaction, path: str = "") -> _End:
-    """The same, when nothing waits any more."""
-    end = _hold(tx, path)
-    if end.indexed < end.sequence:
-        _settle(tx, end.indexed, end.sequence)
-    return end._replace(indexed=end.sequence)
-
-
-def _append(tx: Transaction, path: str, end: _End, drafts: Sequence[EntryDraft]) -> list[int]:
-    if not drafts:
-        return []
-    namespace = queries.number_of(tx, path) if end.namespace is None else end.namespace
-    sequence, link = end.sequence, end.link
-    shelves: dict[bytes, StorePlace] = {}
-    added: list[dict[str, Any]] = []
-    for draft in drafts:
-        call = None
-        if bodies := [encode_body(each) for each in draft.entry.messages]:
-            mark = audit_rows.call_mark(draft.entry)
-            if mark not in shelves:
-                shelves[mark] = _shelf(tx, namespace, mark, end.indexed)
-            call = audit_rows.StoredCall(shelves[mark].shelf, *shelve_messages(tx, shelves[mark], bodies))
-            draft = draft._replace(mark=mark)  # noqa: PLW2901
-        row = audit_rows.row_of(path, draft, call)
-        sequence, link = sequence + 1, queries.next_link(link, row["digest"])
-        row |= {"sequence": sequence, "link": link, "namespace": namespace, "settled": int(len(drafts) >= TAIL)}
-        added.append(row)
-    query.audit_add(tx, **added[0]) if len(added) == 1 else query.audit_add.many(tx, added)
-    query.audit_move_head(tx, sequence=sequence, link=link)
-    if sequence - end.indexed >= TAIL:
-        _settle(tx, end.indexed, sequence)
-    return [row["sequence"] for row in added]
-
-
-def _shelf(tx: Transaction, namespace: int, mark: bytes, indexed: int) -> StorePlace:
+def _shelf(tx: Transaction, namespace: int, mark: bytes) -> StorePlace:
     """The shelf of the calls with a mark, which is made for the first one."""
-    [row] = query.audit_find_shelf(tx, namespace=namespace, mark=mark, indexed=indexed) or query.create_shelf(
-        tx, loose=LOOSE
-    )
+    [row] = query.audit_find_shelf(tx, namespace=namespace, mark=mark) or query.create_shelf(tx, loose=LOOSE)
     return StorePlace(row["id"], row["swept"])
 
 
 def _show_newest(tx: Transaction, path: str, marks: Iterable[bytes | None]) -> None:
     """Of several references of one mark show the newest."""
-    marks = sorted(mark for mark in marks if mark is not None)
-    if marks:
-        _settled(tx, path)
-    for mark in marks:
+    for mark in sorted(mark for mark in marks if mark is not None):
         found = query.audit_marked(tx, path=path, kind=REFERENCE, mark=mark)
         numbers = [row["sequence"] for row in found if row["hidden"] != REPLACED]
         if len(numbers) > 1:
@@ -479,36 +390,31 @@ def _change(tx: Transaction, changes: Sequence[tuple[Row, int, str | None]]) -> 
         tx, [{"sequence": row["sequence"], "hidden": hidden, "junk": junk} for row, hidden, junk in changes]
     )
     taken_out(tx, [row for row, hidden, _ in changes if hidden != SHOWN])
-    entered = _enter(tx, [row for row, hidden, _ in changes if hidden == SHOWN and row["document_id"] is None])
-    if entered:
-        query.audit_set_document.many(tx, [{"sequence": each, "document": entered[each]} for each in entered])
+    _enter(tx, [row for row, hidden, _ in changes if hidden == SHOWN])
 
 
 def _settle(tx: Transaction, indexed: int, upto: int) -> None:
     after = indexed
     while found := query.audit_between(tx, after=after, upto=upto, limit=PAGE):
-        new = _enter(tx, [row for row in found if row["hidden"] == SHOWN and row["document_id"] is None])
-        numbers = [row["sequence"] for row in found]
-        documents = {row["sequence"]: row["document_id"] for row in found} | new
-        query.audit_settle.many(tx, [{"sequence": each, "document": documents[each]} for each in numbers])
-        after = numbers[-1]
+        _enter(tx, [row for row in found if row["hidden"] == SHOWN])
+        after = found[-1]["sequence"]
     query.audit_note_indexed(tx, sequence=upto)
 
 
-def _enter(tx: Transaction, found: Sequence[Row]) -> dict[int, int]:
-    """Put entries into the search index, and return their documents, by their places in the chain."""
-    said = audit_rows.texts(tx, found)
+def _enter(tx: Transaction, found: Sequence[Row]) -> None:
+    """Put those entries into the search that are not in it."""
+    missing = [row for row in found if row["document_id"] is None]
+    said = audit_rows.texts(tx, missing)
     series: dict[search_index.Series, list[Row]] = {}
-    for row in found:
+    for row in missing:
         series.setdefault(series_of(row), []).append(row)
-    documents: dict[int, int] = {}
     for each in sorted(series):
         owners = [row["sequence"] for row in series[each]]
         new = [search_index.IndexedDocument(said[row["sequence"]], row["created_at"]) for row in series[each]]
         placed = search_index.places(tx, each, new)._replace(embeds=False, waiting=0)  # no model is asked for vectors
         search_index.write(tx, placed, owners, tail=0)
-        documents |= dict(zip(owners, placed.numbers, strict=True))
-    return documents
+        documents = zip(owners, placed.numbers, strict=True)
+        query.audit_set_document.many(tx, [{"sequence": owner, "document": number} for owner, number in documents])
 
 
 def archive(tx: Transaction, low: str, high: str, before: int, *, after: int = 0, limit: int = PAGE) -> EntryPage:
@@ -543,19 +449,12 @@ def erase(tx: Transaction, low: str, high: str, name: str | None = None) -> int:
     Returns:
         How many entries were erased.
     """
-    settle(tx)
-    if name is None:
-        return _erased(tx, query.audit_in_range, {"low": low, "high": high})
-    where = {"low": low, "high": high, "name": name}
-    said = _erased(tx, query.audit_in_conversation, where)
-    return said + _erased(tx, query.audit_in_thread, where)
-
-
-def _erased(tx: Transaction, look: Query, where: dict[str, Any]) -> int:
+    query.audit_lock(tx)
+    look, where = (query.audit_in_range, {}) if name is None else (query.audit_of_name, {"name": name})
     erased = 0
     shelves: set[tuple[str, bytes, int]] = set()
     series: set[search_index.Series] = set()
-    while found := look(tx, **where, limit=PAGE):
+    while found := look(tx, low=low, high=high, **where, limit=PAGE):
         taken_out(tx, found)
         query.audit_erase.many(tx, [{"sequence": row["sequence"]} for row in found])
         erased += len(found)

@@ -43,15 +43,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry, ChainReport, Head, Kind, Status
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import EntryFilter, WithJunk
-from langchain_agentmem.audit.audit_todos import todo_key, todos_in
-from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons
+from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons, todo_key, todos_in
 from langchain_agentmem.audit.legacy_json import MARKS, Imported, drafts_of, put_aside, read_document, write_document
 from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.clock import moment, time_given
@@ -78,7 +76,6 @@ TODO_MARK, TODO_CAPTURE = MARKS["todo"]
 REFLECTION_MARK, SELF_REFLECTION = MARKS["reflection"]
 REFERENCE_MARK, BEST_PRACTICES = MARKS["reference"]
 GUIDELINES, GUIDELINES_TITLE = "AI_GUI_BEST_PRACTICES.md", "GUI Best Practices Checklist"
-_LONGEST_PATH = 4_000
 
 _ARCHIVE_AFTER = timedelta(days=30) // timedelta(microseconds=1)
 _AND_NOT_BELOW = "\x01"
@@ -426,7 +423,7 @@ class AuditTrail:
             drafts = drafts_of(loaded.entries, self._database.scopes.resolve(self._namespace), at, self._judged)
             where = self._path()
             added = self._database.write(None, lambda tx: audit_store.add_new(tx, where, drafts))
-            return Imported(added, len(drafts) - added, tuple(loaded.lost), kept, tuple(loaded.notes))
+            return Imported(added, len(drafts) - added, tuple(loaded.lost), kept)
 
         return self._stepped("import_document", add)
 
@@ -551,20 +548,14 @@ def text_given(given: Any, what: str) -> str:
 
 def _read(source: Any) -> tuple[str, str | None]:
     """The text of a reference, and the name of its file; None where it is no file."""
-    if not isinstance(source, os.PathLike) and not _is_file(source):
+    is_file = type(source) is str and os.path.isfile(source)  # noqa: PTH113 - False for a name that is too long
+    if not isinstance(source, os.PathLike) and not is_file:
         return text_given(source, "A reference"), None
     path = path_of_file(source)
     try:
         return path.read_bytes().decode("utf-8-sig", "replace"), path.name
     except OSError as error:
         raise InvalidInput(f"{safe_repr(str(path))} cannot be read: {error.strerror or error}.") from error
-
-
-def _is_file(source: Any) -> bool:
-    try:
-        return type(source) is str and len(source) <= _LONGEST_PATH and "\n" not in source and Path(source).is_file()
-    except OSError:  # no file has so long a name
-        return False
 
 
 def _inputs(entry: AuditEntry) -> dict[str, Any]:

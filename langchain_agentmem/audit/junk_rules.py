@@ -1,26 +1,31 @@
-r"""What of an audit trail is junk: rules as data.
+r"""What of an audit trail is junk, by rules that are data; and what a text asks to be done.
 
 Junk is hidden with the names of the rules that say so, and never destroyed. Whether a short text is junk depends on the
 other side: "ok" is an answer where something was asked for, and noise after "I see". So a rule may have a pattern for
 the other side too, which lets the entry stay. And a todo, which has no reply, is no junk for that.
 
     JunkRule(name="heartbeat", pattern=r"^heartbeat \d+$", field="prompt")
+
+Each sentence that asks for something is a todo. Keywords are looked for as whole words, and where they ask: "Fix the
+build", "we should add a test", "the page needs a title". A sentence that reports ("I added a test"), or asks a question
+("What should I eat?"), gives none; a request in the form of a question ("Can you fix it?") does. The words are in
+`words.yaml`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from langchain_agentmem.audit.audit_entry import KINDS, Kind
+from langchain_agentmem.audit.audit_entry import Kind
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
 
 WORDS = data_table("audit/words.yaml")
 
@@ -96,14 +101,7 @@ def reasons(
 
     Returns:
         The names of the rules that hide it, each once, in the order of the rules; () if it is no junk.
-
-    Raises:
-        InvalidInput: There is no such kind, or the prompt or reply is no text.
     """
-    if kind not in KINDS:
-        raise InvalidInput(f"The kind of an entry is one of {', '.join(KINDS)}, not {safe_repr(kind)}.")
-    if not (prompt is None or isinstance(prompt, str)) or not (reply is None or isinstance(reply, str)):
-        raise InvalidInput("The prompt and the reply of an entry are texts, or None.")
     asked, answered = _seen(prompt or ""), _seen(reply or "")
     found = (rule.name for rule in (RULES if rules is None else rules) if rule.hides(kind, asked, answered))
     return tuple(dict.fromkeys(found))
@@ -169,3 +167,70 @@ RULES: tuple[JunkRule, ...] = (
     JunkRule(name="no words", pattern=r"\A[\W_]+\Z", kinds=("exchange",), unless=_ASKS),
 )
 """For empty prompts and replies, words that say nothing, reflections of at most 20 characters, tests and debugging."""
+
+
+# -- todos -----------------------------------------------------------------------------------------------------------
+
+LONGEST = 500
+"""Characters that a todo may have."""
+
+_CODE_BLOCK = re.compile(r"^[ \t>]{0,12}(`{3,}|~{3,})(?s:.*?)(?:^[ \t>]{0,12}\1|\Z)", re.MULTILINE)
+_LINE = re.compile(r"[\r\n\v\f\u0085\u2028\u2029]+")
+_MARK = re.compile(r"[\s>]{0,40}(?:[-*+\u2022#]{1,6}|\(?\d{1,3}[.):])?\s+(?:\[ ?\]\s+)?(?:\[?TODO\b[\]:]*\s*)?")
+_DONE = re.compile(r"\[[xX\u2713\u2714]\]")
+_END = re.compile(r"(?<=[.!?\u2026])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)\s+|(?<=[\u3002\uff01\uff1f])")
+_QUOTED = re.compile(r"`[^`]{0,300}+`|(?<!\w)\"[^\"]{0,300}+\"|\u201c[^\u201d]{0,300}+\u201d")
+
+
+_VERB, _DOING = pattern("verb"), pattern("doing")
+_STARTS = _compiled(rf"{pattern('starts')}{_VERB}(?!\s+(?:\d|\w+s are\b))")
+_BEGS = _compiled(f"{pattern('begs')}{_VERB}|{pattern('begs_doing')}{_DOING}|{_DOING}.{{0,200}}\\bwould be\\b")
+_WANTS, _WANTS_NOTHING = _compiled(pattern("wants")), _compiled(pattern("wants_nothing"))
+_QUESTION = _compiled(pattern("question"))
+
+
+def todos_in(text: str) -> list[str]:
+    """Find what a text asks to be done.
+
+    Args:
+        text: What somebody wrote. Code blocks, and items of a list that are ticked, are left out.
+
+    Returns:
+        A sentence each, of at most 500 characters, in their order, none twice.
+    """
+    found: dict[str, str] = {}
+    for sentence in _sentences(text):
+        if _asks(sentence):
+            found.setdefault(todo_key(sentence), sentence)
+    return list(found.values())
+
+
+def todo_key(text: str) -> str:
+    """Give what two todos have in common that are the same.
+
+    Args:
+        text: A todo.
+
+    Returns:
+        The text with letter case, spaces and the marks at its end aside.
+    """
+    plain = " ".join(unicodedata.normalize("NFC", text).casefold().split())
+    return plain.rstrip(" .!?\u2026,;:\u3002\uff01\uff1f")
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for line in _LINE.split(_CODE_BLOCK.sub("\n", text)):
+        rest = _MARK.sub("", f" {line}", count=1)
+        if not _DONE.match(rest):
+            for sentence in _END.split(rest):
+                if plain := " ".join(sentence[: 2 * LONGEST].split()).strip("*_ "):
+                    yield plain if len(plain) <= LONGEST else plain[:LONGEST].rsplit(" ", 1)[0]
+
+
+def _asks(sentence: str) -> bool:
+    plain = _QUOTED.sub("_", sentence)
+    if _BEGS.search(plain):
+        return True
+    if plain.endswith("?") or _QUESTION.match(plain):
+        return "please" in plain.casefold() and bool(_STARTS.match(plain))
+    return bool(_STARTS.match(plain) or _WANTS.search(_WANTS_NOTHING.sub(" ", plain)))

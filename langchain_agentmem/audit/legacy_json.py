@@ -6,7 +6,6 @@ entry in whose middle the file ends is left out.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.audit.audit_entry import OPEN, REFERENCE, TODO, AuditEntry, Kind
 from langchain_agentmem.audit.audit_rows import EntryDraft
-from langchain_agentmem.audit.audit_todos import todo_key
+from langchain_agentmem.audit.junk_rules import todo_key
 from langchain_agentmem.base.clock import EPOCH
 from langchain_agentmem.base.encoding import to_plain
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
@@ -35,10 +34,10 @@ MARKS: Mapping[Kind, tuple[str, str]] = {
 }
 """How the document marks its kinds of entries: what the prompt begins with, and the conversation it is in."""
 
-_TEXTS = ("prompt", "reply", "conversation_id")
 _OBJECT = re.compile(r'(?<!:)(?<!: )\{(?=\s*"(?!history"))')
 _HISTORY = re.compile(r'"history"\s*:\s*\[')
-_MOST_SENTENCES = 1_000
+_MOST_LOST = 1_000
+"""Sentences about what could not be read; then the reading ends."""
 _DECODER = json.JSONDecoder(strict=False)
 _LATEST = 253_402_300_799
 """Seconds from 1970 to the end of the year 9999."""
@@ -52,7 +51,7 @@ class DocumentEntry(NamedTuple):
         reply: Exactly as it stands there.
         timestamp: When it was written, in UTC; None if that cannot be read.
         conversation_id: Its conversation; None for none.
-        extra: Whatever else it had, and what could not be read as what it should be.
+        extra: Whatever else it had, and a timestamp that is no time.
     """
 
     prompt: str
@@ -77,40 +76,32 @@ class ParsedDocument:
     Attributes:
         entries: In their order there.
         lost: What could not be read, why, and where; a sentence each.
-        notes: What was read, but otherwise than it stands there; a sentence each.
         damaged: Whether the file is not what the document describes: something is lost, or it is no JSON.
     """
 
     entries: list[DocumentEntry] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     damaged: bool = False
 
     def read(self, data: bytes) -> None:
         """Read as much as is possible of the bytes of a document."""
-        encoding = json.detect_encoding(data)
-        text = data.decode(encoding, "replace")
-        if text.encode(encoding, "surrogatepass") != data and "\ufffd" in text:
-            self.notes.append(f"The file is no {encoding.upper()}; \ufffd stands for what could not be read.")
-            self.damaged = True
+        text = data.decode(json.detect_encoding(data), "replace")
         try:
             value = _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
-            self._read_objects(text)
-            why = error.msg if isinstance(error, json.JSONDecodeError) else "a number or a nesting is too large"
-            if not self.lost:  # documents that stand one after the other are no JSON, and whole
-                sentences = self.notes if why == "Extra data" else self.lost
-                sentences.append(f"The file is no JSON as a whole ({why}), and was read entry by entry.")
             self.damaged = True
+            self._read_objects(text)
+            # Documents that stand one after the other are no JSON, and whole.
+            if not self.lost and not str(error).startswith("Extra data"):
+                self.lost.append("The file is no JSON as a whole, and was read entry by entry.")
         else:
             self._read_value(value)
-        self.damaged |= bool(self.lost)
-        del self.lost[_MOST_SENTENCES:], self.notes[_MOST_SENTENCES:]
+            self.damaged = bool(self.lost) or "\ufffd" in text
 
     def _read_objects(self, text: str) -> None:
         """Read the entries of what is no JSON as a whole."""
         at = 0
-        while (found := _OBJECT.search(text, at)) and len(self.lost) <= _MOST_SENTENCES:
+        while (found := _OBJECT.search(text, at)) and len(self.lost) < _MOST_LOST:
             start = found.start()
             try:
                 value, at = _DECODER.raw_decode(text, start)
@@ -130,32 +121,24 @@ class ParsedDocument:
 
     def _read_value(self, value: Any) -> None:
         """Read the entries of a document: its history, a list of them, or one."""
-        if isinstance(value, dict) and "history" in value:
-            if rest := [key for key in value if key != "history"]:
-                self.notes.append(f"The document has {', '.join(map(repr, rest[:5]))}, which were left out.")
-            value = value["history"]
-        for number, each in enumerate(value if isinstance(value, list) else [value], 1):
+        history = value.get("history", value) if isinstance(value, dict) else value
+        for each in history if isinstance(history, list) else [history]:
             if isinstance(each, dict):
                 self._read_entry(each)
             else:
-                self.lost.append(f"Number {number} of a list is no entry, but {_begin(each)}.")
+                self.lost.append(f"In place of an entry there is {safe_repr(each, 80)}.")
 
     def _read_entry(self, value: dict[str, Any]) -> None:
-        where = f"Entry {len(self.entries) + 1}"
-        texts = {name: value.pop(name, None) for name in _TEXTS}
-        for name, text in texts.items():
-            if not isinstance(text, str | None):
-                self.notes.append(f"{where} has a {name} that is no text, but {_begin(text)}.")
-        timestamp = time_of(given := value.pop("timestamp", None))
-        if timestamp is None and given is not None:
-            self.notes.append(f"{where} has a timestamp that is no time: {_begin(given)}.")
-            value["timestamp"] = given
+        prompt, reply, conversation = [
+            _as_text(value.pop(each, None)) for each in ("prompt", "reply", "conversation_id")
+        ]
+        if timestamp := time_of(value.get("timestamp")):
+            del value["timestamp"]
         try:
             to_plain(value)
         except InvalidInput as error:
-            self.lost.append(f"{where} has parts that cannot be stored: {error}")
+            self.lost.append(f"Entry {len(self.entries) + 1} has parts that cannot be stored: {error}")
             value = {}
-        prompt, reply, conversation = map(_as_text, texts.values())
         self.entries.append(DocumentEntry(prompt, reply, timestamp, conversation or None, value))
 
 
@@ -191,15 +174,13 @@ def put_aside(path: str | os.PathLike[str], now: datetime) -> Path:
         now: The time, for the name of the copy.
 
     Returns:
-        Where the copy is: ``<name>.corrupt-<YYYYMMDD-HHMMSS>``, in UTC, with a number behind it if that is taken.
+        Where the copy is: ``<name>.corrupt-<YYYYMMDD-HHMMSS-microseconds>``, in UTC.
 
     Raises:
         InvalidInput: The file cannot be copied.
     """
     source = path_of_file(path)
-    name = f"{source.name}.corrupt-{now.astimezone(UTC):%Y%m%d-%H%M%S}"
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    target = next(path for each in names if not (path := source.with_name(each)).exists())
+    target = source.with_name(f"{source.name}.corrupt-{now.astimezone(UTC):%Y%m%d-%H%M%S-%f}")
     try:
         with target.open("xb") as copy:
             copy.write(source.read_bytes())
@@ -226,7 +207,7 @@ def write_document(path: str | os.PathLike[str], entries: Iterable[AuditEntry]) 
         file.write('{\n  "history": [')
         for entry in entries:
             written = {"prompt": entry.prompt, "reply": entry.reply, "timestamp": int(entry.created_at.timestamp())}
-            conversation = entry.conversation_id or entry.extra.get("conversation_id")  # see `_conversation`
+            conversation = entry.conversation_id or entry.extra.get("conversation_id")  # see `drafts_of`
             written |= {"conversation_id": conversation} if isinstance(conversation, str) else {}
             text = json.dumps(written, indent=2).replace("\n", "\n    ")
             file.write(f"{',' if count else ''}\n    {text}")
@@ -258,10 +239,6 @@ def _as_text(value: Any) -> str:
         return ""
 
 
-def _begin(value: Any) -> str:
-    return safe_repr(_as_text(value)[:80])
-
-
 class Imported(NamedTuple):
     """What came of reading a document.
 
@@ -270,14 +247,12 @@ class Imported(NamedTuple):
         known: Entries that were here already.
         lost: What of the file could not be read, in sentences.
         kept: Where a copy of a damaged file lies; None where it was whole.
-        notes: What was read otherwise than it stands there, in sentences.
     """
 
     added: int
     known: int
     lost: tuple[str, ...]
     kept: Path | None
-    notes: tuple[str, ...] = ()
 
 
 def drafts_of(
@@ -297,7 +272,12 @@ def drafts_of(
         content = [each.kind, each.prompt, each.reply, str(each.timestamp), each.conversation_id or ""]
         key = digest("\x1f".join(content).encode("utf-8", "surrogatepass"))
         times[key] += 1
-        conversation, extra = _conversation(each)
+        conversation, extra = each.conversation_id, each.extra
+        if conversation is not None:
+            try:
+                conversation = id_of(conversation, "conversation")
+            except InvalidInput:  # the original takes any name
+                conversation, extra = None, {**extra, "conversation_id": conversation}
         title = each.prompt.strip().removeprefix(MARKS[each.kind][0]).strip() if each.kind in MARKS else ""
         entry = AuditEntry(
             id=f"imported-{key.hex()[:32]}-{times[key]}",
@@ -314,12 +294,3 @@ def drafts_of(
         mark = todo_key(title) if each.kind == TODO else title if each.kind == REFERENCE else ""
         drafts.append(EntryDraft(judged(entry), mark or None))
     return drafts
-
-
-def _conversation(documented: DocumentEntry) -> tuple[str | None, Mapping[str, Any]]:
-    """The conversation of an entry, and what else is known of it: also a name that no conversation can have."""
-    name = documented.conversation_id
-    try:
-        return None if name is None else id_of(name, "conversation"), documented.extra
-    except InvalidInput:
-        return None, {**documented.extra, "conversation_id": name}

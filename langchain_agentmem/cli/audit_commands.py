@@ -35,7 +35,7 @@ def report(*, database: Existing, namespace: Namespace = None) -> Report:
         trail = _trail(memory, namespace)
         health, is_empty = trail.report(), bool(here) and not trail.last(1, include_junk=True)
         others = f"\n{_none(memory, namespace)}" if is_empty else ""
-    return Report({**console.plain(health), "size": health.size}, f"{health}{others}")
+    return Report(health, f"{health}{others}")
 
 
 @audit.command("list")
@@ -130,7 +130,7 @@ def import_document(*, database: Existing, file: File, namespace: Namespace = No
     with working(kept, "adding"), console.made(database) as memory:
         done = _trail(memory, namespace).import_document(file)
     lines: list[Line] = [
-        *((each, "yellow") for each in (*done.lost, *done.notes)),
+        *((each, "yellow") for each in done.lost),
         *([] if done.kept is None else [f"The damaged file is kept as {done.kept}."]),
         f"{counted(done.added, 'entries')} added; {done.known:,} were there already.",
     ]

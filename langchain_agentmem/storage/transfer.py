@@ -314,12 +314,12 @@ def fill(
 
 
 def _chained(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) -> Iterator[Values]:
-    """Yield entries of the audit trail as a chain of their own, none of which is in an index yet."""
+    """Yield entries of the audit trail as a chain of their own, none of which is in the search index yet."""
     sequence, link = 0, bytes(LINK_BYTES)
     for values in rows:
         row = dict(zip(columns, values, strict=True))
         sequence, link = sequence + 1, next_link(link, row["digest"])
-        yield tuple((row | {"sequence": sequence, "link": link, "settled": 0, "document_id": None}).values())
+        yield tuple((row | {"sequence": sequence, "link": link, "document_id": None}).values())
     tx.run_sql("update audit_head set sequence = :sequence, link = :link", {"sequence": sequence, "link": link})
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from langchain_agentmem.audit.audit_todos import LONGEST, todo_key, todos_in
+from langchain_agentmem.audit.junk_rules import LONGEST, todo_key, todos_in
 
 SENTENCES = yaml.safe_load((Path(__file__).parent / "todo_sentences.yaml").read_text(encoding="utf-8"))
 
@@ -46,7 +46,7 @@ def test_a_key_is_of_the_words():
 
 def test_parts_of_words_and_where_nothing_is_written_give_none():
     words = ("address", "latest", "needle", "wanton", "buildings", "contest", "documentary", "prefix")
-    for text in (*(f"{word} is here" for word in words), None, "", "   ", "\x00\x01\x02", "\ud800", 7, b"fix it"):
+    for text in (*(f"{word} is here" for word in words), "", "   ", "\x00\x01\x02", "\ud800"):
         assert todos_in(text) == []
 
 

@@ -19,18 +19,15 @@ select sequence, link, indexed from audit_head where id = 1;
 -- name: audit_add
 insert into audit (
     sequence, link, digest, salt, namespace_id, key, kind, hidden, conversation, thread, created_at, junk, status, mark,
-    archived, settled, shelf_id, messages, body
+    archived, shelf_id, messages, body
 )
 values (
     :sequence, :link, :digest, :salt, :namespace, :key, :kind, :hidden, :conversation, :thread, :created_at, :junk,
-    :status, :mark, :archived, :settled, :shelf, :messages, :body
+    :status, :mark, :archived, :shelf, :messages, :body
 );
 
 -- name: audit_move_head
 update audit_head set sequence = :sequence, link = :link where id = 1;
-
--- name: audit_settle
-update audit set settled = 1, document_id = :document where sequence = :sequence;
 
 -- name: audit_note_indexed
 update audit_head set indexed = :sequence where id = 1;
@@ -47,7 +44,7 @@ order by a.sequence;
 select a.sequence, a.key, a.kind, a.status
 from namespace n
 join audit a on a.namespace_id = n.id
-where n.path = :path and a.settled = 1 and a.key {in_texts keys}
+where n.path = :path and a.key {in_texts keys}
 order by a.sequence;
 
 -- name: audit_between
@@ -59,16 +56,9 @@ where a.sequence > :after and a.sequence <= :upto
 order by a.sequence
 limit cast(:limit as bigint);
 
--- name: audit_unsettled
--- What waits, in the order of the chain.
-select a.sequence, a.key, a.kind, a.hidden, a.conversation, a.status, a.mark from audit a
-where a.sequence > (select indexed from audit_head where id = 1)
-    and a.namespace_id = (select id from namespace where path = :path)
-order by a.sequence;
-
 -- name: audit_newest
 select sequence from audit
-where settled = 1 and namespace_id = (select id from namespace where path = :path) and kind = :kind and hidden = cast(:hidden as bigint)
+where namespace_id = (select id from namespace where path = :path) and kind = :kind and hidden = cast(:hidden as bigint)
     and sequence < :before
 order by sequence desc
 limit cast(:limit as bigint);
@@ -76,21 +66,21 @@ limit cast(:limit as bigint);
 -- name: audit_newest_in
 -- The same of one conversation.
 select sequence from audit
-where settled = 1 and namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
+where namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
     and hidden = cast(:hidden as bigint) and sequence < :before
 order by sequence desc
 limit cast(:limit as bigint);
 
 -- name: audit_following
 select sequence from audit
-where settled = 1 and namespace_id = (select id from namespace where path = :path) and kind = :kind and hidden = cast(:hidden as bigint)
+where namespace_id = (select id from namespace where path = :path) and kind = :kind and hidden = cast(:hidden as bigint)
     and sequence > :after
 order by sequence
 limit cast(:limit as bigint);
 
 -- name: audit_following_in
 select sequence from audit
-where settled = 1 and namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
+where namespace_id = (select id from namespace where path = :path) and conversation = :conversation and kind = :kind
     and hidden = cast(:hidden as bigint) and sequence > :after
 order by sequence
 limit cast(:limit as bigint);
@@ -98,15 +88,16 @@ limit cast(:limit as bigint);
 -- name: audit_marked
 -- What bears one mark.
 select a.sequence, a.hidden, a.status from audit a
-where a.settled = 1 and a.namespace_id = (select id from namespace where path = :path) and a.kind = :kind
+where a.namespace_id = (select id from namespace where path = :path) and a.kind = :kind
     and a.mark = :mark
 order by a.sequence;
 
 -- name: audit_of_status
 -- Todos of one status, the oldest first.
-select a.sequence from audit a
-where a.settled = 1 and a.namespace_id = (select id from namespace where path = :path) and a.status = :status
-    and a.hidden = 0
+select {audit_entry}
+from namespace n
+join audit a on a.namespace_id = n.id
+where n.path = :path and a.status = :status and a.hidden = 0
 order by a.sequence;
 
 -- name: audit_set_junk
@@ -144,23 +135,15 @@ limit cast(:limit as bigint);
 -- Some entries of the namespaces in a range of paths.
 select {audit_entry}
 from namespace n
-join audit a on a.namespace_id = n.id and a.settled = 1
+join audit a on a.namespace_id = n.id
 where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
--- name: audit_in_conversation
--- Those of one conversation.
+-- name: audit_of_name
+-- Those of one conversation or thread.
 select {audit_entry}
 from namespace n
-join audit a on a.namespace_id = n.id and a.settled = 1 and a.conversation = :name
-where n.path >= :low and n.path < :high
-limit cast(:limit as bigint);
-
--- name: audit_in_thread
--- Those of one thread.
-select {audit_entry}
-from namespace n
-join audit a on a.namespace_id = n.id and a.settled = 1 and a.thread = :name
+join audit a on a.namespace_id = n.id and (a.conversation = :name or a.thread = :name)
 where n.path >= :low and n.path < :high
 limit cast(:limit as bigint);
 
@@ -168,54 +151,31 @@ limit cast(:limit as bigint);
 -- Leaves what the chain needs, of which nothing can be known.
 update audit
 set salt = null, namespace_id = null, key = null, kind = null, hidden = null, conversation = null, thread = null,
-    created_at = null, junk = null, status = null, mark = null, archived = null, settled = null, shelf_id = null,
+    created_at = null, junk = null, status = null, mark = null, archived = null, shelf_id = null,
     messages = null, body = null, document_id = null
 where sequence = :sequence;
 
 -- name: audit_find_shelf
--- The shelf of the newest call with a mark: of those that wait, else of those in the index.
+-- The shelf of the newest call with a mark.
 select id, swept from shelf
-where id = coalesce((
+where id = (
     select shelf_id from audit
-    where sequence > :indexed and settled = 0 and namespace_id = :namespace and kind = 'call' and mark = :mark
+    where namespace_id = :namespace and kind = 'call' and mark = :mark
     order by sequence desc limit 1
-), (
-    select shelf_id from audit
-    where settled = 1 and namespace_id = :namespace and kind = 'call' and mark = :mark
-    order by sequence desc limit 1
-));
+);
 
 -- name: audit_recipes
 -- What the entries that are left need of a shelf.
 select a.sequence, a.messages from audit a
-where a.settled = 1 and a.namespace_id = (select id from namespace where path = :path) and a.kind = 'call'
+where a.namespace_id = (select id from namespace where path = :path) and a.kind = 'call'
     and a.mark = :mark and a.shelf_id = :shelf and a.sequence > :after
 order by a.sequence
 limit cast(:limit as bigint);
 
--- name: audit_sizes
--- Entries since a time.
-select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(sum(length(a.body)), 0) as bytes,
-    coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk,
-    coalesce(sum(case when a.kind = 'call' then 1 else 0 end), 0) as calls,
-    coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as todos,
-    min(a.created_at) as first_at
-{audit_below} and a.created_at >= :since;
-
--- name: audit_message_sizes
-select count(*) as messages, coalesce(sum(length(c.body)), 0) as bytes
-from (
-    select distinct content_id from part
-    where shelf_id in (
-        select a.shelf_id {audit_below} and a.shelf_id is not null
-    )
-) m
-join content c on c.id = m.content_id;
-
 -- name: audit_chain
 -- Places of the chain, with all that the digests stand for.
 select a.sequence, a.link, a.digest, a.salt, a.namespace_id, n.path, a.key, a.kind, a.hidden, a.conversation, a.thread,
-    a.created_at, a.junk, a.status, a.mark, a.archived, a.settled, a.document_id, a.shelf_id, a.messages, a.body
+    a.created_at, a.junk, a.status, a.mark, a.archived, a.document_id, a.shelf_id, a.messages, a.body
 from audit a
 left join namespace n on n.id = a.namespace_id
 where a.sequence > :after

@@ -1,5 +1,27 @@
 -- What reports on the audit trail count. Times are microseconds since 1970, ranges are of namespaces' paths.
 
+-- name: audit_sizes
+-- All entries, those since a time, and those before it that are not archived.
+select count(*) as entries, coalesce(sum(a.archived), 0) as archived, coalesce(sum(length(a.body)), 0) as bytes,
+    coalesce(sum(case when a.hidden = 1 then 1 else 0 end), 0) as junk,
+    coalesce(sum(case when a.status = 'open' and a.hidden = 0 then 1 else 0 end), 0) as todos,
+    coalesce(sum(case when a.created_at >= :since then 1 else 0 end), 0) as recent,
+    coalesce(sum(case when a.created_at < :since and a.archived = 0 then 1 else 0 end), 0) as archivable,
+    coalesce(sum(case when a.created_at < :since and a.archived = 0 then length(a.body) else 0 end), 0)
+        as archivable_bytes
+{audit_below};
+
+-- name: audit_message_sizes
+-- Bytes of the different messages that model calls were given or answered with.
+select coalesce(sum(length(c.body)), 0) as bytes
+from (
+    select distinct content_id from part
+    where shelf_id in (
+        select a.shelf_id {audit_below} and a.shelf_id is not null
+    )
+) m
+join content c on c.id = m.content_id;
+
 -- name: audit_newest_within
 -- The entry behind which the newest begin. The plus keeps an engine from sorting all of them.
 select a.sequence
@@ -22,30 +44,16 @@ select a.junk, count(*) as entries
 {audit_below} and a.junk is not null
 group by a.junk;
 
--- name: audit_archivable
--- What could be archived of what is older than a time.
-select count(*) as entries, coalesce(sum(length(a.body)), 0) as bytes
-{audit_below} and a.created_at < :before and a.archived = 0;
-
 -- name: audit_count_hours
 -- Entries of each hour since a time; an hour is 3,600,000,000 microseconds.
 select a.created_at / cast(3600000000 as bigint) as hour, count(*) as entries
 {audit_below} and a.created_at >= :since
 group by a.created_at / cast(3600000000 as bigint);
 
--- name: audit_count_conversations
--- How many conversations there are.
-select count(*) as found
-from (
-    select 1
-    {audit_below} and a.conversation is not null and a.kind in ('exchange', 'call')
-    group by n.path, a.conversation
-) c;
-
 -- name: audit_conversations
--- The conversations that had most prompts, those with most first.
+-- The conversations that had most prompts, those with most first, each with the number of all conversations.
 select n.path, a.conversation, count(*) as entries, sum(case when a.hidden = 1 then 1 else 0 end) as junk,
-    min(a.created_at) as first_at, max(a.created_at) as last_at
+    max(a.created_at) as last_at, count(*) over () as found
 {audit_below} and a.conversation is not null and a.kind in ('exchange', 'call')
 group by n.path, a.conversation
 order by count(*) desc, max(a.created_at) desc, n.path, a.conversation

@@ -301,11 +301,7 @@ where path = :path
     and not exists (select 1 from branch where namespace_id = namespace.id)
     and not exists (select 1 from blob where namespace_id = namespace.id)
     and not exists (select 1 from item where namespace_id = namespace.id)
-    and not exists (select 1 from audit where settled = 1 and namespace_id = namespace.id)
-    and not exists (
-        select 1 from audit
-        where sequence > (select indexed from audit_head where id = 1) and namespace_id = namespace.id
-    )
+    and not exists (select 1 from audit where namespace_id = namespace.id)
     and not exists (select 1 from search_scope where namespace_id = namespace.id)
     and not exists (select 1 from thread where namespace_id = namespace.id)
     and not exists (select 1 from author where namespace_id = namespace.id);

@@ -21,10 +21,6 @@ create table receipt (
     at bigint not null
 );
 
--- Here all entries are in the indexes, and this one serves the foreign key, too.
-create index audit_kind on audit (namespace_id, kind, hidden, sequence) where namespace_id is not null;
-alter table audit add constraint audit_namespace_id_fkey foreign key (namespace_id) references namespace (id);
-
 insert into audit_head (id, sequence, link, indexed) values (1, 0, decode(repeat('00', 32), 'hex'), 0);
 
 -- The planner's statistics hold samples of the rows that outlive them: an erased message could be read there. So

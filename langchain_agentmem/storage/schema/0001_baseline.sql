@@ -509,16 +509,12 @@ insert into search_state (id, analysis) values (1, 0);
 -- one conversation or thread. The messages of calls are parts of a shelf, each once, and `messages` is a recipe that
 -- names them. So a call with a long history costs only its new messages. `body` is JSON, compressed if that makes an
 -- archived entry smaller. `document_id` is its document in the search, if it has one.
---
--- Each index that a single new row enters is one more page for its commit to write. So on SQLite new rows are in
--- none and enter all of them later, together; `settled` marks those that have. There is no foreign key to the
--- namespace there: an index that serves it would have to hold all rows. `delete_empty_namespaces` looks for entries.
 create table audit (
     sequence {int} primary key,
     link {blob} not null,
     digest {blob} not null,
     salt {blob},
-    namespace_id {int},
+    namespace_id {int} references namespace (id),
     key {text},
     kind {text},
     hidden {int},
@@ -529,20 +525,20 @@ create table audit (
     status {text},
     mark {blob},
     archived {int},
-    settled {int},
     document_id {int},
     shelf_id {int},
     messages {blob},
     body {blob}
 );
-create index audit_key on audit (namespace_id, key) where settled = 1;
+create index audit_kind on audit (namespace_id, kind, hidden, sequence);
+create index audit_key on audit (namespace_id, key) where key is not null;
 create index audit_conversation on audit (namespace_id, conversation, kind, hidden, sequence)
-    where settled = 1 and conversation is not null;
-create index audit_thread on audit (namespace_id, thread, sequence) where settled = 1 and thread is not null;
-create index audit_mark on audit (namespace_id, kind, mark, sequence) where settled = 1 and mark is not null;
-create index audit_status on audit (namespace_id, status, sequence) where settled = 1 and status is not null;
+    where conversation is not null;
+create index audit_thread on audit (namespace_id, thread, sequence) where thread is not null;
+create index audit_mark on audit (namespace_id, kind, mark, sequence) where mark is not null;
+create index audit_status on audit (namespace_id, status, sequence) where status is not null;
 
--- The end of the chain. Entries after `indexed` wait for the indexes and the search, and enter them together.
+-- The end of the chain. Entries after `indexed` wait for the search, and enter it together.
 create table audit_head (
     id {int} primary key check (id = 1),
     sequence {int} not null,

@@ -6,6 +6,4 @@ create table search_waiting (
     terms text not null
 );
 
-create index audit_kind on audit (namespace_id, kind, hidden, sequence) where settled = 1;
-
 insert into audit_head (id, sequence, link, indexed) values (1, 0, zeroblob(32), 0);

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit.audit_todos import todos_in
 from langchain_agentmem.audit.audit_trail import AuditTrail
-from langchain_agentmem.audit.junk_rules import reasons
+from langchain_agentmem.audit.junk_rules import reasons, todos_in
 from langchain_agentmem.errors import InvalidInput
 
 pytestmark = pytest.mark.sqlite_suffices

@@ -39,7 +39,7 @@ def test_who_waits_while_a_namespace_is_erased_adds_to_a_new_one(new_database):
     """On PostgreSQL a statement that waited for a lock sees the rest of the database as it was before it waited."""
     erase = (
         """update audit set salt = null, namespace_id = null, key = null, kind = null, hidden = null, created_at = null,
-            archived = null, settled = null, body = null""",
+            archived = null, body = null""",
         "delete from namespace where path <> ''",
     )
     with AgentMemory(new_database("postgres")) as memory, ThreadPoolExecutor(1) as pool:

@@ -23,7 +23,7 @@ class TestWhatVerifyFinds:
         for change, back, name in (
             ("hidden = 1", "hidden = 0", "junk"), ("hidden = 7", "hidden = 0", "hidden"),
             ("junk = '[\"x\"]'", "junk = null", "junk"), ("status = 'open'", "status = null", "status"),
-            ("archived = null", "archived = 0", "archived"), ("settled = null", "settled = 1", "settled"),
+            ("archived = null", "archived = 0", "archived"),
             ("shelf_id = 5", "shelf_id = null", "shelf_id"),
         ):  # fmt: skip
             raw(filled, f"update audit set {change} where sequence = 3")
