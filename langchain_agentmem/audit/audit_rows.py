@@ -26,8 +26,7 @@ from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, Inva
 from langchain_agentmem.messages.message import Message, body_text, decode_body
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.threads.value_recipe import Range, ranges_of, runs, unpack
-from langchain_agentmem.threads.value_store import drop_unneeded
+from langchain_agentmem.threads.value_store import Range, drop_unneeded, ranges_of, runs, unpack
 
 T = TypeVar("T")
 

@@ -44,12 +44,11 @@ from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads.checkpoint_head import fold, short, unfold, versions_of, with_texts, written
-from langchain_agentmem.threads.checkpoint_log import Saved
+from langchain_agentmem.threads import value_store as shelves
+from langchain_agentmem.threads.checkpoint_log import Saved, fold, short, unfold, versions_of, with_texts, written
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, has
 from langchain_agentmem.threads.value_codec import VALUE, KnownMessages, ValueDraft, ValueReading, sharing
-from langchain_agentmem.threads.value_recipe import Damaged, guarded, opened
-from langchain_agentmem.threads.value_store import MESSAGE, ShelfWriter, StoredPart, StorePlace
+from langchain_agentmem.threads.value_store import Damaged, ShelfWriter, StoredPart, StorePlace
 
 logger = logging.getLogger(__name__)
 
@@ -246,7 +245,7 @@ def said_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | 
         part: The part.
         serde: What wrote it, if it is of a class of a user's own.
     """
-    if part.form == MESSAGE:
+    if part.form == shelves.MESSAGE:
         return CheckpointMessage(part.name, part.body)
     if not part.form.startswith(VALUE):
         return None
@@ -477,7 +476,7 @@ def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
     Raises:
         Exception: Whatever the serializer raises about bytes that it cannot read.
     """
-    data = opened(blob, beside)
+    data = shelves.opened(blob, beside)
     if data.startswith(_MSGPACK):
         return serde.loads_typed(("msgpack", data[1:]))
     return serde.loads_typed(tuple(ormsgpack.unpackb(data)))
@@ -485,7 +484,7 @@ def value_of(serde: SerializerProtocol, blob: bytes, beside: str = "") -> Any:
 
 def _serialized(serde: SerializerProtocol, value: Any, beside: str = "") -> bytes:
     kind, data = serde.dumps_typed(value)
-    return guarded(_MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)]), beside)
+    return shelves.guarded(_MSGPACK + data if kind == "msgpack" else ormsgpack.packb([kind, bytes(data)]), beside)
 
 
 def in_order(writes: Sequence[checkpoint_log.WrittenCheckpoint], reading: ValueReading) -> list[PendingWrite]:

@@ -77,9 +77,13 @@ from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, id_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
-from langchain_agentmem.checkpoints import checkpoint_excerpt, checkpoint_listing
-from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges, CheckpointExcerpt
-from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, Listing
+from langchain_agentmem.checkpoints import checkpoint_listing
+from langchain_agentmem.checkpoints.checkpoint_listing import (
+    CheckpointChanges,
+    CheckpointExcerpt,
+    CheckpointHistory,
+    Listing,
+)
 from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop, loop_of
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
 from langchain_agentmem.errors import InvalidInput
@@ -90,8 +94,7 @@ from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.threads import checkpoint_log, thread_lines
-from langchain_agentmem.threads.checkpoint_head import next_version, short
-from langchain_agentmem.threads.checkpoint_log import Saved
+from langchain_agentmem.threads.checkpoint_log import Saved, next_version, short
 from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
 from langchain_agentmem.threads.value_codec import EVERYTHING, sharing
 
@@ -312,7 +315,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or a number is none.
             CheckpointUnreadable: It is damaged, or was written with another serializer.
         """
-        return checkpoint_excerpt.excerpt(self._reading(), config, messages, before, around)
+        return checkpoint_listing.excerpt(self._reading(), config, messages, before, around)
 
     aexcerpt = awaited(excerpt)
 
@@ -331,7 +334,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             InvalidInput: The config names no thread, its thread is in several namespaces, or an id can be none.
             CheckpointUnreadable: One is damaged, or was written with another serializer.
         """
-        return checkpoint_excerpt.changes(self._reading(), config, since)
+        return checkpoint_listing.changes(self._reading(), config, since)
 
     achanges = awaited(changes)
 

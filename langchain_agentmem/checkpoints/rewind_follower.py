@@ -39,9 +39,8 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.storage.transaction import Rows
 from langchain_agentmem.threads import checkpoint_log
-from langchain_agentmem.threads.checkpoint_head import read as versions_read
-from langchain_agentmem.threads.checkpoint_head import unfold
-from langchain_agentmem.threads.checkpoint_log import Then
+from langchain_agentmem.threads.checkpoint_log import Then, unfold
+from langchain_agentmem.threads.checkpoint_log import read as versions_read
 from langchain_agentmem.threads.thread_lines import Thread, ThreadDeleted
 
 

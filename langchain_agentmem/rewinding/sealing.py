@@ -38,7 +38,7 @@ from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, Vie
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import CheckpointMessage, RecordedMessage, thread_listener
 from langchain_agentmem.storage.transaction import Row, Rows
-from langchain_agentmem.threads import checkpoint_head
+from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads.thread_lines import Thread, find, make_thread
 
 KIND = "thread"
@@ -440,7 +440,7 @@ def _sealed(tx: Transaction, runs: Runs, put: CheckpointPut) -> tuple[Spot | Non
             tx,
             line=put.line,
             parent=put.parent,
-            versions=checkpoint_head.written(checkpoint_head.versions_of(dict(put.checkpoint))),
+            versions=checkpoint_log.written(checkpoint_log.versions_of(dict(put.checkpoint))),
             checkpoint=name,
         )
         spot = (twin[0]["branch_id"], twin[0]["position"]) if twin else None

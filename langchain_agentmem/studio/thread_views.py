@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langgraph.checkpoint.base import CheckpointTuple
 
-    from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointChanges
+    from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges
     from langchain_agentmem.rewinding.branch_tree import BranchDiff
 
 _OWN = ("__", "branch:")

@@ -1,4 +1,10 @@
-"""The log of threads: operations on checkpoints, pending writes and whole threads.
+"""A checkpoint without its values: what it knows of versions, written briefly.
+
+Channel versions are long strings that stand in a checkpoint many times over. They are kept once, in a short form, in a
+column of their own, so that values can be found and collected without the serializer; `versions_seen` refers to them
+and to their channels by their places there, and so does `updated_channels`. What was written before names channels.
+
+The log of threads: operations on checkpoints, pending writes and whole threads.
 
 A thread has lines: its own, and one for each call of a subgraph. A line has checkpoints, each with a parent; what tasks
 write towards the next checkpoint is kept under the one before, and may come before it. Everything here is written as
@@ -10,20 +16,212 @@ Times are microseconds since 1970 in UTC.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_agentmem.base.clock import micros, moment
+from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row, Rows
-from langchain_agentmem.threads import checkpoint_head, value_recipe
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import OWN_LINE, Thread, find, make_line, make_thread, retain
-from langchain_agentmem.threads.value_store import Drafted, Recall, ShelfWriter, StoredPart, StorePlace, nothing_known
+from langchain_agentmem.threads.value_store import Recall, ShelfWriter, StoredPart, StorePlace
+
+WIDTH = 32
+SHORT_WIDTH = 6
+_DISTINCT_BYTES = 6
+_KNOWN = ("v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "pending_sends")
+
+
+def next_version(current: str | float | None) -> str:
+    """A version that follows another, and that no fork of the thread will ever give again.
+
+    Args:
+        current: The version before, as this or another saver made it; None for the first.
+
+    Raises:
+        InvalidInput: It is neither text nor number, or a text that no number with as many digits can follow.
+    """
+    distinct = secrets.token_urlsafe(_DISTINCT_BYTES)
+    if not isinstance(current, str):
+        if current is not None and not (isinstance(current, int | float) and abs(current) < 10**WIDTH):
+            raise InvalidInput(
+                f"No version can follow {safe_repr(current)}: a version is a text, or a number of up to {WIDTH} digits."
+            )
+        return f"{int(current or 0) + 1:0{WIDTH}}.{distinct}"
+    number = current.partition(".")[0]
+    following = f"{int(number) + 1:0{len(number)}}.{distinct}" if number.isdecimal() else ""
+    if following <= current:
+        raise InvalidInput(
+            f"No version can follow {safe_repr(current)}: a version begins with its number, with leading zeros."
+        )
+    return following
+
+
+def with_texts(checkpoint: dict[str, Any], digest: Callable[[Any], str]) -> dict[str, Any]:
+    """A checkpoint of another saver, whose versions may be numbers.
+
+    Numbers mean different values in the forks of a thread, and no text could follow them. So each becomes a text that
+    is ordered like it and tells the value too.
+
+    Args:
+        checkpoint: The checkpoint.
+        digest: Tells one value from another.
+    """
+    versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
+    if not any(isinstance(version, int | float) for version in versions.values()):
+        return checkpoint
+
+    def text(channel: str, version: Any) -> Any:
+        if not isinstance(version, int | float):
+            return version
+        own = channel in values and version == versions.get(channel)
+        return f"{int(version):0{WIDTH}}.{version}.{digest(values[channel]) if own else ''}"
+
+    seen = {
+        node: {channel: text(channel, version) for channel, version in channels.items()}
+        for node, channels in checkpoint["versions_seen"].items()
+    }
+    return checkpoint | {
+        "channel_versions": {channel: text(channel, version) for channel, version in versions.items()},
+        "versions_seen": seen,
+    }
+
+
+def short(version: Any) -> str:
+    """The form in which a version is stored."""
+    if type(version) is str:
+        number, dot, distinct = version.partition(".")
+        if dot and number.isdecimal() and number.isascii() and len(number) == WIDTH:
+            return f"{int(number):0{SHORT_WIDTH}}.{distinct}"
+    return "=" + json.dumps(version)
+
+
+def full(text: str) -> Any:
+    """Undo `short`."""
+    if text.startswith("="):
+        return json.loads(text[1:])
+    number, _, distinct = text.partition(".")
+    return f"{int(number):0{WIDTH}}.{distinct}"
+
+
+def versions_of(checkpoint: dict[str, Any]) -> dict[str, str]:
+    """The channel versions of a checkpoint in their short form."""
+    return {channel: short(version) for channel, version in checkpoint["channel_versions"].items()}
+
+
+def written(versions: dict[str, str]) -> str:
+    """Channel versions as they are stored, in a column that SQL can read. The checksum of the head guards them too."""
+    return as_json(versions)
+
+
+def read(text: str) -> dict[str, str]:
+    """Undo `written`.
+
+    Raises:
+        Damaged: They are something else.
+    """
+    try:
+        versions = json.loads(text)
+    except ValueError as error:
+        raise shelves.Damaged(f"its versions: {error}") from error
+    if type(versions) is not dict or not all(type(version) is str for version in versions.values()):
+        raise shelves.Damaged("its versions are no versions")
+    return versions
+
+
+def fold(checkpoint: dict[str, Any], versions: dict[str, str]) -> list[Any]:
+    """Write a checkpoint without values and channel versions.
+
+    Args:
+        checkpoint: The checkpoint.
+        versions: `versions_of` it.
+
+    Returns:
+        What `unfold` understands: a list of plain values, and of whatever pending sends hold.
+    """
+    places = {version: place for place, version in enumerate(versions.values())}
+    channels = {channel: place for place, channel in enumerate(versions)}
+
+    def version_at(text: str) -> int | str:
+        return places.get(text, text)
+
+    seen = {
+        node: [each for one, version in there.items() for each in (channels.get(one, one), version_at(short(version)))]
+        for node, there in checkpoint.get("versions_seen", {}).items()
+    }
+    updated = checkpoint.get("updated_channels")
+    rest = {name: value for name, value in checkpoint.items() if name not in _KNOWN}
+    folded = [
+        checkpoint.get("v"),
+        _brief(checkpoint.get("ts")),
+        seen,
+        [channels.get(each, each) for each in updated] if type(updated) is list else updated,
+        checkpoint.get("pending_sends"),
+        rest or None,
+    ]
+    while folded[-1] is None:
+        folded.pop()
+    return folded
+
+
+def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Undo `fold`.
+
+    Args:
+        folded: What `fold` gave.
+        versions: The channel versions in their short form.
+        checkpoint_id: The checkpoint's id.
+        values: The channels' values.
+
+    Raises:
+        Damaged: It is not what `fold` gave.
+    """
+    if type(folded) is not list or len(folded) < 3 or type(folded[2]) is not dict:  # noqa: PLR2004 - v, ts and seen
+        raise shelves.Damaged("it is no checkpoint")
+    v, ts, seen, updated, sends, rest = folded + [None] * (6 - len(folded))
+    names, texts = list(versions), list(versions.values())
+
+    def name(each: Any) -> Any:
+        return names[each] if type(each) is int else each
+
+    def pairs(there: Any) -> Iterable[tuple[Any, Any]]:
+        return there.items() if type(there) is dict else zip(there[::2], there[1::2], strict=True)
+
+    checkpoint = {
+        "v": v,
+        "id": checkpoint_id,
+        "ts": moment(*ts).isoformat() if type(ts) is list else ts,
+        "channel_values": values,
+        "channel_versions": {channel: full(text) for channel, text in versions.items()},
+        "versions_seen": {
+            node: {name(one): full(each if type(each) is str else texts[each]) for one, each in pairs(there)}
+            for node, there in seen.items()
+        },
+        "updated_channels": list(map(name, updated)) if type(updated) is list else updated,
+    }
+    if sends is not None:
+        checkpoint["pending_sends"] = sends
+    return checkpoint | (rest or {})
+
+
+def _brief(ts: Any) -> Any:
+    """A time as a list of the number that it stands for, where it is written as LangGraph does; else as it is."""
+    with suppress(ValueError, TypeError, OverflowError):
+        at = micros(datetime.fromisoformat(ts))
+        if moment(at).isoformat() == ts:
+            return [at]
+    return ts
+
 
 ANCESTORS = 200
 """Ancestors that are read at once."""
@@ -36,7 +234,7 @@ class WrittenCheckpoint(NamedTuple):
     place: int
     path: str
     channel: str
-    recipe: value_recipe.Recipe
+    recipe: shelves.Recipe
 
 
 class Saved(NamedTuple):
@@ -60,7 +258,7 @@ class Saved(NamedTuple):
     versions: dict[str, str]
     head: bytes
     metadata: bytes
-    values: dict[str, value_recipe.Recipe]
+    values: dict[str, shelves.Recipe]
     writes: list[WrittenCheckpoint]
     parts: dict[int, Any]
 
@@ -99,9 +297,9 @@ class WritePlan:
         seen: The thread as it was last seen, with its own line.
     """
 
-    draft: Drafted
+    draft: shelves.Drafted
     rows: list[dict[str, object]]
-    recipes: list[value_recipe.Recipe]
+    recipes: list[shelves.Recipe]
     again: Callable[[StorePlace], WritePlan]
     seen: Thread | None
 
@@ -132,7 +330,7 @@ class DeltaHistory(NamedTuple):
     """
 
     place: StorePlace
-    seeds: dict[str, value_recipe.Recipe]
+    seeds: dict[str, shelves.Recipe]
     writes: dict[str, list[list[WrittenCheckpoint]]]
     parts: dict[int, Any]
 
@@ -184,7 +382,7 @@ def put(
     if rows:
         query.insert_value.many(tx, rows)
     fields = {name: getattr(checkpoint, name) for name in ("name", "parent", "run_id", "head", "metadata")}
-    query.insert_checkpoint(tx, line=line, versions=checkpoint_head.written(checkpoint.versions), now=now, **fields)
+    query.insert_checkpoint(tx, line=line, versions=written(checkpoint.versions), now=now, **fields)
     if checkpoint.delta and not thread.delta:
         query.mark_delta(tx, thread=thread.id)
     if then is not None:
@@ -234,21 +432,21 @@ def brought(
         deltas: Channels that tell only what was written to them since.
         everything: Whether those that they had then are wanted too.
     """
-    had = [each for row in before for each in value_recipe.ranges_of(_recipe(row))]
-    held = [value_recipe.unpack(recipe) for recipe in values.values()]
+    had = [each for row in before for each in shelves.ranges_of(_recipe(row))]
+    held = [shelves.unpack(recipe) for recipe in values.values()]
     if deltas and parent is not None:
         named = {"checkpoints": json.dumps([parent]), "channels": json.dumps(list(deltas))}
         rows = query.writes_of_channels(tx, line=thread.line, **named)
         held += [_recipe(row) for row in sorted(rows, key=itemgetter("path", "task", "place"))]
-    now = [each for recipe in held for each in value_recipe.ranges_of(recipe)]
-    earlier = value_recipe.repeated(had)
-    ranges = list(value_recipe.without(now, had))
-    for number, times in sorted(value_recipe.repeated(now).items()):
+    now = [each for recipe in held for each in shelves.ranges_of(recipe)]
+    earlier = shelves.repeated(had)
+    ranges = list(shelves.without(now, had))
+    for number, times in sorted(shelves.repeated(now).items()):
         if any(low <= number < high for low, high in had):
             ranges += [(number, number + 1)] * (times - (earlier[number] or 1))
     wanted = [*had, *ranges] if everything else ranges
     parts = shelves.fetch(
-        tx, thread.place.shelf, [[value_recipe.LIST, *value_recipe.written_ranges(wanted)]], nothing_known
+        tx, thread.place.shelf, [[shelves.LIST, *shelves.written_ranges(wanted)]], shelves.nothing_known
     )
     return [parts[number] for low, high in wanted for number in range(low, high) if number in parts]
 
@@ -304,7 +502,7 @@ def get(
     at: ThreadKey,
     ns: str,
     name: str | None,
-    recall: Recall = nothing_known,
+    recall: Recall = shelves.nothing_known,
     choose: Choose | None = None,
     seen: Thread | None = None,
 ) -> Saved | None:
@@ -335,7 +533,7 @@ def load(
     thread: Thread,
     line: int,
     names: Sequence[str | None],
-    recall: Recall = nothing_known,
+    recall: Recall = shelves.nothing_known,
     choose: Choose | None = None,
 ) -> list[Saved]:
     """Read some checkpoints of a line, with the parts of all of them read once.
@@ -370,7 +568,7 @@ def _load(
         for row in rows:
             try:
                 found.append(_saved(thread, row, values, writes, parts))
-            except value_recipe.Damaged as error:
+            except shelves.Damaged as error:
                 error.checkpoint = row["name"]
                 raise
     if choose is not None:
@@ -382,7 +580,7 @@ def _load(
 
 
 def _saved(thread: Thread, row: Row, values: Rows, writes: Rows, parts: dict[int, Any]) -> Saved:
-    versions, head, metadata = checkpoint_head.read(row["versions"]), bytes(row["head"]), bytes(row["metadata"])
+    versions, head, metadata = read(row["versions"]), bytes(row["head"]), bytes(row["metadata"])
     recipes = {each["channel"]: _recipe(each) for each in values}
     written = [_written(each) for each in writes]
     return Saved(thread, row["name"], row["parent"], versions, head, metadata, recipes, written, parts)
@@ -432,7 +630,7 @@ def keys(
     return [_key(row, row["path"], row["thread"], row["ns"]) for row in rows]
 
 
-def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = nothing_known) -> list[tuple[Key, Saved]]:
+def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = shelves.nothing_known) -> list[tuple[Key, Saved]]:
     """Read the checkpoints of a page. What was removed meanwhile is left out."""
     by_line: dict[int, list[Key]] = {}
     for key in page:
@@ -447,7 +645,12 @@ def load_keys(tx: Transaction, page: Sequence[Key], recall: Recall = nothing_kno
 
 
 def delta_history(
-    tx: Transaction, at: ThreadKey, ns: str, name: str | None, channels: Sequence[str], recall: Recall = nothing_known
+    tx: Transaction,
+    at: ThreadKey,
+    ns: str,
+    name: str | None,
+    channels: Sequence[str],
+    recall: Recall = shelves.nothing_known,
 ) -> DeltaHistory | None:
     """What led to the values that some channels have in a checkpoint.
 
@@ -480,12 +683,12 @@ def delta_history(
                 break
             name = row["name"]
             walked.add(name)
-            versions = checkpoint_head.read(row["versions"])
+            versions = read(row["versions"])
             for channel in paths.keys() - seeds.keys():
                 paths[channel].append(name)
                 if (channel, versions.get(channel)) in valued:
                     seeds[channel] = versions[channel]
-    values = query.values_at(tx, line=line, versions=checkpoint_head.written(seeds))
+    values = query.values_at(tx, line=line, versions=written(seeds))
     names = sorted({name for path in paths.values() for name in path})
     found = query.writes_of_channels(tx, line=line, checkpoints=json.dumps(names), channels=asked)
     writes: dict[tuple[str, str], list[WrittenCheckpoint]] = {}
@@ -528,8 +731,8 @@ def _written(row: Row) -> WrittenCheckpoint:
     return WrittenCheckpoint(row["task"], row["place"], row["path"], row["channel"], _recipe(row))
 
 
-def _recipe(row: Row) -> value_recipe.Recipe:
+def _recipe(row: Row) -> shelves.Recipe:
     try:
-        return value_recipe.unpack(row["recipe"])
-    except value_recipe.Damaged as error:
-        raise value_recipe.Damaged(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error
+        return shelves.unpack(row["recipe"])
+    except shelves.Damaged as error:
+        raise shelves.Damaged(f"the value of the channel {safe_repr(row['channel'])}: {error}") from error

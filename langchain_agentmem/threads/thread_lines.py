@@ -4,23 +4,26 @@ Here are threads as wholes, too: pruned, deleted, copied, or filled from elsewhe
 database.
 
 Whoever removes anything holds the shelf first: of two that took it last, each could wait for what the other removes.
+
+Threads as a part of the database: verified, and merged with what another database has of them.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
+from langchain_agentmem.base.namespaces import ThreadKey, namespace_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.part import Part
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.value_recipe import unpack
-from langchain_agentmem.threads.value_store import LOOSE, StorePlace
+from langchain_agentmem.threads.value_store import LOOSE, Damaged, Range, StorePlace
 
 OWN_LINE = ""
 """The name of a thread's own line."""
@@ -336,8 +339,8 @@ def _refuse_others(tx: Transaction, thread: Thread, ours: _Rows, target: Thread,
     for version in dict.fromkeys(version for row in new for version in json.loads(row["versions"]).items()):
         if version not in theirs or version not in ours:
             continue
-        mine = shelves.resolved(tx, thread.place.shelf, unpack(ours[version]["recipe"]))
-        other = shelves.resolved(tx, target.place.shelf, unpack(theirs[version]["recipe"]))
+        mine = shelves.resolved(tx, thread.place.shelf, shelves.unpack(ours[version]["recipe"]))
+        other = shelves.resolved(tx, target.place.shelf, shelves.unpack(theirs[version]["recipe"]))
         if mine != other:
             raise InvalidInput(
                 f"The channel {safe_repr(version[0])} has another value under the same version in the other "
@@ -372,3 +375,111 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _fields(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in row.keys()}  # noqa: SIM118 - a database row, not a dict
+
+
+PAGE = 200
+
+
+def problems(tx: Transaction, low: str, high: str) -> list[str]:
+    """What is wrong with the threads of some namespaces.
+
+    Args:
+        tx: The transaction.
+        low: The first namespace path.
+        high: Path after the last.
+
+    Returns:
+        Sentences; empty when all is well.
+    """
+    found: list[str] = []
+    all_needed: dict[int, list[Range]] = {}
+    threads = query.threads_within(tx, low=low, high=high, name=None)
+    for thread in threads:
+        for line in query.lines_of(tx, thread=thread["id"]):
+            needed = _line(tx, line["id"], thread["name"], found)
+            all_needed.setdefault(thread["shelf_id"], []).extend(needed)
+    for shelf, needed in all_needed.items():
+        there: list[Range] = []
+        after = -1
+        while page := query.parts_after(tx, shelf=shelf, after=after, limit=PAGE):
+            there += [(row["number"], row["number"] + 1) for row in page]
+            found += [
+                f"part {row['number']} of shelf {shelf} is not what was stored"
+                for row in page
+                if row["body"] is None or zlib.crc32(bytes(row["body"])) != row["checksum"]
+            ]
+            there = shelves.covered(there)
+            after = page[-1]["number"]
+        if shelves.covered([*there, *needed]) != there:
+            found.append(f"a value needs parts that are missing on shelf {shelf}")
+    gaps = query.shelf_gaps(tx, loose=LOOSE)
+    return found + [f"shelf {row['id']} has more parts than it counted" for row in gaps]
+
+
+def _line(tx: Transaction, line: int, thread: str, found: list[str]) -> list[Range]:
+    for row in query.line_checkpoints(tx, line=line):
+        for name, beside in (("head", row["versions"]), ("metadata", "")):
+            try:
+                shelves.opened(row[name], beside)
+            except Damaged as error:
+                where = f"the checkpoint {safe_repr(row['name'])} of the thread {safe_repr(thread)}"
+                found.append(f"the {name} of {where}: {error}")
+    needed: list[Range] = []
+    for row in (*query.line_values(tx, line=line), *query.line_writes(tx, line=line)):
+        try:
+            needed += shelves.ranges_of(shelves.unpack(row["recipe"]))
+        except (Damaged, TypeError, ValueError, IndexError) as error:
+            where = f"the channel {safe_repr(row['channel'])} of the thread {safe_repr(thread)}"
+            found.append(f"a value of {where}: {error}")
+    return needed
+
+
+def merge(
+    tx: Transaction,
+    at: ThreadKey,
+    parts: Iterable[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    delta: bool,
+) -> int:
+    """Add to a thread the checkpoints, values and writes that it lacks.
+
+    Args:
+        tx: The transaction.
+        at: The thread, which exists.
+        parts: The parts of the values in another database, with their bodies.
+        rows: The rows of its lines there, each with the "ns" of its line.
+        delta: Whether its checkpoints need their ancestors.
+
+    Returns:
+        How many checkpoints were added.
+    """
+    thread = find(tx, at, exact=True)
+    assert thread is not None  # noqa: S101 - for the type checker
+    if delta and not thread.delta:
+        query.mark_delta(tx, thread=thread.id)
+    stored = {
+        row["number"]: shelves.StoredPart(
+            form=row["form"], name=row["name"], body=row["body"], loose=row["number"] >= LOOSE
+        )
+        for row in parts
+    }
+    numbers = shelves.adopt(tx, thread.place, stored)
+    added = 0
+    for ns in dict.fromkeys(row["ns"] for row in rows):
+        line = line_of(tx, thread, ns)
+        placed = [{**row, "line": line} for row in rows if row["ns"] == ns]
+        for row in placed:
+            if "recipe" in row:
+                row["recipe"] = shelves.pack(shelves.moved(shelves.unpack(row["recipe"]), numbers.__getitem__))
+        added += add(tx, line, placed)
+    return added
+
+
+PART = Part(
+    tables={
+        "checkpoints": ("thread", "shelf", "checkpoint_line", "part", "checkpoint", "channel_value", "pending_write")
+    },
+    verify={"threads": lambda tx: problems(tx, *range_of(()))},
+)
+"""Threads are erased with what they remembered: `rewinding` does that."""

@@ -38,11 +38,12 @@ from langgraph.types import Send
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.messages.stored_messages import Prototype, body_of, message_of, prototype_of
-from langchain_agentmem.threads.value_recipe import (
+from langchain_agentmem.threads.value_store import (
     DICT,
     FIELDS,
     ITEMS,
     LIST,
+    MESSAGE,
     PART,
     SEND,
     SNAPSHOT,
@@ -50,6 +51,9 @@ from langchain_agentmem.threads.value_recipe import (
     Damaged,
     Range,
     Recipe,
+    StoredPart,
+    StorePlace,
+    Tidy,
     has_parts,
     merged,
     read_ranges,
@@ -57,7 +61,6 @@ from langchain_agentmem.threads.value_recipe import (
     runs,
     written_ranges,
 )
-from langchain_agentmem.threads.value_store import MESSAGE, StoredPart, StorePlace, Tidy
 
 MOST_BYTES = 32_000_000
 _OVERHEAD = 1_000

@@ -34,7 +34,7 @@ from langchain_agentmem.search.search_index import IndexedDocument, Series
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.transfer import TABLES, Counting, RowSource, Table, has_row, number_documents, pages
-from langchain_agentmem.threads import thread_lines, thread_part
+from langchain_agentmem.threads import thread_lines
 
 Row: TypeAlias = dict[str, Any]
 
@@ -257,7 +257,7 @@ class MemoryImport:
             for name in ("channel_value", "pending_write", "checkpoint"):
                 rows += [row | {"ns": ns} for row in self._source.matching(name, line_id=line)]
         parts = self._source.run(query.exported_parts, shelf=thread["shelf_id"])
-        self.added["checkpoints"] += thread_part.merge(self._tx, at, parts, rows, delta=bool(thread["delta"]))
+        self.added["checkpoints"] += thread_lines.merge(self._tx, at, parts, rows, delta=bool(thread["delta"]))
         for line, ns in lines.items():
             found = thread_lines.find(self._tx, at, ns, exact=True)
             if found is not None and found.line is not None:

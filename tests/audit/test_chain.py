@@ -10,7 +10,7 @@ from langchain_agentmem.audit.audit_entry import Head
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
 from langchain_agentmem.storage import queries
-from langchain_agentmem.threads.value_recipe import LIST, pack
+from langchain_agentmem.threads.value_store import LIST, pack
 
 from .entries import add, call, entry, hide, read, todo, write
 

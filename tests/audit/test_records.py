@@ -14,8 +14,7 @@ from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
-from langchain_agentmem.threads.value_recipe import runs
-from langchain_agentmem.threads.value_store import MOST_RANGES
+from langchain_agentmem.threads.value_store import MOST_RANGES, runs
 
 from .entries import BEGIN, add, call, entry, read, without_ids, write
 

@@ -40,7 +40,7 @@ from langchain_agentmem.messages.role_rounds import Conversation, Retention
 from langchain_agentmem.search import analysis, dates
 from langchain_agentmem.storage import is_postgres, postgres
 from langchain_agentmem.stores import item_search
-from langchain_agentmem.threads import value_recipe
+from langchain_agentmem.threads import value_store
 from tests import everything
 from tests.importers import sources
 
@@ -134,9 +134,9 @@ def _stored(data: bytes) -> None:
         encoding.decode,
         lambda given: decode_body(given, "m"),
         lambda given: body_text(given, with_calls=True),
-        lambda given: value_recipe.unpack(value_recipe.guarded(given)),
+        lambda given: value_store.unpack(value_store.guarded(given)),
     ):
-        with contextlib.suppress(AgentMemoryError, value_recipe.Damaged):
+        with contextlib.suppress(AgentMemoryError, value_store.Damaged):
             read(data)
 
 
@@ -265,7 +265,7 @@ def _database(folder: Path) -> Target:
         table, column, row = found[int.from_bytes(data[:2], "big") % len(found)]
         value = data[3:] if column in _BYTES else text_of(data[3:]).replace("\ud800", "")
         if column in ("recipe", "head", "metadata") and isinstance(value, bytes):
-            value = value_recipe.guarded(value)
+            value = value_store.guarded(value)
         checksum = zlib.crc32(value if isinstance(value, bytes) else b"")
         with (
             contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection,
@@ -354,7 +354,7 @@ def _changed(connection: sqlite3.Connection, table: str, column: str, row: int, 
 def _with_seeds(name: str, run: Callable[[bytes], object]) -> Target:
     """A reader of texts, with those in `seeds`, between lines of four hyphens."""
     seeds = (Path(__file__).parent / "seeds" / f"{name}.txt").read_bytes().removesuffix(b"\n").split(b"\n----\n")
-    recipes = [value_recipe.pack(each)[4:] for each in ([0, 1], [1, 0, 3, 1, 2])]
+    recipes = [value_store.pack(each)[4:] for each in ([0, 1], [1, 0, 3, 1, 2])]
     return Target(run, [*seeds, *recipes] if name == "stored" else seeds)
 
 

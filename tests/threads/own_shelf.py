@@ -17,8 +17,7 @@ from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.threads import value_store as shelves
 from langchain_agentmem.threads.thread_lines import find, make_thread
 from langchain_agentmem.threads.value_codec import KnownMessages, ValueDraft, ValueReading
-from langchain_agentmem.threads.value_recipe import ranges_of, unpack
-from langchain_agentmem.threads.value_store import nothing_known, shelve
+from langchain_agentmem.threads.value_store import nothing_known, ranges_of, shelve, unpack
 
 AT = ThreadKey("", "t")
 

@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.threads.checkpoint_head import fold, next_version, unfold, versions_of
+from langchain_agentmem.threads.checkpoint_log import fold, next_version, unfold, versions_of
 
 OURS = st.builds(
     lambda number, rest: f"{number:032}.{rest}", st.integers(0, 10**7), st.from_regex(r"[\w-]{8}", fullmatch=True)

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langchain_agentmem import AgentMemory, ConversationMemory
-    from langchain_agentmem.checkpoints.checkpoint_excerpt import CheckpointExcerpt
-    from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointHistory, CheckpointSummary
+    from langchain_agentmem.checkpoints.checkpoint_listing import (
+        CheckpointExcerpt,
+        CheckpointHistory,
+        CheckpointSummary,
+    )
     from langchain_agentmem.conversations.prompt_notes import PromptNote
     from langchain_agentmem.facts.kg_memory import KGMemory
     from langchain_agentmem.layers.layered_memory import LayeredMemory

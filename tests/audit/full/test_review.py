@@ -5,7 +5,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit import audit_store, model_call_capture
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.threads.value_recipe import LIST, pack
+from langchain_agentmem.threads.value_store import LIST, pack
 from tests.audit.entries import BEGIN, add, call, entry, read, todo
 
 pytestmark = pytest.mark.sqlite_suffices

@@ -19,8 +19,8 @@ from langgraph.types import Command
 from langchain_agentmem import AgentMemory, AgentMemorySaver
 from langchain_agentmem.checkpoints.checkpoint_codec import value_of
 from langchain_agentmem.errors import CheckpointUnreadable, DatabaseReadOnly, InvalidInput, MemoryClosed, StorageError
-from langchain_agentmem.threads.checkpoint_head import short, unfold
-from langchain_agentmem.threads.value_recipe import guarded
+from langchain_agentmem.threads.checkpoint_log import short, unfold
+from langchain_agentmem.threads.value_store import guarded
 from tests.checkpoints.graphs import (
     Line,
     asking_graph,
