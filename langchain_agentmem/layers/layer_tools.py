@@ -5,13 +5,13 @@
 They work on the memory of the thread in which they are called, so that they rewind with it, or on a branch that is
 named. What they give is data. Whatever goes wrong is told to the model in a sentence.
 
-An operation is a function of the memory and its arguments, which returns what the model is told.
+An operation is a function of the memory and its arguments, named like its tool, which returns what the model is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 from langchain_core.tools import BaseTool
 
@@ -27,7 +27,7 @@ from langchain_agentmem.rewinding.branch_tree import named_branch
 from langchain_agentmem.search.memory_search import origin_of
 from langchain_agentmem.storage.database import MemoryLike
 
-NEWEST = 20
+NEWEST = 10
 """How many events and records a reading of a branch shows."""
 TRACE = 200  # characters of a name in a sentence
 _NO_RECORD = "There is no record {}; mem_archival_search shows the ids."
@@ -36,19 +36,19 @@ _NO_RECORD = "There is no record {}; mem_archival_search shows the ids."
 # -- core ----------------------------------------------------------------------------------------------------------
 
 
-def _core_get(layers: Any, given: given_as.CoreGet) -> Any:
+def _mem_core_get(layers: Any, given: given_as.CoreGet) -> Any:
     keys = [key for key in given.keys or () if key != "*"]
     values = layers.core.get(keys or None)
     missing = [key for key in keys if key not in values]
     return {"core": dict(values), **({"missing": missing} if missing else {})}
 
 
-def _core_set(layers: Any, given: given_as.CoreSet) -> str:
+def _mem_core_set(layers: Any, given: given_as.CoreSet) -> str:
     layers.core.set(given.key, given.value, given.importance, given.ttl)
     return f"The note {_named(given.key)} is kept."
 
 
-def _core_del(layers: Any, given: given_as.CoreDel) -> str:
+def _mem_core_del(layers: Any, given: given_as.CoreDel) -> str:
     there = layers.core.delete(given.key)
     return f"The note {_named(given.key)} is deleted." if there else f"There is no note {_named(given.key)}."
 
@@ -56,21 +56,21 @@ def _core_del(layers: Any, given: given_as.CoreDel) -> str:
 # -- recall --------------------------------------------------------------------------------------------------------
 
 
-def _recall_append(layers: Any, given: given_as.RecallAppend) -> str:
+def _mem_recall_append(layers: Any, given: given_as.RecallAppend) -> str:
     return f"The event is recorded, with the id {layers.recall.append(given.kind, given.content)}."
 
 
-def _recall_search(layers: Any, given: given_as.RecallSearch) -> Any:
+def _mem_recall_search(layers: Any, given: given_as.RecallSearch) -> Any:
     events = layers.recall.search(given.query, limit=within(given.limit))
     return listed("events", [_event(event) for event in events])
 
 
-def _recall_evict(layers: Any, given: given_as.RecallEvict) -> str:
+def _mem_recall_evict(layers: Any, given: given_as.RecallEvict) -> str:
     count = layers.recall.evict(given.ids or None, given.kind, given.oldest)
     return f"{counted(count, 'events')} left recall memory."
 
 
-def _recall_summarize(layers: Any, given: given_as.Nothing) -> Any:
+def _mem_recall_summarize(layers: Any, given: given_as.Nothing) -> Any:
     del given
     return {"summarized": layers.recall.summarize()}
 
@@ -78,22 +78,22 @@ def _recall_summarize(layers: Any, given: given_as.Nothing) -> Any:
 # -- archival ------------------------------------------------------------------------------------------------------
 
 
-def _archival_write(layers: Any, given: given_as.ArchivalWrite) -> str:
+def _mem_archival_write(layers: Any, given: given_as.ArchivalWrite) -> str:
     return f"The record is kept, with the id {layers.archival.write(given.content, given.tags)}."
 
 
-def _archival_update(layers: Any, given: given_as.ArchivalUpdate) -> str:
+def _mem_archival_update(layers: Any, given: given_as.ArchivalUpdate) -> str:
     if not layers.archival.update(given.record_id, given.content, given.tags):
         return _NO_RECORD.format(_named(given.record_id))
     return f"The record {_named(given.record_id)} is changed."
 
 
-def _archival_search(layers: Any, given: given_as.ArchivalSearch) -> Any:
+def _mem_archival_search(layers: Any, given: given_as.ArchivalSearch) -> Any:
     records = layers.archival.search(given.query, within(given.limit), given.tags or None)
     return listed("records", [_record(record) for record in records])
 
 
-def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Any:
+def _mem_archival_get(layers: Any, given: given_as.ArchivalGet) -> Any:
     record = layers.archival.get(given.record_id)
     if record is None:
         return _NO_RECORD.format(_named(given.record_id))
@@ -103,28 +103,24 @@ def _archival_get(layers: Any, given: given_as.ArchivalGet) -> Any:
 # -- branches ------------------------------------------------------------------------------------------------------
 
 
-def _node_fork(layers: Any, given: given_as.NodeFork) -> str:
+def _mem_node_fork(layers: Any, given: given_as.NodeFork) -> str:
     _branch(layers, given.node_id).fork(given.name)
     return f"The branch {_named(given.name)} begins here. mem_node_read and mem_node_write take it as node_id."
 
 
-def _node_read(layers: Any, given: given_as.NodeRead) -> Any:
+def _mem_node_read(layers: Any, given: given_as.NodeRead) -> Any:
     at = _branch(layers, given.node_id)
     read: dict[str, Any] = {}
     if given.scope in ("all", "core"):
         read["core"] = at.core.get()
     if given.scope in ("all", "recall"):
-        events = at.recall.recent(limit=NEWEST)
-        read |= listed("recall", [_event(event) for event in reversed(events)])
-        read["recall"].reverse()
+        read["recall"] = [_event(event) for event in at.recall.recent(limit=NEWEST)]
     if given.scope in ("all", "archival"):
-        records = at.archival.all(limit=NEWEST)
-        found = listed("archival", [_record(record) for record in reversed(records)])
-        read |= {name: read.get(name, 0) + value if name == "left_out" else value for name, value in found.items()}
+        read["archival"] = [_record(record) for record in at.archival.all(limit=NEWEST)]
     return read
 
 
-def _node_write(layers: Any, given: given_as.NodeWrite) -> str:
+def _mem_node_write(layers: Any, given: given_as.NodeWrite) -> str:
     _branch(layers, given.node_id).write(given.core or None, given.recall or None, given.archival or None)
     return "It is written."
 
@@ -153,26 +149,19 @@ def _consolidate(layers: Any, given: given_as.Consolidate) -> Any:
 
 
 _ABOUT = data_table("layers/layer_operations.yaml")
-_FUNCTIONS: Mapping[str, tuple[type[given_as.Arguments], Callable[[Any, Any], Any]]] = {
-    "mem_core_set": (given_as.CoreSet, _core_set),
-    "mem_core_get": (given_as.CoreGet, _core_get),
-    "mem_core_del": (given_as.CoreDel, _core_del),
-    "mem_archival_write": (given_as.ArchivalWrite, _archival_write),
-    "mem_archival_update": (given_as.ArchivalUpdate, _archival_update),
-    "mem_archival_search": (given_as.ArchivalSearch, _archival_search),
-    "mem_archival_get": (given_as.ArchivalGet, _archival_get),
-    "mem_recall_append": (given_as.RecallAppend, _recall_append),
-    "mem_recall_search": (given_as.RecallSearch, _recall_search),
-    "mem_recall_evict": (given_as.RecallEvict, _recall_evict),
-    "mem_recall_summarize": (given_as.Nothing, _recall_summarize),
-    "consolidate": (given_as.Consolidate, _consolidate),
-    "mem_node_fork": (given_as.NodeFork, _node_fork),
-    "mem_node_write": (given_as.NodeWrite, _node_write),
-    "mem_node_read": (given_as.NodeRead, _node_read),
-}
-OPERATIONS = tuple(
-    Operation(name=name, arguments=given, do=do, **_ABOUT[name]) for name, (given, do) in _FUNCTIONS.items()
-)
+_FUNCTIONS: tuple[Callable[[Any, Any], Any], ...] = (
+    _mem_core_set, _mem_core_get, _mem_core_del, _mem_archival_write, _mem_archival_update, _mem_archival_search,
+    _mem_archival_get, _mem_recall_append, _mem_recall_search, _mem_recall_evict, _mem_recall_summarize, _consolidate,
+    _mem_node_fork, _mem_node_write, _mem_node_read,
+)  # fmt: skip
+
+
+def _operation_of(do: Callable[[Any, Any], Any]) -> Operation:
+    name = do.__name__.removeprefix("_")
+    return Operation(name=name, arguments=get_type_hints(do)["given"], do=do, **_ABOUT[name])
+
+
+OPERATIONS = tuple(map(_operation_of, _FUNCTIONS))
 """The operations that a model can do with layered memory."""
 
 
@@ -221,5 +210,6 @@ def layer_tools(
     Raises:
         InvalidInput: An argument is wrong.
     """
-    more: dict[str, Any] = {"settings": settings, "model": model}
-    return tools_of(OPERATIONS, LayeredMemory, "layers", memory, branch_or_config, namespace, **more)
+    return tools_of(
+        OPERATIONS, LayeredMemory, "layers", memory, branch_or_config, namespace, settings=settings, model=model
+    )

@@ -99,14 +99,11 @@ class TestBranches:
         kept = [(record.content, record.tags) for record in layers.archival.all()]
         assert kept == [("A result.", ("results",)), ("A text.", ()), ('{"odd": 1}', ())]
 
-    def test_the_newest_events_are_shown_in_order_where_not_all_of_them_are(self, layers):
-        for number in range(25):
-            layers.recall.append("note", f"{number} " + "x" * 2_000)
+    def test_the_newest_events_are_shown_in_order(self, layers):
+        for number in range(15):
+            layers.recall.append("note", str(number))
         read = do(layers, "mem_node_read", scope="recall")
-        numbers = [int(event["content"].split()[0]) for event in read["recall"]]
-        assert numbers == list(range(25 - len(numbers), 25))
-        assert 0 < len(numbers) < 20
-        assert len(numbers) + read["left_out"] == 20
+        assert [event["content"] for event in read["recall"]] == [str(number) for number in range(5, 15)]
 
     def test_other_peoples_branches_are_out_of_reach(self, layers, memory):
         LayeredMemory(memory, "user-43").core.set("secret", "theirs")
