@@ -132,7 +132,7 @@ def schema_given() -> str:
 
 def _other_schemas(url: str) -> str:
     """For who found nothing in a schema: in which others there is a memory."""
-    from langchain_agentmem.storage.postgres_health import memory_schemas  # noqa: PLC0415 - an extra
+    from langchain_agentmem.storage.postgres import memory_schemas  # noqa: PLC0415 - an extra
 
     found = memory_schemas(url)
     return f" There is a memory in another schema: {some([f'--schema {each}' for each in found])}." if found else ""

@@ -35,6 +35,8 @@ ROUNDS = 256_000
 _NONE = f"x'{'0' * 64}'"
 _SALT = 16
 _BLOCK = 2**20
+UNFINISHED = ".rekeying"
+"""The end of the name of a file that is being written under another key."""
 _BESIDE = ("-wal", "-shm", "-journal")
 
 
@@ -168,7 +170,7 @@ def rewrite(
     if key is not None and begins_plain(path):
         raise errors.InvalidInput(f"{name} is not encrypted: agentmem key DATABASE encrypt does that.")
     old, new = (None if each is None else Cipher(each) for each in (key, new_key))
-    made = Path(f"{path}.rekeying")
+    made = Path(f"{path}{UNFINISHED}")
     try:
         # What is opened here is closed after SQLite's connection: closing it drops SQLite's locks.
         with contextlib.ExitStack() as held:

@@ -150,6 +150,22 @@ class PoolStats(TypedDict):
     waited_ms: float
 
 
+class Finding(NamedTuple):
+    """One check of a database or of what surrounds it.
+
+    Attributes:
+        name: The name of the check, such as "vectors".
+        level: "ok", "note" for what is good to know, "problem" for what needs a remedy.
+        text: What was found.
+        remedy: What to do about it.
+    """
+
+    name: str
+    level: Literal["ok", "note", "problem"]
+    text: str
+    remedy: str = ""
+
+
 class Calls:
     """The calls of one process that are under way.
 
@@ -163,6 +179,12 @@ class Calls:
         self.changed = threading.Condition()
         self.running: list[int] = []
         self.held = False
+
+
+_VECTORS = (
+    "select (select coalesce(max(dimensions), 0) from search_state) as dimensions, "
+    "(select count(*) from search_unembedded) as waiting"
+)
 
 
 class RolledBack(Exception):
@@ -226,6 +248,17 @@ class Engine(ABC):
     def pool_stats(self) -> PoolStats | None:
         """The connections to a server, if it is one."""
         return None
+
+    def health(self) -> Iterator[Finding]:
+        """Check the rights of the user and what surrounds the database. It reads little and changes nothing."""
+        [row] = self.read(lambda tx: tx.run_sql(_VECTORS, {}))
+        if not row["dimensions"]:
+            yield Finding("vectors", "ok", "none are wanted: search goes by words")
+        elif not row["waiting"]:
+            yield Finding("vectors", "ok", f"every document has one of {row['dimensions']:,} dimensions")
+        else:
+            lag = f"{row['waiting']:,} documents wait for their vectors, and are found by words alone until then."
+            yield Finding("vectors", "note", lag, "Open the memory with its embeddings (index=...) and call settle().")
 
     @abstractmethod
     def scrub(self) -> None:

@@ -25,7 +25,7 @@ from langchain_agentmem import errors
 from langchain_agentmem.base.concurrency import reading, writing
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.engine import Engine, Opening, RolledBack, Sizes
+from langchain_agentmem.storage.engine import Engine, Finding, Opening, RolledBack, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
@@ -85,6 +85,23 @@ _OWNED = """
     where n.nspname = %(schema)s and c.relkind = 'r'
 """
 """Whether this role owns the tables of a schema."""
+
+
+_HEALTH = """
+    select current_setting('server_version') as version, current_setting('server_version_num')::int as number,
+        pg_is_in_recovery() as replica, current_setting('max_connections')::int as most,
+        (select sum(numbackends)::int from pg_stat_database) as used,
+        bool_and(has_table_privilege(c.oid, 'select')) as reads,
+        bool_and(
+            has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update')
+            and has_table_privilege(c.oid, 'delete')
+        ) as writes
+    from pg_class c where c.relnamespace = to_regnamespace(current_schema()) and c.relkind = 'r'
+"""
+"""The version and connections of the server, and what this role may do with the tables."""
+OLDEST = 130_000
+CROWDED = 0.8
+"""The share of the server's connections in use from which they are reported as a problem."""
 
 
 class _UnreachableError(psycopg.OperationalError):
@@ -477,6 +494,33 @@ class PostgresEngine(Engine):
             return [str(error)]
         return []
 
+    def health(self) -> Iterator[Finding]:
+        """Check the server's version and connections, the rights of the role, and the vectors."""
+        [row] = self.read(lambda tx: tx.run_sql(_HEALTH, {}))
+        if row["number"] < OLDEST:
+            yield Finding("postgresql", "problem", f"PostgreSQL {row['version']} is too old.", "Use 13 or newer.")
+        else:
+            yield Finding("postgresql", "ok", f"PostgreSQL {row['version']}")
+        used = f"{row['used']:,} of {row['most']:,}"
+        if row["used"] > row["most"] * CROWDED:
+            remedy = "Lower pool_size in the programs, put a pooler in front, or raise max_connections."
+            yield Finding("connections", "problem", f"{used} connections are in use; opening more will fail.", remedy)
+        else:
+            yield Finding("connections", "ok", f"{used} are in use")
+        grant = f"grant {{}}insert, update, delete on all tables in schema {self.schema} to ..."
+        if not row["reads"]:
+            remedy = f"Let their owner run: {grant.format('select, ')}"
+            yield Finding("permissions", "problem", "This user may not read all tables of the memory.", remedy)
+        elif row["replica"]:
+            found = "The server is a replica, which is only read."
+            yield Finding("permissions", "note", found, "Write to the primary.")
+        elif not row["writes"]:
+            remedy = f"Open the memory with read_only=True, or let their owner run: {grant.format('')}"
+            yield Finding("permissions", "note", "This user may read the tables, and not write all of them.", remedy)
+        else:
+            yield Finding("permissions", "ok", "this user may write")
+        yield from super().health()
+
     def sizes(self) -> Sizes:
         """Bytes of the whole schema and of each table, indexes included, in milliseconds however much there is."""
         with self.connection() as connection, self._waiting_for_locks(connection):
@@ -576,6 +620,20 @@ class PostgresEngine(Engine):
         """A connection of its own, which commits every statement; driver errors leave as our own."""
         with self._in_use(), translated(self.path), self._connection() as connection:
             yield connection
+
+
+def memory_schemas(url: str) -> list[str]:
+    """Return the schemas of a database that hold a memory.
+
+    Args:
+        url: A `postgresql://` URL, or a connection string.
+
+    Raises:
+        StorageError: The server cannot be reached.
+    """
+    with translated(address_of(url)), psycopg.connect(url, row_factory=dict_row, connect_timeout=10) as connection:
+        rows = connection.execute("select schemaname from pg_tables where tablename = 'agentmem_migration' order by 1")
+        return [row["schemaname"] for row in rows]
 
 
 def look_in(connection: psycopg.Connection[Any], schema: str) -> None:

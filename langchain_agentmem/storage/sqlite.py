@@ -28,7 +28,7 @@ from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, has_log, no_database
-from langchain_agentmem.storage.engine import Engine, Opening, Sizes
+from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
 from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text, quoted
 from langchain_agentmem.storage.queries import for_sqlite, load
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
@@ -423,6 +423,19 @@ class SqliteEngine(Engine):
         except errors.StorageError as error:
             found.append(str(error))
         return found
+
+    def health(self) -> Iterator[Finding]:
+        """Check whether the file may be written and is encrypted, and the vectors."""
+        file = file_of(self._file)
+        if all(os.access(each, os.W_OK) for each in (file, file.parent)):
+            yield Finding("permissions", "ok", "the file and its folder may be written")
+        else:
+            found = f"{safe_repr(str(file))} or its folder may not be written, so nothing can be remembered."
+            remedy = "Give this user the right to write both: SQLite keeps its log next to the file."
+            yield Finding("permissions", "note", found, remedy)
+        if self.encrypted:
+            yield Finding("encryption", "ok", "every page is encrypted, by SQLCipher")
+        yield from super().health()
 
     def sizes(self) -> Sizes:
         """Bytes of the file, of its free pages, of the write-ahead log, and of the pages of each table.

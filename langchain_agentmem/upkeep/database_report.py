@@ -1,8 +1,8 @@
 """What there is in a database: statistics, its threads and branches, and what may be wrong with it.
 
 `memory.admin.stats()` tells how much of everything there is, and which part takes how much room.
-`memory.admin.threads()` and `memory.admin.branches()` list what has a name. `diagnose` tells of trouble with a
-database and around it, and what to do about it; it looks also where the database cannot be opened, and changes nothing.
+`memory.admin.threads()` and `memory.admin.branches()` list what has a name. `diagnose` reports trouble with the
+installation and a database, with a remedy for each, also where the database cannot be opened.
 
     for finding in diagnose("agent.db"):
         print(finding.level, finding.text, finding.remedy)
@@ -11,7 +11,9 @@ database and around it, and what to do about it; it looks also where the databas
 from __future__ import annotations
 
 import json
+import os
 import platform
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,20 +24,27 @@ from typing import Any, TypedDict, cast
 
 from langchain_agentmem.base.argument_checks import check_flag, text_given
 from langchain_agentmem.base.clock import moment, time_given
-from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
+from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Watch
-from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import NESTED, Namespace, id_of, namespace_of, range_of
-from langchain_agentmem.base.safe_repr import one_line, safe_repr
+from langchain_agentmem.base.safe_repr import one_line
 from langchain_agentmem.conversations.message_log import ALL, count_given
-from langchain_agentmem.errors import AgentMemoryError, DatabaseBusy, InvalidInput, MissingExtra
+from langchain_agentmem.errors import (
+    AgentMemoryError,
+    DatabaseBusy,
+    DatabaseUnreadable,
+    MissingExtra,
+    NewerDatabase,
+    StorageError,
+)
 from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.storage import Opening, PoolStats, Sizes, Transaction, is_postgres, name_of, query
-from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.engine import SCHEMA
+from langchain_agentmem.search.search_index import is_old
+from langchain_agentmem.storage import Engine, Opening, PoolStats, Sizes, Transaction, open_engine, query
+from langchain_agentmem.storage.encrypted_database import UNFINISHED
+from langchain_agentmem.storage.engine import SCHEMA, Finding
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.storage_health import Finding, interrupted, sqlite_file, sqlite_itself
+from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.upkeep import integrity
 
 __all__ = ["Finding", "diagnose"]
@@ -318,6 +327,8 @@ def list_branches(tx: Transaction, namespace: Sequence[str]) -> list[BranchSumma
 
 
 PACKAGE = "langchain-agentmem"
+PATIENCE = 5.0
+"""Seconds that `diagnose` waits for a table that another session has locked."""
 EXTRAS = {
     "postgres": "psycopg",
     "agents": "langchain",
@@ -329,7 +340,13 @@ EXTRAS = {
     "graph": "networkx",
     "encryption": "sqlcipher3",
 }
-"""What each extra brings."""
+"""The module that each extra installs."""
+_REMEDIES: Mapping[type[AgentMemoryError], str] = {
+    NewerDatabase: f"pip install --upgrade {PACKAGE}",
+    DatabaseUnreadable: "If the key and the permissions are right, restore it from a backup.",
+    DatabaseBusy: "Look again in a moment. If it stays, end what holds the lock.",
+}
+"""The remedies for errors of opening. Default: check the address."""
 
 
 def diagnose(
@@ -340,55 +357,57 @@ def diagnose(
     progress: Watch | None = None,
     key: KeyLike | None = None,
 ) -> Iterator[Finding]:
-    """Look for trouble.
+    """Look for trouble with the installation and a database, which is opened to be read only.
 
     Args:
-        url: A path or a `postgresql://` URL. Default: only what is around every database.
-        schema: PostgreSQL's schema in which everything is.
+        url: A path or a `postgresql://` URL. Default: only the installation is checked.
+        schema: The schema of PostgreSQL in which everything is.
         deep: Whether the whole database is verified too, which reads all of it.
-        progress: Is told what is being verified.
+        progress: Receives reports of what is being verified.
         key: The key of an encrypted file. Default: the environment's, if any.
 
     Yields:
-        What was found, good and bad, one thing after the other.
+        The findings, good and bad.
 
     Raises:
         InvalidInput: `schema` cannot be the name of one, or `key` no key.
     """
     key = EncryptionKey.of(key)
-    opening = Opening(schema=schema, key=key).checked()
+    opening = Opening(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=PATIENCE).checked()
     yield from _environment()
     if url is None:
         yield Finding("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
         return
-    sound = True
-    for finding in _place(url, schema, key):
-        sound = sound and not (finding.name in {"file", "schema", "locks", "connection"} and finding.level != "ok")
-        yield finding
-    if deep and sound:
-        yield from _verified(url, opening, progress)
-    elif deep:
-        yield Finding(
-            "verify", "note", "The content was not verified, for what is told above.", "Look again when that is done."
-        )
+    if os.path.exists(unfinished := f"{url}{UNFINISHED}"):  # noqa: PTH110 - false for what can be no path
+        found = f"{unfinished} is left of an interrupted encryption or decryption of this file."
+        yield Finding("interrupted", "note", found, "Run it again, or delete the file, which may not be encrypted.")
+    try:
+        with closing(open_engine(url, opening)) as engine:
+            yield Finding("schema", "ok", "up to date")
+            yield from engine.health()
+            if deep:
+                yield from _verified(engine, progress)
+    except MissingExtra as error:
+        yield Finding("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
+    except AgentMemoryError as error:
+        usual = "Check the address, the password and whether it runs."
+        yield Finding("database", "problem", str(error), _REMEDIES.get(type(error), usual))
 
 
 def _environment() -> Iterator[Finding]:
     from langchain_agentmem.language_models.token_estimate import FILES, tiktoken_file_present  # noqa: PLC0415 - who needs its tables pays
 
     yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
-    yield from _packages()
-    yield from sqlite_itself()
-    there = [name for name, module in EXTRAS.items() if _is_there(module)]
-    lacking = [name for name in EXTRAS if name not in there]
-    yield Finding(
-        "extras",
-        "ok",
-        f"installed: {', '.join(there) or 'none'}; not installed: {', '.join(lacking) or 'none'}",
-        f"pip install '{PACKAGE}[{','.join(lacking)}]' where one is wanted" if lacking else "",
-    )
-    missing = [encoding for encoding in FILES if tiktoken_file_present(encoding) is None]
-    if missing:
+    yield _packages()
+    try:
+        SqliteEngine(":memory:").close()
+        yield Finding("sqlite", "ok", f"SQLite {sqlite3.sqlite_version} with full-text search")
+    except StorageError as error:
+        yield Finding("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
+    lacking = [name for name, module in EXTRAS.items() if not _is_there(module)]
+    there = ", ".join(name for name in EXTRAS if name not in lacking)
+    yield Finding("extras", "ok", f"installed: {there or 'none'}; not installed: {', '.join(lacking) or 'none'}")
+    if missing := [encoding for encoding in FILES if tiktoken_file_present(encoding) is None]:
         yield Finding(
             "tokenizer",
             "note",
@@ -400,79 +419,41 @@ def _environment() -> Iterator[Finding]:
         yield Finding("tokenizer", "ok", "tiktoken's vocabulary is here: tokens are counted")
 
 
-def _packages() -> Iterator[Finding]:
-    """Whether what the package needs is installed in the versions that it needs."""
+def _packages() -> Finding:
+    """Check the versions of the packages that this one needs."""
     from packaging.requirements import Requirement  # noqa: PLC0415 - who needs it pays
 
-    try:
-        needed = [Requirement(PACKAGE), *map(Requirement, metadata.requires(PACKAGE) or ())]
-    except metadata.PackageNotFoundError:
-        yield Finding("packages", "note", f"{PACKAGE} was not installed with pip.", f"pip install {PACKAGE}")
-        return
     versions, wrong = [], []
-    for each in needed:
-        if each.marker is not None and not each.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            version = metadata.version(each.name)
-        except metadata.PackageNotFoundError:
-            wrong.append(f"{each.name} is missing")
-            continue
-        versions.append(f"{each.name} {version}")
-        if not each.specifier.contains(version, prereleases=True):
-            wrong.append(f"{each.name} is {version}, needed is {each.specifier}")
+    try:
+        for each in map(Requirement, metadata.requires(PACKAGE) or ()):
+            if each.marker is None or each.marker.evaluate({"extra": ""}):
+                version = metadata.version(each.name)
+                versions.append(f"{each.name} {version}")
+                if not each.specifier.contains(version, prereleases=True):
+                    wrong.append(f"{each.name} is {version}, needed is {each.specifier}")
+    except metadata.PackageNotFoundError as error:
+        return Finding("packages", "note", f"{error.name} was not installed with pip.", f"pip install {PACKAGE}")
     if wrong:
-        yield Finding("packages", "problem", f"{'; '.join(wrong)}.", f"pip install --upgrade {PACKAGE}")
-    yield Finding("packages", "ok", ", ".join(versions))
+        return Finding("packages", "problem", f"{'; '.join(wrong)}.", f"pip install --upgrade {PACKAGE}")
+    return Finding("packages", "ok", ", ".join(versions))
 
 
-def _place(url: str, schema: str, key: EncryptionKey | None) -> Iterator[Finding]:
-    try:
-        name = name_of(url)
-    except InvalidInput as error:
-        yield Finding("file", "problem", str(error), "Check the path; the first opening makes a database.")
-        return
-    if not is_postgres(name):
-        path = file_of(name)
-        yield from interrupted(path)
-        if path.is_file():
-            yield from sqlite_file(path, key or key_in_environment())
-        else:
-            what = "is a folder" if path.is_dir() else "does not exist"
-            problem = f"{safe_repr(name)} {what}."
-            yield Finding("file", "problem", problem, "Check the path; the first opening makes a database.")
-        return
-    try:
-        from langchain_agentmem.storage.postgres_health import server  # noqa: PLC0415 - an extra
-
-        yield from server(name, schema)
-    except MissingExtra as error:
-        yield Finding("connection", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
-    except DatabaseBusy as error:
-        yield Finding("locks", "problem", str(error), "Look again in a moment. If it stays, end what holds the lock.")
-    except AgentMemoryError as error:
-        yield Finding("connection", "problem", str(error), "Check the address, the password and whether it runs.")
-
-
-def _verified(url: str, opening: Opening, progress: Watch | None) -> Iterator[Finding]:
-    try:
-        with closing(Database(url, opening=opening)) as database:
-            problems = integrity.verify(database.engine, progress).problems
-            counts = database.engine.read(integrity.statistics)
-        if counts["failed_facts"]:
-            yield Finding(
-                "facts",
-                "note",
-                f"{counts['waiting_facts']:,} messages wait to have their facts extracted; a model was asked about "
-                f"{counts['failed_facts']:,} of them in vain.",
-                "memory.facts(branch).failures() says why; with model=, drain() asks again now.",
-            )
-    except AgentMemoryError as error:
-        problems = (str(error),)
+def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:
+    problems = integrity.verify(engine, progress, index=not engine.read(is_old)).problems
     for problem in problems:
         yield Finding("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
-    if not problems:
-        yield Finding("verify", "ok", "the content is whole")
+    if problems:
+        return
+    yield Finding("verify", "ok", "the content is whole")
+    counts = engine.read(integrity.statistics)
+    if counts["failed_facts"]:
+        yield Finding(
+            "facts",
+            "note",
+            f"{counts['waiting_facts']:,} messages wait to have their facts extracted; a model was asked about "
+            f"{counts['failed_facts']:,} of them in vain.",
+            "memory.facts(branch).failures() says why; with model=, drain() asks again now.",
+        )
 
 
 def _is_there(module: str) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.language_models import token_estimate
-from langchain_agentmem.storage import engine, storage_health
+from langchain_agentmem.storage import engine, sqlite
 from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import diagnose
 from tests.word_embeddings import WordEmbeddings
@@ -48,14 +47,14 @@ class TestTheCommand:
         told = json.loads(agentmem("doctor", database, "--json", "--quick").stdout)
         assert told["ok"]
         names = {each["name"] for each in told["findings"]}
-        assert {"python", "packages", "sqlite", "fts5", "extras", "tokenizer", "schema", "permissions"} <= names
+        assert {"python", "packages", "sqlite", "extras", "tokenizer", "schema", "permissions"} <= names
         assert "verify" not in names
         assert all(each.keys() == {"name", "level", "text", "remedy"} for each in told["findings"])
 
     def test_a_problem_has_a_remedy_and_an_exit_code_and_none_is_made(self, agentmem, tmp_path):
         for place, code, told in (
-            ([str(tmp_path / "nothing.db")], 1, ("does not exist", "what to do: Check the path")),
-            ([], 0, ("fts5", "None was named, so none was looked at")),
+            ([str(tmp_path / "nothing.db")], 1, ("There is no database", "what to do: Check the address")),
+            ([], 0, ("full-text search", "None was named, so none was looked at")),
         ):
             run = agentmem("doctor", *place)
             assert (run.returncode, [each in run.stdout for each in told]) == (code, [True, True])
@@ -78,25 +77,24 @@ class TestFiles:
 
     def test_another_programs_database(self, tmp_path):
         execute(path := str(tmp_path / "theirs.db"), "create table t (x)")
-        assert "another program" in problem(path, "file").text
+        assert "another program" in problem(path, "database").text
 
     def test_a_newer_schema_and_an_older_one(self, database, monkeypatch):
         execute(database, "insert into agentmem_migration values ('9999_from_the_future', 1)")
-        assert "9999_from_the_future" in problem(database, "schema", deep=True).text
+        assert "9999_from_the_future" in problem(database, "database", deep=True).text
         execute(database, "delete from agentmem_migration where name like '9999%'")
         every, later = engine.migrations, engine.Migration("0999_later", "create table later (id integer);")
         with monkeypatch.context() as patch:
             patch.setattr(engine, "migrations", lambda dialect: (*every(dialect), later))
-            schema = found(database)["schema"]
-        assert (schema.level, "0999_later" in schema.text) == ("note", True)
+            assert "older version" in problem(database, "database").text
         execute(database, "update agentmem_migration set name = '0001_log'")
-        assert "development version" in problem(database, "schema").text
+        assert "development version" in problem(database, "database").text
 
     def test_what_may_only_be_read(self, database, monkeypatch):
-        access, write = storage_health.os.access, storage_health.os.W_OK
-        monkeypatch.setattr(storage_health.os, "access", lambda path, mode: mode != write and access(path, mode))
+        access, write = sqlite.os.access, sqlite.os.W_OK
+        monkeypatch.setattr(sqlite.os, "access", lambda path, mode: mode != write and access(path, mode))
         assert found(database)["permissions"].level == "note"
-        assert "file" not in found(f"file:{database}?mode=ro", deep=True)
+        assert "database" not in found(f"file:{database}?mode=ro", deep=True)
 
     def test_an_interrupted_encryption(self, database):
         Path(f"{database}.rekeying").write_bytes(b"")
@@ -104,11 +102,9 @@ class TestFiles:
         Path(database).unlink()
         assert found(database)["interrupted"].level == "note"
 
-    def test_a_file_that_may_not_be_used_is_not_said_to_need_a_backup(self, database, monkeypatch):
+    def test_a_file_that_is_no_database(self, database):
         Path(database).write_bytes(b"x" * 5000)
-        assert "backup" in problem(database, "file").remedy
-        monkeypatch.setattr(storage_health.os, "access", lambda _path, _mode: False)
-        assert "backup" not in problem(database, "file").remedy
+        assert "backup" in problem(database, "database").remedy
 
     def test_vectors_that_are_still_to_be_made(self, database):
         with AgentMemory(database, index={"embed": WordEmbeddings(8), "dims": 8}) as memory:
@@ -134,10 +130,6 @@ class TestAround:
         [wrong] = [each for each in diagnose(None) if each.level == "problem"]
         assert "langgraph is 0.1" in wrong.text
 
-    def test_a_sqlite_without_full_text_search(self, monkeypatch):
-        connection = mock.Mock()
-        connection.execute.return_value.fetchone.return_value = (0,)
-        monkeypatch.setattr(storage_health.sqlite3, "connect", lambda *_, **__: connection)
-        monkeypatch.setattr(storage_health.sqlite3, "sqlite_version_info", (3, 30, 0))
-        findings = found(None)
-        assert (findings["fts5"].level, findings["sqlite"].level) == ("problem", "problem")
+    def test_a_sqlite_that_is_too_old(self, monkeypatch):
+        monkeypatch.setattr(sqlite, "OLDEST_SQLITE", (9, 0))
+        assert "too old" in problem(None, "sqlite").text

@@ -284,16 +284,16 @@ class TestTogether:
         with AgentMemory(path, key=KEY) as memory:
             memory.conversation("c").add_user_message("a heron")
             assert {each.name: each.level for each in memory.admin.diagnose()}["encryption"] == "ok"
-        assert found(key=KEY)["encryption"].text.startswith("every page is encrypted, by SQLCipher 4")
+        assert found(key=KEY)["encryption"].text.startswith("every page is encrypted, by SQLCipher")
         assert found(key=KEY)["verify"].level == "ok"
-        assert "give its key" in found()["file"].text
-        assert "does not fit" in found(key=bytes(32))["file"].text
+        assert "give its key" in found()["database"].text
+        assert "does not fit" in found(key=bytes(32))["database"].text
         AgentMemory(tmp_path / "plain.db").close()
         path = tmp_path / "plain.db"
-        assert "is not encrypted" in found(key=KEY)["file"].text
+        assert "is not encrypted" in found(key=KEY)["database"].text
         sqlcipher.cache_clear()
         monkeypatch.setitem(sys.modules, "sqlcipher3", None)
-        assert "langchain-agentmem[encryption]" in found(key=KEY)["encryption"].remedy
+        assert "langchain-agentmem[encryption]" in found(key=KEY)["database"].remedy
         with pytest.raises(MissingExtra, match=r"pip install 'langchain-agentmem\[encryption\]'"):
             AgentMemory(path, key=KEY)
         sqlcipher.cache_clear()

@@ -79,4 +79,4 @@ class TestDiagnosis:
             memory.within(ADA).admin.diagnose()
         with AgentMemory() as other:
             names = {each.name for each in other.admin.diagnose()}
-        assert ("python" in names, "file" in names) == (True, False)
+        assert ("python" in names, "schema" in names) == (True, False)

@@ -7,7 +7,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.storage import postgres_health
+from langchain_agentmem.storage import postgres
+from langchain_agentmem.upkeep import database_report
 from langchain_agentmem.upkeep.database_report import diagnose
 from tests.cli.commands import told
 from tests.cli.test_doctor_command import found, problem
@@ -41,7 +42,7 @@ class TestServers:
         assert {"postgresql", "permissions", "connections", "schema", "vectors", "verify"} <= findings.keys()
 
     def test_one_that_is_not_there(self):
-        assert problem("postgresql://nobody:secret@127.0.0.1:1/x", "connection")
+        assert problem("postgresql://nobody:secret@127.0.0.1:1/x", "database")
         assert not any("secret" in each.text for each in diagnose("postgresql://nobody:secret@127.0.0.1:1/x"))
 
     def test_a_newer_schema(self, new_database):
@@ -49,32 +50,32 @@ class TestServers:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("insert into agentmem.agentmem_migration values ('9999_from_the_future', 1)")
             try:
-                assert "9999" in problem(url, "schema", deep=True).text
+                assert "9999" in problem(url, "database", deep=True).text
             finally:
                 connection.execute("delete from agentmem.agentmem_migration where name like '9999%'")
 
     def test_a_table_that_somebody_has_locked_keeps_nobody_waiting(self, new_database, monkeypatch):
-        monkeypatch.setattr(postgres_health, "PATIENCE", 0.01)
+        monkeypatch.setattr(database_report, "PATIENCE", 0.01)
         url = new_database("postgres")
         with psycopg.connect(url) as connection:
             connection.execute("lock agentmem.search_state in access exclusive mode")
-            assert "locked" in problem(url, "locks").text
+            assert "locked" in problem(url, "database").text
 
     def test_a_user_who_may_not_use_the_schema(self, new_database):
         url = new_database("postgres")
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("create role agentmem_stranger")
             try:
-                assert "use the schema" in found(given(direct(url), role="agentmem_stranger"))["permissions"].text
+                assert "role may not" in found(given(direct(url), role="agentmem_stranger"))["database"].text
             finally:
                 connection.execute("drop role agentmem_stranger")
 
     @pytest.mark.bare
     def test_nothing_stored_yet(self, new_database):
-        assert found(new_database("postgres"))["schema"].level == "note"
+        assert "Nothing is stored" in problem(new_database("postgres"), "database").text
 
     def test_few_connections_are_left(self, new_database, monkeypatch):
-        monkeypatch.setattr(postgres_health, "CROWDED", 0.0)
+        monkeypatch.setattr(postgres, "CROWDED", 0.0)
         assert "connections are in use" in problem(new_database("postgres"), "connections").text
 
     def test_another_schema(self, new_database, agentmem):

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage.storage_health import Finding
+from langchain_agentmem.storage.engine import Finding
 from langchain_agentmem.studio.pages import overview
 from langchain_agentmem.upkeep.admin import NamespaceSummary
 
