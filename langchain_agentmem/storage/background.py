@@ -7,8 +7,8 @@ A task finds what is to be done in the database, so work that waits when a proce
 Who works holds a *lease*: a row that names its owner for some seconds, and is renewed meanwhile. What was done is
 written only if `Lease.holds` is true in the same transaction: it is not after an erasure, or when another took over.
 
-Threads and timers belong to the process, so any number of databases share them. Closing a database stops its tasks and
-gives back its leases; a forked child has threads, timers and leases of its own.
+Threads and the event loop, which runs the timers, belong to the process, so any number of databases share them. Closing
+a database stops its tasks and gives back its leases; a forked child has threads, timers and leases of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sched
 import secrets
 import threading
 import time
@@ -46,7 +45,7 @@ _SOON, _LATER = 0.02, 0.25  # seconds between two looks whether another has done
 
 logger = logging.getLogger(__name__)
 
-_working, _renewing = Workers(8), Workers(1)
+_working = Workers(8)
 _is_background: ContextVar[bool] = ContextVar("agentmem_background", default=False)
 
 
@@ -69,32 +68,6 @@ def backoff(failures: int, longest: float = LONGEST_PAUSE) -> float:
     return min(2.0 ** min(failures, 10), longest)
 
 
-class _Timer:
-    """Calls functions later, in a thread of its own."""
-
-    _starting = PerProcess(threading.Lock)
-    _started = PerProcess(bool)
-    _changed = PerProcess(threading.Event)
-    _calls = PerProcess(partial(sched.scheduler, time.monotonic))
-
-    def call_later(self, seconds: float, function: Callable[[], object]) -> None:
-        """Call a function that does not wait after some seconds."""
-        with self._starting:
-            self._calls.enter(min(seconds, threading.TIMEOUT_MAX), 0, function)
-            if not self._started:
-                threading.Thread(target=self._run, name="agentmem-timer", daemon=True).start()
-                self._started = True
-        self._changed.set()
-
-    def _run(self) -> None:
-        while True:
-            self._changed.clear()
-            try:
-                self._changed.wait(self._calls.run(blocking=False))
-            except Exception:
-                logger.exception("A timer of the background failed.")
-
-
 class _Loop:
     """An event loop in a thread of its own, which is started when it is first needed."""
 
@@ -110,7 +83,7 @@ class _Loop:
             return self._loop
 
 
-_timer, _loop = _Timer(), _Loop()
+_loop = _Loop()
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -118,17 +91,18 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(coroutine, _loop.get()).result()
 
 
-def _in_thread(function: Callable[[], object], workers: Workers = _working) -> None:
+def _call_later(seconds: float, function: Callable[[], object]) -> None:
+    """Call a function that does not wait after some seconds."""
+    loop = _loop.get()
+    loop.call_soon_threadsafe(loop.call_later, seconds, function)
+
+
+def _in_thread(function: Callable[[], object]) -> None:
     """Call a function in a thread of the background, in a context of its own: no run is its parent."""
     context = Context()
     context.run(lambda: _is_background.set(True))
     with contextlib.suppress(RuntimeError):  # no thread can be started; it is called when the next one is
-        workers.submit(partial(context.run, function))
-
-
-def _end() -> int:
-    """The end of a lease that is taken or renewed now, in microseconds since 1970."""
-    return time.time_ns() // 1000 + int(LEASE * 1_000_000)
+        _working.submit(partial(context.run, function))
 
 
 class Lease:
@@ -143,6 +117,7 @@ class Lease:
         self._background = background
         self._key = key
         self._owner = secrets.token_hex(16)
+        self._left = threading.Event()
 
     def take(self) -> bool:
         """Take the lease if nobody else has it."""
@@ -155,29 +130,54 @@ class Lease:
 
     def release(self) -> None:
         """Give the lease back, as far as the database still answers."""
+        self._left.set()
         with contextlib.suppress(AgentMemoryError):
             self._background.engine.write(lambda tx: self._run(tx, query.release_lease))
 
     def _run(self, tx: Transaction, query: Query, **times: int) -> Rows:
         return query(tx, **self._key._asdict(), owner=self._owner, **times)
 
+    def _renew(self) -> None:
+        engine = self._background.engine
+        while not self._left.wait(RENEW) and engine.usable:
+            try:
+                engine.write(self.holds)
+            except Exception:
+                logger.warning("The lease of background work was not renewed.", exc_info=True)
+
     def __enter__(self) -> Self:
-        self._background.renew(self)
+        self._background.leases.add(self)
+        threading.Thread(target=self._renew, name="agentmem-lease", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._background.let_go(self)
+        self._background.leases.discard(self)
         self.release()
 
 
-class _Running:
-    """The state of a task in one process; `changed` guards the rest."""
+def _end() -> int:
+    """The end of a lease that is taken or renewed now, in microseconds since 1970."""
+    return time.time_ns() // 1000 + int(LEASE * 1_000_000)
+
+
+class _State:
+    """The state of a task in one process; `changed` guards the rest.
+
+    Attributes:
+        wanted: Whether it is to look once more.
+        running: Whether a thread is at it.
+        busy: Whether somebody else held its lease when it last looked.
+        scheduled: Whether a timer will go on with what is left to do.
+        overdue: Whether somebody waited for it in vain.
+        failures: How often it has failed in a row.
+        timer: The number of its last timer; earlier ones count no more.
+        at_work: The threads that do the work.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.wanted = self.running = self.scheduled = self.overdue = self.busy = False
-        self.begun = self.ended = self.failures = self.timer = 0
-        self.not_before = 0.0
+        self.wanted = self.running = self.busy = self.scheduled = self.overdue = False
+        self.failures = self.timer = 0
         self.at_work: set[int] = set()
 
 
@@ -193,7 +193,7 @@ class Task:
         on_stop: Called when the task is stopped.
     """
 
-    _state = PerProcess(_Running)
+    _state = PerProcess(_State)
 
     def __init__(
         self,
@@ -213,34 +213,27 @@ class Task:
 
     def wake(self) -> None:
         """Look soon whether there is something to do. Never waits; a task that failed waits for its next attempt."""
-        state = self._state
-        with state.changed:
-            if self._stopped or time.monotonic() < state.not_before:
-                return
-            state.wanted = True
-            if state.running:
-                return
-            state.running = True
-        _in_thread(self._run)
+        if not (self._state.failures and self._state.scheduled):
+            self._start()
 
     def wake_in(self, seconds: float) -> None:
         """Look again after some seconds."""
         state = self._state
         with state.changed:
-            state.timer += 1  # the timers of before count no more
+            state.timer += 1
             state.scheduled = seconds != self._poll
-        _timer.call_later(seconds, partial(self._wake_anew, state.timer))
+        _call_later(seconds, partial(self._time_is_up, state.timer))
 
     def hurry(self, patience: float) -> None:
         """Do the work now, and wait some seconds for it. Who waits in vain spares the next ones the waiting."""
         state = self._state
+        if state.overdue or threading.get_ident() in state.at_work:
+            return
+        self._start()
         with state.changed:
-            if self._stopped or state.overdue or threading.get_ident() in state.at_work:
-                return
-            mine = state.begun + 1
-        self._wake_anew(state.timer)
-        with state.changed:
-            state.overdue = not state.changed.wait_for(lambda: self._stopped or state.ended >= mine, patience)
+            state.overdue = not state.changed.wait_for(
+                lambda: self._stopped or not (state.running or state.busy), patience
+            )
 
     def settle(self) -> None:
         """Do all that is due in this thread, after waiting for others who are at it.
@@ -249,7 +242,7 @@ class Task:
             Exception: What the work raised.
         """
         delay = _SOON
-        while (pause := self._attempt()) is not None:
+        while (pause := self._attempt()[0]) is not None:
             if pause:
                 delay = _pause(min(pause, delay))
 
@@ -269,71 +262,67 @@ class Task:
                 self._state.changed.notify_all()
             self._on_stop()
 
-    def _wake_anew(self, timer: int) -> None:
+    def _start(self) -> None:
+        state = self._state
+        with state.changed:
+            if self._stopped:
+                return
+            state.wanted = True
+            if not state.running:
+                state.running = True
+                _in_thread(self._run)
+
+    def _time_is_up(self, timer: int) -> None:
         if timer == self._state.timer:
-            self._state.not_before, self._state.scheduled = 0.0, False
-            self.wake()
+            self._start()
 
     def _run(self) -> None:
+        """Do what is due until nothing is, in a thread of the background."""
         state, pause = self._state, None
-        while not self._stopped and (state.wanted or pause == 0):
+        while True:
             with state.changed:
+                if self._stopped or not (state.wanted or pause == 0):
+                    state.running = state.scheduled = False
+                    state.overdue = state.overdue and state.busy
+                    if pause is not None and not self._stopped:
+                        self.wake_in(pause)
+                    state.changed.notify_all()
+                    return
                 state.wanted = False
-                state.begun += 1
-            pause = self._round(state)
-            with state.changed:
-                if not state.busy:
-                    state.ended, state.overdue = state.begun, False
-                state.changed.notify_all()
-        if pause is not None and not self._stopped:
-            self.wake_in(pause)
-        with state.changed:
-            state.running = False
-            state.changed.notify_all()
-        if state.wanted:
-            self.wake()
+            try:
+                pause, state.busy = self._attempt()
+                pause = self._poll if pause is None else pause
+                state.failures = 0
+            except BaseException as error:
+                if isinstance(error, MemoryClosed) or not self._background.engine.usable:
+                    self.stop()
+                    continue
+                pause = backoff(state.failures)
+                state.failures += 1
+                logger.warning("Background work %r failed, and will be tried again.", self.key.kind, exc_info=error)
 
-    def _round(self, state: _Running) -> float | None:
-        """Do what is due. Return the seconds until the next round; None if the task waits to be woken."""
-        try:
-            pause = self._attempt()
-        except BaseException as error:
-            if isinstance(error, MemoryClosed) or not self._background.engine.usable:
-                self.stop()
-                return None
-            pause = backoff(state.failures)
-            state.failures += 1
-            state.not_before = time.monotonic() + pause
-            logger.warning("Background work %r failed, and will be tried again.", self.key.kind, exc_info=error)
-            return pause
-        state.failures = 0
-        return self._poll if pause is None else pause
+    def _attempt(self) -> tuple[float | None, bool]:
+        """Do what is due, unless another is at it.
 
-    def _attempt(self) -> float | None:
-        """Do what is due, unless another is at it. Return the seconds until another attempt makes sense."""
-        state, thread = self._state, threading.get_ident()
-        if thread in state.at_work:
-            return None
-        due, held = self._background.engine.read(self._look)
-        state.busy = due == 0 and held > 0
-        if state.busy:
-            return min(held, _LATER)
+        Returns:
+            The seconds until another attempt makes sense, and whether another is at it.
+        """
+        at_work, thread = self._state.at_work, threading.get_ident()
+        if thread in at_work:
+            return None, False
+        due, held = self._background.engine.read(lambda tx: (self._due(tx), held_for(tx, self.key)))
         if due is None or due > 0:
-            return due
+            return due, False
         lease = Lease(self._background, self.key)
-        if not lease.take():
-            state.busy = True
-            return _SOON
+        if held or not lease.take():
+            return min(held or _SOON, _LATER), True
         with lease:
-            state.at_work.add(thread)
+            at_work.add(thread)
             try:
                 pause = self._work(lease)
             finally:
-                state.at_work.discard(thread)
-        return pause if isinstance(pause, float) else 0.0
-
-    def _look(self, tx: Transaction) -> tuple[float | None, float]:
-        return self._due(tx), held_for(tx, self.key)
+                at_work.discard(thread)
+        return pause if isinstance(pause, float) else 0.0, False
 
 
 def held_for(tx: Transaction, key: TaskKey) -> float:
@@ -354,17 +343,20 @@ class Background:
 
     Args:
         engine: The database.
+
+    Attributes:
+        engine: The database.
+        leases: The leases that are held, which closing gives back.
     """
 
-    _lock = PerProcess(threading.Condition)  # guards what follows
-    _leases: PerProcess[set[Lease]] = PerProcess(set)
+    leases: PerProcess[set[Lease]] = PerProcess(set)
+    _lock = PerProcess(threading.Lock)
     _begun: PerProcess[set[TaskKey]] = PerProcess(set)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._tasks: WeakSet[Task] = WeakSet()
         self._kept: dict[TaskKey, Task] = {}
-        self._closed = False
 
     def task(self, key: TaskKey, due: Operation[float | None], work: Callable[[Lease], object], **options: Any) -> Task:
         """Return a new task, which stops when the database is closed; arguments as for `Task`."""
@@ -382,16 +374,10 @@ class Background:
         """Do all work of the whole database now.
 
         Raises:
-            Exception: What the first task that failed has raised, after all were tried.
+            Exception: What the first task that failed has raised.
         """
-        failures: list[Exception] = []
         for task in list(self._kept.values()):
-            try:
-                task.settle()
-            except Exception as error:  # noqa: BLE001 - it is raised below
-                failures.append(error)
-        for failure in failures:
-            raise failure
+            task.settle()
 
     def in_turn(self, key: TaskKey, work: Callable[[Lease], T]) -> T:
         """Call a function under a lease in this thread, once nobody else has it."""
@@ -409,55 +395,14 @@ class Background:
             self._begun.add(key)
         _in_thread(partial(self._call_once, key, function))
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is under way that `begin` was given, at most some seconds. Return whether nothing is."""
-        with self._lock:
-            return self._lock.wait_for(lambda: not self._begun, timeout)
-
-    def renew(self, lease: Lease) -> None:
-        """Renew a lease every few seconds.
-
-        Raises:
-            MemoryClosed: The database is closed.
-        """
-        with self._lock:
-            if not self._closed:
-                self._leases.add(lease)
-                _timer.call_later(RENEW, partial(self._renew_soon, lease))
-                return
-        lease.release()
-        raise MemoryClosed
-
-    def let_go(self, lease: Lease) -> None:
-        """Renew a lease no more."""
-        with self._lock:
-            self._leases.discard(lease)
-
     def close(self) -> None:
         """Stop the tasks and give the leases back. What is being done is not waited for."""
-        self._closed = True
         for task in list(self._tasks):
             task.stop()
         if _is_background.get():  # a thread of the background may let go of a database within a transaction
             return
-        with self._lock:
-            leases = [*self._leases]
-            self._leases.clear()
-        for lease in leases:
+        for lease in list(self.leases):
             lease.release()
-
-    def _renew_soon(self, lease: Lease) -> None:
-        if lease in self._leases:
-            _in_thread(partial(self._renew, lease), _renewing)
-
-    def _renew(self, lease: Lease) -> None:
-        try:
-            self.engine.write(lease.holds)
-        except Exception:
-            if not self.engine.usable:
-                return  # nobody renews anything here any more
-            logger.warning("The lease of background work was not renewed.", exc_info=True)
-        _timer.call_later(RENEW, partial(self._renew_soon, lease))
 
     def _call_once(self, key: TaskKey, function: Callable[[], object]) -> None:
         lease = Lease(self, key)
@@ -471,4 +416,3 @@ class Background:
         finally:
             with self._lock:
                 self._begun.discard(key)
-                self._lock.notify_all()
