@@ -130,20 +130,16 @@ def key(
     AGENTMEM_NEW_KEY, AGENTMEM_NEW_KEY_FILE or AGENTMEM_NEW_KEY_COMMAND, or is asked for. No program may have the
     database open.
 
-    JSON: an object with path, encrypted, rows, overwritten.
+    JSON: an object with path and encrypted.
     """
     old = None if action == "encrypt" else _key(keys.VARIABLE, "Its key", twice=False)
     new = None if action == "decrypt" else _key(keys.VARIABLE if old is None else keys.NEW_VARIABLE, "Its new key")
     with working("The database is whole, under the one key or the other.") as watch:
-        report = Admin.rekey(path, key=old, new_key=new, progress=watch)
-    is_now = "is encrypted" if report.encrypted else "is not encrypted any more"
-    text = f"{path} {is_now}: {counted(report.rows, 'rows')} were written and compared."
+        Admin.rekey(path, key=old, new_key=new, progress=watch)
+    text = f"{path} {'is not encrypted any more' if new is None else 'is encrypted'}."
     if old is None:
-        text += (
-            f" {counted(report.overwritten, 'bytes')} of the old file were overwritten. What is left of it elsewhere "
-            "is not encrypted: backups, exports, what was deleted before, snapshots of the disk."
-        )
-    return Report(report, text)
+        text += " What is left of the old file is not: its place on the disk, backups, exports, snapshots."
+    return Report({"path": path, "encrypted": new is not None}, text)
 
 
 def migrate(*, database: Made) -> Report:

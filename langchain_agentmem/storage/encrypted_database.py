@@ -5,8 +5,8 @@ made once for a file and handed to its connections as it is; the file remains on
 passphrase. The salt is read through SQLCipher: who opened the file beside SQLite would drop SQLite's locks.
 
 `rewrite` encrypts a file, decrypts it, or gives it another key: into a new file, which takes the place of the old one
-when it is whole. Meanwhile it holds SQLite's exclusive lock, so nobody else has the old file open; it is overwritten
-before it is let go, so that who waited for it finds no database there, rather than writing where nobody looks.
+when it is whole. Meanwhile it holds SQLite's exclusive lock, so nobody else has the old file open. Its beginning is
+overwritten before it is let go, so that who waited for it finds no database there, and writes nothing that is lost.
 """
 
 from __future__ import annotations
@@ -18,26 +18,20 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from functools import cache
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_agentmem import errors
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.files import made_private
+from langchain_agentmem.base.files import made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.storage.foreign_tables import quoted
 
 PLAIN_BEGINS = b"SQLite format 3\0"
 ROUNDS = 256_000
 """Of PBKDF2, as SQLCipher 4 has it."""
 _NONE = f"x'{'0' * 64}'"
 _SALT = 16
-_BLOCK = 2**20
-UNFINISHED = ".rekeying"
-"""The end of the name of a file that is being written under another key."""
-_BESIDE = ("-wal", "-shm", "-journal")
 
 
 @cache
@@ -94,20 +88,17 @@ def errors_of(key: EncryptionKey | None) -> type[Exception]:
     return sqlite3.Error if key is None else sqlcipher().Error
 
 
-def connected(path: Path | str, key: EncryptionKey | None, **options: Any) -> Any:
+def connected(path: Path | str, key: EncryptionKey | None, *, driver: Any = None, **options: Any) -> Any:
     """A connection to a file, by the driver that fits.
 
     Args:
         path: The file; it is made if it is not there.
         key: Its key; None if it is not encrypted.
+        driver: The driver of a file that is not encrypted. Default: Python's.
         **options: What the driver takes besides.
     """
     cipher = None if key is None else Cipher(key)
-    return _connected(cipher.driver if cipher else sqlite3, path, cipher, **options)
-
-
-def _connected(driver: Any, path: Path | str, cipher: Cipher | None, **options: Any) -> Any:
-    connection = driver.connect(path, **options)
+    connection = (cipher.driver if cipher else driver or sqlite3).connect(path, **options)
     try:
         if cipher is not None:
             cipher.unlock(connection)
@@ -123,30 +114,13 @@ def begins_plain(path: Path) -> bool:
         return file.read(len(PLAIN_BEGINS)) == PLAIN_BEGINS
 
 
-class RekeyReport(NamedTuple):
-    """What became of a file.
-
-    Attributes:
-        path: The file.
-        encrypted: Whether it is encrypted now.
-        rows: How many rows it has, each of which was compared.
-        overwritten: Bytes of the file before, and of its log, that were overwritten. What SQLite had deleted earlier,
-            backups, and what a file system or a disk keeps of its own accord, they do not reach.
-    """
-
-    path: str
-    encrypted: bool
-    rows: int
-    overwritten: int
-
-
 def rewrite(
     path: Path,
     key: EncryptionKey | None,
     new_key: EncryptionKey | None,
     application_id: int,
     progress: Watch | None = None,
-) -> RekeyReport:
+) -> None:
     """Write a file anew under another key.
 
     Args:
@@ -154,7 +128,7 @@ def rewrite(
         key: Its key; None if it is not encrypted.
         new_key: The key that it gets; None for none.
         application_id: What marks our files.
-        progress: Is told how far it has come.
+        progress: Receives reports of how far it has come.
 
     Raises:
         InvalidInput: There is no such file, or it cannot be written.
@@ -169,44 +143,40 @@ def rewrite(
     path = path.resolve()
     if key is not None and begins_plain(path):
         raise errors.InvalidInput(f"{name} is not encrypted: agentmem key DATABASE encrypt does that.")
-    old, new = (None if each is None else Cipher(each) for each in (key, new_key))
-    made = Path(f"{path}{UNFINISHED}")
+    key, new_key = (None if each is None else each.asked() for each in (key, new_key))
+    tell = progress or (lambda _: None)
     try:
         # What is opened here is closed after SQLite's connection: closing it drops SQLite's locks.
-        with contextlib.ExitStack() as held:
-            remains = [held.enter_context(path.open("rb+"))]
-            source = held.enter_context(_alone(driver, path, old))
-            with contextlib.suppress(FileNotFoundError):
-                remains.append(held.enter_context(Path(f"{path}-wal").open("rb+")))
-            sizes = [os.fstat(each.fileno()).st_size for each in remains]
+        with path.open("rb+") as old, _alone(path, key) as source:
             if source.execute("pragma application_id").fetchone()[0] != application_id:
                 raise errors.ForeignDatabase(f"{name} is no database of langchain-agentmem.")
-            [problem, *_] = source.execute("pragma quick_check(1)").fetchone()
+            problem = source.execute("pragma quick_check(1)").fetchone()[0]
             if problem != "ok":
                 raise errors.DatabaseUnreadable(f"{name} is damaged: {problem}. Restore it from a backup.")
-            _dropped(made)
-            try:
-                rows = _made(driver, source, made, new, progress)
-                shutil.copymode(path, made)
-                source.execute("pragma journal_mode = delete").fetchone()  # so that closing it deletes no log by name
-                for suffix in _BESIDE:
-                    Path(f"{path}{suffix}").unlink(missing_ok=True)
-                made.replace(path)
-                _synced(path.parent)
-            finally:
-                _dropped(made)
-            for each, size in zip(remains, sizes, strict=True):
-                _overwrite(each.fileno(), max(size, os.fstat(each.fileno()).st_size))
+            with whole_copy(path) as made:
+                tell(Progress("copying", 0, 2))
+                _export(source, made, new_key)
+                tell(Progress("checking", 1, 2))
+                with _alone(made, new_key) as copy:
+                    problem = copy.execute("pragma integrity_check(1)").fetchone()[0]
+                    if problem != "ok":
+                        raise errors.StorageError(f"The new file is not whole ({problem}), so the old one was kept.")
+                    copy.execute("pragma journal_mode = wal").fetchone()
+                # What lies next to the old file must not be taken for the new one's.
+                source.execute("pragma journal_mode = delete").fetchone()
+                Path(f"{path}-journal").unlink(missing_ok=True)
+            _sync(path.parent)
+            os.pwrite(old.fileno(), bytes(len(PLAIN_BEGINS)), 0)
+            tell(Progress("checking", 2, 2))
     except (OSError, driver.Error) as error:
         raise file_error(error, name, "rewritten", keyed=key is not None) from error
-    return RekeyReport(str(path), new is not None, rows, sum(sizes))
 
 
 @contextlib.contextmanager
-def _alone(driver: Any, path: Path, cipher: Cipher | None) -> Iterator[Any]:
+def _alone(path: Path, key: EncryptionKey | None) -> Iterator[Any]:
     """A connection that keeps all others out, whatever it does."""
-    options = {"timeout": 0, "isolation_level": None}
-    with contextlib.closing(_connected(driver, path, cipher, **options)) as connection:
+    connection = connected(path, key, driver=sqlcipher(), timeout=0, isolation_level=None)
+    with contextlib.closing(connection):
         for statement in (
             "pragma temp_store = memory", "pragma locking_mode = exclusive", "begin exclusive", "commit",
         ):  # fmt: skip
@@ -214,49 +184,18 @@ def _alone(driver: Any, path: Path, cipher: Cipher | None) -> Iterator[Any]:
         yield connection
 
 
-def _made(driver: Any, source: Any, made: Path, cipher: Cipher | None, progress: Watch | None) -> int:
-    """Write a file of what the source holds, and see that it holds it. Gives the number of rows."""
-    tell = progress or (lambda _: None)
-    tell(Progress("copying", 0, 2))
-    made_private(made)
-    source.execute("attach ? as made key ?", (str(made), "" if cipher is None else cipher.specified()))
+def _export(source: Any, made: Path, key: EncryptionKey | None) -> None:
+    """Write what a connection's database holds to an empty file."""
+    source.execute("attach ? as made key ?", (str(made), "" if key is None else Cipher(key).specified()))
     for pragma in ("auto_vacuum", "application_id", "user_version"):
         [value] = source.execute(f"pragma main.{pragma}").fetchone()
         source.execute(f"pragma made.{pragma} = {value}")
     source.execute("pragma made.journal_mode = off").fetchone()
     source.execute("select sqlcipher_export('made')").fetchone()
     source.execute("detach made")
-    tell(Progress("checking", 1, 2))
-    with _alone(driver, made, cipher) as copy:
-        problem = copy.execute("pragma integrity_check(1)").fetchone()[0]
-        rows = 0
-        for statement in _contents(source):
-            for one, other in zip_longest(source.execute(statement), copy.execute(statement)):
-                rows += 1
-                if one != other:
-                    problem = "its rows are not those of the old one"
-        if problem != "ok":
-            raise errors.StorageError(f"The new file is not whole ({problem}), so the old one was kept.")
-        copy.execute("pragma journal_mode = wal").fetchone()
-    with made.open("rb+") as file:
-        os.fsync(file.fileno())
-    tell(Progress("checking", 2, 2))
-    return rows
 
 
-def _contents(source: Any) -> Iterator[str]:
-    """What shows all that a database holds, the same in both."""
-    yield "select type, name, tbl_name, sql from sqlite_master order by type, name"
-    for (name,) in source.execute("select name from sqlite_master where type = 'table' and rootpage > 0").fetchall():
-        yield f"select * from {quoted(name)}"  # noqa: S608 - a name that the database told
-
-
-def _dropped(made: Path) -> None:
-    for suffix in ("", *_BESIDE):
-        Path(f"{made}{suffix}").unlink(missing_ok=True)
-
-
-def _synced(folder: Path) -> None:
+def _sync(folder: Path) -> None:
     """Have the names in a folder outlast a power cut, where the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
@@ -264,12 +203,6 @@ def _synced(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _overwrite(handle: int, size: int) -> None:
-    for start in range(0, size, _BLOCK):
-        os.pwrite(handle, bytes(min(_BLOCK, size - start)), start)
-    os.fsync(handle)
 
 
 def file_error(error: Exception, name: str, done: str, *, keyed: bool) -> errors.AgentMemoryError:

@@ -467,22 +467,18 @@ def rekey(
     key: KeyLike | None = None,
     new_key: KeyLike | None = None,
     progress: Watch | None = None,
-) -> encrypted_database.RekeyReport:
+) -> None:
     """Encrypt a SQLite database, give it another key, or decrypt it.
 
-    It is written into a new file under the new key, read again and compared row by row, and only then takes the place
-    of the old one; whatever interrupts it leaves the one or the other, whole. Nobody may have it open meanwhile. What
-    the old file and its log held is overwritten; backups and exports are as they were, and so is what the file system,
-    the disk or earlier deletions left elsewhere.
+    It is written into a new file under the new key, which is checked and then takes the place of the old one; an
+    interruption leaves the one or the other, whole. Nobody may have it open meanwhile. The old file is deleted, not
+    overwritten: backups, exports, the disk and the file system may still hold what it held.
 
     Args:
         path: The database.
         key: Its key. Default: it is not encrypted.
         new_key: The key that it gets. Default: none, so that it is decrypted.
         progress: Is told how far it has come.
-
-    Returns:
-        What was written.
 
     Raises:
         InvalidInput: There is no such file, it cannot be written, or it would stay as it is.
@@ -499,4 +495,4 @@ def rekey(
         raise InvalidInput("Give key= to decrypt a database, new_key= to encrypt it, or both to give it another key.")
     if SqliteEngine.open_here(Path(name)):
         raise DatabaseBusy(f"{safe_repr(name)} is open in this process. Close it first.")
-    return encrypted_database.rewrite(Path(name), key, new_key, APPLICATION_ID, progress)
+    encrypted_database.rewrite(Path(name), key, new_key, APPLICATION_ID, progress)

@@ -11,7 +11,6 @@ installation and a database, with a remedy for each, also where the database can
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +40,6 @@ from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.search_index import is_old
 from langchain_agentmem.storage import Engine, Opening, PoolStats, Sizes, Transaction, open_engine, query
-from langchain_agentmem.storage.encrypted_database import UNFINISHED
 from langchain_agentmem.storage.engine import SCHEMA, Finding
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.sqlite import SqliteEngine
@@ -378,9 +376,6 @@ def diagnose(
     if url is None:
         yield Finding("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
         return
-    if os.path.exists(unfinished := f"{url}{UNFINISHED}"):  # noqa: PTH110 - false for what can be no path
-        found = f"{unfinished} is left of an interrupted encryption or decryption of this file."
-        yield Finding("interrupted", "note", found, "Run it again, or delete the file, which may not be encrypted.")
     try:
         with closing(open_engine(url, opening)) as engine:
             yield Finding("schema", "ok", "up to date")

@@ -96,12 +96,6 @@ class TestFiles:
         assert found(database)["permissions"].level == "note"
         assert "database" not in found(f"file:{database}?mode=ro", deep=True)
 
-    def test_an_interrupted_encryption(self, database):
-        Path(f"{database}.rekeying").write_bytes(b"")
-        assert found(database)["interrupted"].level == "note"
-        Path(database).unlink()
-        assert found(database)["interrupted"].level == "note"
-
     def test_a_file_that_is_no_database(self, database):
         Path(database).write_bytes(b"x" * 5000)
         assert "backup" in problem(database, "database").remedy
