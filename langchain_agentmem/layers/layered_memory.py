@@ -54,7 +54,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -69,15 +69,15 @@ from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.layers import prompt_context, recall_memory
 from langchain_agentmem.layers.archival_memory import ArchivalMemory, add_record
 from langchain_agentmem.layers.compression import Compressor
-from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything
+from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, leaving, size
 from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
-from langchain_agentmem.layers.recall_memory import RecallMemory
+from langchain_agentmem.layers.recall_memory import ConsolidationReport, RecallMemory
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branch_tree, memory_rows
 from langchain_agentmem.rewinding.branch_tree import BranchDiff, BranchTree
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_access import Change
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
@@ -115,15 +115,6 @@ _RECORD = {"content": "content", "text": "content", "tags": "tags"}
 _SETTING = {"value": "value", "importance": "importance", "ttl": "ttl"}
 
 
-def _settings(core: CoreMemory, values: Any) -> list[Setting]:
-    if values is None:
-        return []
-    if not isinstance(values, Mapping):
-        raise InvalidInput(f"core is a mapping of keys to values, not {type(values).__name__}.")
-    settings = [core._setting_of(key, **_form("a value", value, "value", _SETTING)) for key, value in values.items()]
-    return list({each.key: each for each in settings}.values())
-
-
 def _form(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[str, Any]:
     """What is written, by the names that it has here. A text alone is what it says."""
     if not isinstance(given, Mapping):
@@ -138,18 +129,77 @@ def _form(what: str, given: Any, main: str, names: Mapping[str, str]) -> dict[st
 
 
 def _listed(given: Any) -> list[Any]:
-    if given is None:
-        return []
     if isinstance(given, str | Mapping):
         return [given]
-    if not isinstance(given, Sequence) or not all(isinstance(each, str | Mapping) for each in given):
+    if not isinstance(given, Sequence | None):
         raise InvalidInput(f"Events and records are texts or mappings, or lists of them, not {safe_repr(given)}.")
-    return list(given)
+    return list(given or ())
 
 
-Level = Literal["low", "medium", "high", "critical"]
 LayerEntry: TypeAlias = str | Mapping[str, Any]
 """An event or a record to be written: its text, or its fields by their names."""
+
+
+Level: TypeAlias = Literal["low", "medium", "high", "critical"]
+LEVELS: tuple[Level, ...] = ("low", "medium", "high", "critical")
+THRESHOLDS = (0.70, 0.85, 0.95)
+"""The shares of the budgets at which the pressure is medium, high and critical."""
+MANY_RECORDS = 100
+"""From more records than these on it is said that some could go."""
+UNIMPORTANT = 2
+"""What leaves core memory at high pressure is at most so important."""
+_SHARE_OF_CORE = 0.6
+_SHARE_OF_RECALL = 0.4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pressure:
+    """How full a memory is.
+
+    Attributes:
+        level: "low", "medium", "high" or "critical".
+        overall: The share by which the level is judged: 60 % that of core, 40 % that of recall memory.
+        core: The share of its budget that core memory takes.
+        recall: How many times its window recall memory has.
+        core_chars: What core memory takes, in characters.
+        events: How many events there are.
+        records: How many records there are.
+        recommendations: What could be done: "consolidate_recall", "evict_core", "compress_core", "summarize_recall",
+            "prune_archival".
+    """
+
+    level: Level
+    overall: float
+    core: float
+    recall: float
+    core_chars: int
+    events: int
+    records: int
+    recommendations: tuple[str, ...]
+
+
+def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> Pressure:
+    """Return how full a memory is, of which core memory takes so many characters."""
+    core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
+    overall = _SHARE_OF_CORE * core + _SHARE_OF_RECALL * min(recall, 1)
+    medium, high, _ = THRESHOLDS
+    advice = {
+        "consolidate_recall": recall > 1,
+        "evict_core": core > high,
+        "compress_core": core > medium,
+        "summarize_recall": recall > medium,
+        "prune_archival": records > MANY_RECORDS,
+    }
+    return Pressure(
+        level=LEVELS[sum(overall >= threshold for threshold in THRESHOLDS)],
+        overall=overall,
+        core=core,
+        recall=recall,
+        core_chars=chars,
+        events=events,
+        records=records,
+        recommendations=tuple(name for name, holds in advice.items() if holds),
+    )
 
 
 class LayeredMemory(Layer):
@@ -279,40 +329,39 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: Something of it is wrong.
         """
-        settings = _settings(self.core, core)
-        new = [
-            self.recall._event_of(**{"kind": NOTE, **_form("an event", each, "content", _EVENT)})
-            for each in _listed(recall)
-        ]
-        clean = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
-        texts = [memory_rows.text_of(each.body or b"") for each in new]
-        with self._step("write", core=settings, recall=texts, archival=[text for text, _ in clean]) as step:
-            written = self._written(settings, new, clean)
+        if not isinstance(core, Mapping | None):
+            raise InvalidInput(f"core is a mapping of keys to values, not {type(core).__name__}.")
+        values = {key: _form("a value", value, "value", _SETTING) for key, value in (core or {}).items()}
+        named = [self.core._setting_of(key, **value) for key, value in values.items()]
+        settings: Sequence[Setting] = list({each.key: each for each in named}.values())
+        forms = [{"kind": NOTE, **_form("an event", each, "content", _EVENT)} for each in _listed(recall)]
+        events = [self.recall._event_of(**form) for form in forms]
+        records = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
+        marks: dict[str, list[str]] = {}
+        for text, tags in records:
+            marks.setdefault(text, []).extend(tags)
+        ids = {text: self._ground.database.new_id() for text in marks}
+
+        def also(tx: Transaction, change: Change) -> bool:
+            change.drafts += events
+            for text, tags in marks.items():
+                ids[text] = add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
+            return recall_memory.too_many(tx, self._ground, change, len(events))
+
+        texts = [memory_rows.text_of(each.body or b"") for each in events]
+        with self._step("write", core=settings, recall=texts, archival=[text for text, _ in records]) as step:
+            settings, _, is_full = self.core._place(settings, also)
+            if is_full:
+                recall_memory.make_room(self._ground)
+            written = WrittenLayers(
+                core=tuple(each.key for each in settings),
+                recall=tuple(each.key for each in events),
+                archival=tuple(ids[text] for text, _ in records),
+            )
             step.finish(lambda: {"event_ids": written.recall, "record_ids": written.archival})
         return written
 
     awrite = awaited(write, writes=True)
-
-    def _written(
-        self, settings: Sequence[Setting], new: Sequence[RowDraft], clean: Sequence[tuple[str, list[str]]]
-    ) -> WrittenLayers:
-        marks: dict[str, list[str]] = {}
-        for text, tags in clean:
-            marks.setdefault(text, []).extend(tags)
-        ids = {text: self._ground.database.new_id() for text in marks}
-        keys: dict[str, str] = {}
-
-        def also(tx: Transaction, change: Change) -> bool:
-            change.drafts += new
-            for text, tags in marks.items():
-                keys[text] = add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
-            return recall_memory.too_many(tx, self._ground, change, len(new))
-
-        settings, _, is_full = self.core._place(settings, also)
-        if is_full:
-            recall_memory.make_room(self._ground)
-        written = ([each.key for each in settings], [each.key for each in new], [keys[text] for text, _ in clean])
-        return WrittenLayers(*map(tuple, written))
 
     # -- branches --------------------------------------------------------------------------------------------------
 
@@ -368,13 +417,13 @@ class LayeredMemory(Layer):
 
     # -- room ------------------------------------------------------------------------------------------------------
 
-    def pressure(self) -> recall_memory.Pressure:
+    def pressure(self) -> Pressure:
         """How full this memory is, and what could be done about it."""
-        return recall_memory.measure_pressure(self._ground)
+        return self._pressure("pressure")
 
     apressure = awaited(pressure)
 
-    def consolidate(self, level: Level | None = None) -> recall_memory.ConsolidationReport:
+    def consolidate(self, level: Level | None = None) -> ConsolidationReport:
         """Make room, as much as a level of pressure asks for.
 
         From "medium" on old events become records of archival memory. From "high" on what is unimportant (2 or less)
@@ -387,9 +436,37 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: There is no such level.
         """
-        return recall_memory.relieve_pressure(self._ground, self.core, level)
+        if level is not None and (not isinstance(level, str) or level not in LEVELS):
+            raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
+        settings, report = self.settings, ConsolidationReport()
+
+        def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
+            there = everything(tx, change.view)
+            goal = int(settings.core_max_chars * THRESHOLDS[0])
+            gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
+            if level == "critical":
+                gone += leaving([each for each in there if each not in gone], settings)
+            self.core._evict(change, gone)
+            return tuple(each.key for each in gone)
+
+        with self._step("consolidate", level=level) as step:
+            level = level or self._pressure(None).level
+            if level != "low":
+                report = recall_memory.consolidate(self._ground, keep=settings.recall_max_events)
+            evicted = self._ground.write("core.relieve", relieve) if level in ("high", "critical") else ()
+            report = replace(report, level=level, evicted=evicted)
+            step.finish(lambda: asdict(report))
+        return report
 
     aconsolidate = awaited(consolidate, writes=True)
+
+    def _pressure(self, verb: str | None) -> Pressure:
+        def look(tx: Transaction, view: View) -> Pressure:
+            chars = size((each.key, each.text) for each in everything(tx, view))
+            events, records = (recall_memory.count(tx, view, kind) for kind in (EVENT, RECORD))
+            return pressure_of(chars, events, records, self.settings)
+
+        return self._look(verb, look)
 
     def compress(self, text: str, max_chars: int, hint: str = "") -> str:
         """Make a text fit: as it is, as a model shortens it, or cut. Never longer than `max_chars`.

@@ -4,33 +4,29 @@ The newest events are in the prompt. When there are many more, the old ones are 
 archival memory, one for each kind. Nothing is lost. A record that is short enough says all that the events said. Else
 it is a summary, by a model or without one. In both cases it keeps the events with their ids and times, and is found by
 their words. Events that a branch inherited are hidden on that branch alone: who else sees them, sees them still.
-
-Memory pressure: how full core and recall memory are, and what could be done about it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from types import EllipsisType
-from typing import Any
 
 from langchain_agentmem.base.argument_checks import limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.safe_repr import counted, safe_repr
+from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Writer, compaction_key
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.compression import truncated
-from langchain_agentmem.layers.core_memory import CoreMemory, everything, leaving, size
-from langchain_agentmem.layers.layer import Event, Ground, Layer, LayersConfig, bounded, event_of
+from langchain_agentmem.layers.layer import Event, Ground, Layer, bounded, event_of
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt
 from langchain_agentmem.rewinding.memory_access import Change
-from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, RowDraft, View, body_of, text_of
+from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import outcome_with
 
@@ -208,119 +204,6 @@ def _replace(ground: Ground, change: Change, events: Sequence[Kept], text: str, 
 
 def _time(event: Kept) -> str:
     return moment(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
-
-
-LEVELS = ("low", "medium", "high", "critical")
-THRESHOLDS = (0.70, 0.85, 0.95)
-"""The shares of the budgets at which the pressure is medium, high and critical."""
-MANY_RECORDS = 100
-"""From more records than these on it is said that some could go."""
-UNIMPORTANT = 2
-"""What leaves core memory at high pressure is at most so important."""
-_SHARE_OF_CORE = 0.6
-_SHARE_OF_RECALL = 0.4
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pressure:
-    """How full a memory is.
-
-    Attributes:
-        level: "low", "medium", "high" or "critical".
-        overall: The share by which the level is judged: 60 % that of core, 40 % that of recall memory.
-        core: The share of its budget that core memory takes.
-        recall: How many times its window recall memory has.
-        core_chars: What core memory takes, in characters.
-        events: How many events there are.
-        records: How many records there are.
-        recommendations: What could be done: "consolidate_recall", "evict_core", "compress_core", "summarize_recall",
-            "prune_archival".
-    """
-
-    level: str
-    overall: float
-    core: float
-    recall: float
-    core_chars: int
-    events: int
-    records: int
-    recommendations: tuple[str, ...]
-
-
-def measure_pressure(ground: Ground, *, shown: bool = True) -> Pressure:
-    """Measure how full a memory is.
-
-    Args:
-        ground: The memory.
-        shown: Whether it is a step of a trace. If not, it is a detail of another. Default: it is.
-    """
-
-    def look(tx: Transaction, view: View) -> Pressure:
-        chars = size((each.key, each.text) for each in everything(tx, view))
-        return pressure_of(chars, count(tx, view, EVENT), count(tx, view, RECORD), ground.settings)
-
-    return ground.read("layers.pressure" if shown else None, look)
-
-
-def pressure_of(chars: int, events: int, records: int, settings: LayersConfig) -> Pressure:
-    """Return how full a memory is, of which core memory takes so many characters."""
-    core, recall = chars / settings.core_max_chars, events / settings.recall_max_events
-    overall = _SHARE_OF_CORE * core + _SHARE_OF_RECALL * min(recall, 1)
-    medium, high, _ = THRESHOLDS
-    advice = {
-        "consolidate_recall": recall > 1,
-        "evict_core": core > high,
-        "compress_core": core > medium,
-        "summarize_recall": recall > medium,
-        "prune_archival": records > MANY_RECORDS,
-    }
-    return Pressure(
-        level=LEVELS[sum(overall >= threshold for threshold in THRESHOLDS)],
-        overall=overall,
-        core=core,
-        recall=recall,
-        core_chars=chars,
-        events=events,
-        records=records,
-        recommendations=tuple(name for name, holds in advice.items() if holds),
-    )
-
-
-def relieve_pressure(ground: Ground, core: CoreMemory, level: Any = None) -> ConsolidationReport:
-    """Do what a level of pressure asks for.
-
-    From "medium" on old events are consolidated. From "high" on what is unimportant leaves core memory, until it takes
-    no more than the first threshold of its budget; at "critical" whatever is beyond the budget leaves.
-
-    Args:
-        ground: The memory.
-        core: Its core memory.
-        level: The level. Default: that of the pressure there is.
-
-    Raises:
-        InvalidInput: There is no such level.
-    """
-    if level is not None and (not isinstance(level, str) or level not in LEVELS):
-        raise InvalidInput(f"level must be one of {', '.join(LEVELS)}, not {safe_repr(level)}.")
-    settings, report = ground.settings, ConsolidationReport()
-
-    def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
-        there = everything(tx, change.view)
-        goal = int(settings.core_max_chars * THRESHOLDS[0])
-        gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
-        if level == "critical":
-            gone += leaving([each for each in there if each not in gone], settings)
-        core._evict(change, gone)
-        return tuple(each.key for each in gone)
-
-    with ground.step("layers.consolidate", level=level) as step:
-        level = level or measure_pressure(ground, shown=False).level
-        if level != "low":
-            report = consolidate(ground, keep=settings.recall_max_events)
-        evicted = ground.write("core.relieve", relieve) if level in ("high", "critical") else ()
-        report = replace(report, level=level, evicted=evicted)
-        step.finish(lambda: asdict(report))
-    return report
 
 
 _SHOWN = partial(outcome_with, kind="event_type")  # somebody made it up

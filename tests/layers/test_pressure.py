@@ -5,8 +5,8 @@ import pytest
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
-from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.recall_memory import CONSOLIDATED, pressure_of
+from langchain_agentmem.layers.layered_memory import LayeredMemory, pressure_of
+from langchain_agentmem.layers.recall_memory import CONSOLIDATED
 
 pytestmark = pytest.mark.sqlite_suffices
 
