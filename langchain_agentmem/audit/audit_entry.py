@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
-from types import NoneType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.encoding import quoted
 from langchain_agentmem.base.namespaces import Namespace
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -42,18 +42,6 @@ OPEN: Literal["open"] = "open"
 DONE: Literal["done"] = "done"
 STATUSES: tuple[Status, ...] = (OPEN, DONE)
 """What a todo can be."""
-
-_FIELDS: tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...] = (
-    (("prompt", "reply"), (str,), "text"),
-    (
-        ("conversation_id", "title", "model", "error", "run_id", "parent_run_id", "thread_id"),
-        (str, NoneType),
-        "text or None",
-    ),
-    (("input_tokens", "output_tokens"), (int, NoneType), "a whole number or None"),
-    (("duration",), (int, float, NoneType), "seconds or None"),
-    (("created_at",), (datetime,), "a datetime"),
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +74,7 @@ class AuditEntry:
         archived: Whether it is kept compressed. Default False.
 
     Raises:
-        InvalidInput: A field has a value that no entry can have.
+        InvalidInput: There is no such kind or status.
     """
 
     id: str
@@ -118,14 +106,8 @@ class AuditEntry:
             raise InvalidInput(
                 f"A todo is 'open' or 'done', and nothing else has a status: not {safe_repr(self.status)}."
             )
-        for names, types, what in _FIELDS:
-            for name in names:
-                kind = type(value := getattr(self, name))
-                if kind not in types and (kind is bool or not isinstance(value, types)):
-                    raise InvalidInput(f"An entry's {name} is {what}, not {type(value).__name__}.")
         if self.created_at.tzinfo is not UTC:
-            zoned = self.created_at if self.created_at.tzinfo else self.created_at.replace(tzinfo=UTC)
-            object.__setattr__(self, "created_at", zoned.astimezone(UTC))
+            object.__setattr__(self, "created_at", moment(time_given(self.created_at, "created_at")))
 
     def __hash__(self) -> int:
         return hash(self.id)

@@ -43,7 +43,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_agentmem.audit import audit_part, audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry, ChainReport, Head, Kind, Status
@@ -56,7 +56,7 @@ from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
-from langchain_agentmem.base.options import check_options, check_value
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
@@ -68,7 +68,7 @@ from langchain_agentmem.tracing import Thunk, given_only, outcome, summary
 
 if TYPE_CHECKING:
     from langchain_agentmem.audit.audit_report import Health
-    from langchain_agentmem.audit.model_call_capture import AuditHandler, HandlerOptions
+    from langchain_agentmem.audit.model_call_capture import AuditHandler
 
 T = TypeVar("T")
 
@@ -202,18 +202,19 @@ class AuditTrail:
 
     aadd_best_practices_reference = awaited(add_best_practices_reference, writes=True)
 
-    def handler(self, **options: Unpack[HandlerOptions]) -> AuditHandler:
+    def handler(self, *, redact: bool | Callable[[str], str] = False) -> AuditHandler:
         """A callback handler that adds every model call of the runs it is given to, as entries of the kind "call".
 
         `graph.invoke(state, {"callbacks": [memory.audit.handler()]})`
 
         Args:
-            **options: What `AuditHandler` takes besides, such as `redact`.
+            redact: True to take secrets out before anything is written, see `memory.secrets`; or a function from a text
+                to one without them. Where that fails, only that there was a call is written. Default: False.
 
         Raises:
-            InvalidInput: An option is wrong, or there is none of that name.
+            InvalidInput: `redact` is neither.
         """
-        from langchain_agentmem.audit.model_call_capture import AuditHandler, HandlerOptions  # noqa: PLC0415 - it loads LangChain
+        from langchain_agentmem.audit.model_call_capture import AuditHandler  # noqa: PLC0415 - it loads LangChain
 
         database = self._database
         handler = AuditHandler(
@@ -222,7 +223,7 @@ class AuditTrail:
             database.clock,
             scopes=database.scopes,
             nested=partial(conversation_of_run, database),
-            **check_options(HandlerOptions, options),
+            redact=check_value(bool | Callable[[str], str], redact, "redact"),
         )
         database.writing.add(handler)  # calls that never end are told when the database closes
         return handler

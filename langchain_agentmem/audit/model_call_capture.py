@@ -33,7 +33,6 @@ an object that the run itself holds, and when that object is gone, so is the run
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 import weakref
@@ -42,7 +41,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple, Self, TypeAlias, TypedDict
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_to_message
@@ -51,10 +50,10 @@ from pydantic_core import to_jsonable_python
 from langchain_agentmem.audit.audit_entry import CALL, AuditEntry
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain, to_plain
+from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain
 from langchain_agentmem.base.events import FirstFailures
-from langchain_agentmem.base.lifetime import Ready
-from langchain_agentmem.base.namespaces import CONFIG_KEY, LONGEST_ID, Namespace, Scopes, id_of, running_config
+from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, Scopes, id_of, running_config
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -66,7 +65,7 @@ from langchain_agentmem.rewinding.graph_runs import nested_graphs
 _DEEPEST = MAX_DEPTH - 16  # a value stands inside of messages and entries
 _LONGEST = 500
 _LOOSE = ("content", "structured_data", "reasoning_details", "langchain")
-_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
 
 
 def message_of(given: Any) -> Message:
@@ -83,7 +82,9 @@ def message_of(given: Any) -> Message:
     try:
         message = from_langchain(message_chunk_to_message(given) if isinstance(given, AIMessageChunk) else given)
     except (InvalidInput, ValueError, TypeError, KeyError, AttributeError):
-        message = _remains(given)
+        kind, content = str(given.__dict__.get("type")), given.__dict__.get("content")
+        text = content if isinstance(content, str) else safe_repr(content, _LONGEST)
+        return Message(role=_ROLES.get(kind, "unknown"), content=text)
     try:
         kept_fields(message, copied=False)
     except MessageError:
@@ -99,38 +100,16 @@ def storable(value: Any) -> Any:
         value: Anything.
 
     Returns:
-        The value itself where it can be stored. Otherwise a copy of JSON's own types, in which objects are their fields
+        The value itself where it is of JSON's own types. Otherwise a copy of these, in which objects are their fields
         or a few words; of what is nested too deeply or refers to itself, a few words.
     """
     if is_plain(value, _DEEPEST):
-        return value
-    wrapped = value
-    for _ in range(MAX_DEPTH - _DEEPEST):
-        wrapped = [wrapped]
-    with suppress(InvalidInput):
-        to_plain(wrapped)  # such as a tuple or a date
         return value
     with suppress(Exception):  # it is somebody's own code, and may do anything
         plain = to_jsonable_python(value, fallback=lambda each: safe_repr(each, _LONGEST))
         if is_plain(plain, _DEEPEST):
             return plain
     return safe_repr(value, _LONGEST)
-
-
-def _remains(message: BaseMessage) -> Message:
-    """What is left of a message that no message can be, since somebody has set its fields to anything."""
-    held = message.__dict__
-    kind, content, key, name, answers = (held.get(at) for at in ("type", "content", "id", "name", "tool_call_id"))
-    if not isinstance(content, str | None):
-        content = storable(content)
-    return Message(
-        role=_ROLES.get(kind, kind) if isinstance(kind, str) and kind else "unknown",
-        content=content if isinstance(content, str | list | dict | None) else safe_repr(content),
-        message_id=key if isinstance(key, str) else "",
-        name=name if isinstance(name, str) else None,
-        tool_call_id=answers if isinstance(answers, str) else None,
-        structured_data={"tool_calls": storable(held["tool_calls"])} if held.get("tool_calls") else None,
-    )
 
 
 Clean: TypeAlias = Callable[[Any], Any]
@@ -152,7 +131,7 @@ def cleaner_of(redact: bool | Callable[[str], str]) -> Clean | None:  # noqa: FB
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            return change(value)
+            return check_value(str, change(value), "What redact returns")
         if isinstance(value, Mapping):
             return {key: clean(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -202,7 +181,6 @@ _MODEL = ("model_name", "model", "model_id", "modelId", "deployment_name", "azur
 _REASON = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _SETTINGS = ("ls_temperature", "ls_max_tokens", "ls_stop")
 _REFUSED = frozenset({"body", "headers", "status_code", "request_id"})
-_NO_ID = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SAID_ELSEWHERE = frozenset(
     {"thread_id", "conversation_id", "checkpoint_ns", "checkpoint_id", "task_id", CONFIG_KEY, ASKED_FOR}
 )
@@ -337,15 +315,14 @@ def _said(error: BaseException | str) -> str:
 
 
 def _usable_id(places: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
-    """An id that storage takes, and in `extra` what was said, where that is another."""
+    """An id that storage takes, else None and in `extra` what was said."""
     given = places[key]
     if given is None or (isinstance(given, str) and not given):
         return None
     with suppress(Exception):  # to say that it is none, an object is asked for its own words
         return id_of(given, "call")
     extra[key] = given
-    text = _NO_ID.sub(" ", given if isinstance(given, str) else str(storable(given)))
-    return text[:LONGEST_ID].strip() or None
+    return None
 
 
 def _usable_namespace(places: Mapping[str, Any], extra: dict[str, Any], scopes: Scopes) -> Namespace:
@@ -400,50 +377,18 @@ UNFINISHED = "Unfinished: the handler was closed before the model answered."
 logger = logging.getLogger(__name__)
 
 
-async def _hear() -> None:
-    """Nothing."""
-
-
-class _Unheard:
-    """Takes the place of a callback that comes with each token, so that it costs next to nothing.
-
-    LangChain hands a plain callback to a thread where it awaits, and runs a coroutine in a loop of its own where it
-    does not; either costs a hundred microseconds. This one passes for a coroutine function, which is awaited at once,
-    and gives something that need not be awaited. To whoever looks for something else it is a plain callback.
-    """
-
-    __name__ = "unheard"
-    __code__ = _hear.__code__
-    __defaults__ = __kwdefaults__ = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Ready:
-        del args, kwargs
-        return _NOTHING
-
-
-_NOTHING = Ready()
-_UNHEARD: Any = _Unheard()
-
-
 class _Open(NamedTuple):
     """A call that has begun and not ended.
 
     Attributes:
         call: Its entry so far.
-        began: When, by the timer.
+        began: When, by `time.perf_counter`.
         run: The id of the run, for as long as the run holds it.
     """
 
     call: AuditEntry
     began: float
     run: weakref.ref[Any] | None
-
-
-class HandlerOptions(TypedDict, total=False):
-    """What a user says of an `AuditHandler`; the rest the audit trail knows."""
-
-    redact: bool | Callable[[str], str]
-    timer: Callable[[], float]
 
 
 class AuditHandler(BaseCallbackHandler):
@@ -458,15 +403,13 @@ class AuditHandler(BaseCallbackHandler):
         clock: The time of day. Default: now, in UTC.
         redact: True to take secrets out before anything is written, see `memory.secrets`; or a function from a text to
             one without them. Where that fails, only that there was a call is written. Default False: a complete trail.
-        timer: Seconds that only go forward.
         scopes: How a run's config leads to its namespace. Default: only where it names it.
         nested: Returns the conversation of a nested graph's run, given its config. Default: it has none.
     """
 
     # Steps of this memory are no calls of a model, and need not be told for its sake.
     hears_nodes_only = True
-    ignore_agent = ignore_retriever = ignore_retry = ignore_custom_event = True
-    on_llm_new_token = on_stream_event = on_chain_start = on_chain_end = on_chain_error = _UNHEARD
+    ignore_agent = ignore_chain = ignore_retriever = ignore_retry = ignore_custom_event = True
 
     # Per process, as the calls that are under way in the parent end there.
     _lock = PerProcess(threading.Lock)
@@ -481,14 +424,12 @@ class AuditHandler(BaseCallbackHandler):
         clock: Clock = utc_now,
         *,
         redact: bool | Callable[[str], str] = False,
-        timer: Callable[[], float] = time.perf_counter,
         scopes: Scopes = Scopes(),  # noqa: B008 - a value
         nested: Callable[[Mapping[str, Any]], str | None] = lambda _: None,
     ) -> None:
         self._record = record
         self._new_id = new_id
         self._clock = clock
-        self._timer = timer
         self._scopes = scopes
         self._nested = nested
         self._clean = cleaner_of(redact)
@@ -548,7 +489,7 @@ class AuditHandler(BaseCallbackHandler):
                 call = replace(call, conversation_id=None)
                 with self._unharmed("the conversation of a nested graph"):
                     call = replace(call, conversation_id=self._nested(config))
-            found = _Open(call, self._timer(), self._watch(run_id, key))
+            found = _Open(call, time.perf_counter(), self._watch(run_id, key))
             with self._lock:
                 self._open.setdefault(key, found)
         self._sweep()
@@ -572,7 +513,7 @@ class AuditHandler(BaseCallbackHandler):
             with self._lock:
                 found = self._open.pop(str(run_id), None)
             if found is not None:
-                duration = None if isinstance(error, str) else self._timer() - found.began
+                duration = None if isinstance(error, str) else time.perf_counter() - found.began
                 self._write(ended(found.call, response, duration=duration, error=error))
 
     def _write(self, entry: AuditEntry) -> None:

@@ -164,10 +164,10 @@ def test_a_conversation_is_the_thread_unless_metadata_says_otherwise():
     assert entry().conversation_id is None
 
 
-def test_an_id_that_storage_does_not_take_becomes_one_that_it_takes():
+def test_an_id_that_storage_does_not_take_is_told_beside():
     for given, used in (
-        (7, "7"), (UUID(int=1), "00000000-0000-0000-0000-000000000001"), ("a\x00b", "a b"), ("\n", None),
-        ("x" * 900, "x" * 500), (("a", "b"), "('a', 'b')"), ("", None),
+        (7, "7"), (UUID(int=1), "00000000-0000-0000-0000-000000000001"), ("a\x00b", None), ("\n", None),
+        ("x" * 900, None), ("", None),
     ):  # fmt: skip
         made = entry(metadata={"thread_id": given})
         assert made.thread_id == made.conversation_id == used
@@ -182,7 +182,8 @@ def test_the_namespace_is_that_of_the_run_and_what_is_none_is_told():
         assert entry(**{told: {"agentmem_namespace": ["acme"]}}).namespace == ("acme",)
     for wrong in ("acme", ("a\x00",), ("",), 7, {"a": 1}):
         made = entry(metadata={"agentmem_namespace": wrong})
-        assert (made.namespace, made.extra["namespace"]) == ((), wrong)
+        assert made.namespace == ()
+        assert made.extra["namespace"] == (list(wrong) if isinstance(wrong, tuple) else wrong)
         stored(made)
 
 
@@ -255,8 +256,8 @@ def test_what_cannot_be_stored_is_kept_as_what_can_be_told_of_it():
         ({"keep": (1, b"x"), Nameless: 2}, {"keep": [1, "x"], f"<class {__name__}.Nameless>": 2}),
         (cyclic(), safe_repr(cyclic())),
         (range(10_000), "range(0, 10000)"),
-        ({1, 2}, {1, 2}),
-        (1e400, 1e400),
+        ({1, 2}, [1, 2]),
+        (1e400, "inf"),
     ):
         assert storable(value) == told
         to_plain(storable(value))
@@ -278,7 +279,6 @@ def test_messages_that_somebody_has_set_to_anything_are_told_as_far_as_they_go()
         broken.__dict__["content"] = content
         message = message_of(broken)
         encode_body(message)
-        assert message.message_id == "m1"
         assert message.role in {"user", "assistant", "system"}
     for given in (None, 7, b"bytes", object(), {"role": "user"}, "\ud800 half", "\x00" * 10, "x" * 10**6):
         begin = begun([given], entry_id="e1", run_id="r1", created_at=NOW)

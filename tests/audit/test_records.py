@@ -63,7 +63,6 @@ class TestWhatIsKept:
     def test_what_no_entry_can_be_is_refused(self):
         for wrong in (
             {"kind": "message"}, {"kind": "todo"}, {"status": "open"}, {"kind": "todo", "status": "later"},
-            {"prompt": None}, {"reply": b"x"}, {"created_at": 5}, {"conversation_id": 7}, {"model": 1},
         ):  # fmt: skip
             with pytest.raises(InvalidInput):
                 AuditEntry(**{"id": "a", "kind": "exchange", "prompt": "", "reply": "", "created_at": BEGIN, **wrong})

@@ -22,7 +22,6 @@ import pytest
 import langchain_agentmem
 from langchain_agentmem import compaction
 from langchain_agentmem.agent_memory import AgentMemory
-from langchain_agentmem.audit.model_call_capture import AuditHandler, HandlerOptions
 from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionOptions
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
 from langchain_agentmem.facts.fact_commands import _FACT_FIELDS
@@ -95,7 +94,6 @@ class TestOptions:
             (RememberFactsOptions, RememberFacts.__init__, {"memory", "model"}),
             (InjectionOptions, MemoryInjection.__init__, {"memory", "branch_or_config"}),
             (SelectorOptions, ExperienceSelector.__init__, {"library"}),
-            (HandlerOptions, AuditHandler.__init__, {"record", "new_id", "clock", "scopes", "nested"}),
         ],
     )
     def test_are_those_of_what_is_made(self, options, function, without):
