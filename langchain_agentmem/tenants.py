@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.argument_checks import check_whole
@@ -32,19 +31,7 @@ from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClos
 from langchain_agentmem.storage import Opening, is_pool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from psycopg_pool import ConnectionPool
-
-    from langchain_agentmem.base.clock import Clock
-    from langchain_agentmem.base.events import Hook
-    from langchain_agentmem.base.limits import MemoryLimits
-    from langchain_agentmem.messages.role_rounds import Retention
-    from langchain_agentmem.search.ranking import Weights
-    from langchain_agentmem.stores.agent_store import IndexGiven
-    from langchain_agentmem.tracing import Content
-
-logger = logging.getLogger(__name__)
 
 _PLAIN_ID = re.compile(r"(?!.*_[0-9a-f]{32}$)[a-z0-9_]{1,56}")
 """A tenant id that is part of a schema's name unchanged; no changed id looks like it."""
@@ -56,26 +43,6 @@ def schema_of_tenant(tenant: str) -> str:
         return f"tenant_{tenant}"
     readable = re.sub(r"[^a-z0-9]+", "_", tenant.lower())[:23]
     return f"tenant_{readable}_{blake2b(tenant.encode(), digest_size=16).hexdigest()}"
-
-
-class TenantOptions(TypedDict, total=False):
-    """The options of `AgentMemory` that `Tenants` passes on."""
-
-    namespace: Sequence[str] | None
-    on_thread_delete: Literal["keep", "forget"]
-    hooks: Sequence[Hook]
-    trace_content: Content
-    strict: bool
-    retention: Retention | None
-    record: Sequence[str]
-    index: IndexGiven | None
-    weights: Weights | None
-    busy_timeout: float
-    timeout: float
-    read_only: bool
-    migrate: bool
-    limits: MemoryLimits
-    clock: Clock
 
 
 class Tenants(Closing):
@@ -105,7 +72,7 @@ class Tenants(Closing):
         schema_of: Callable[[str], str] | None = None,
         *,
         max_open: int = 100,
-        **options: Unpack[TenantOptions],
+        **options: Any,
     ) -> None:
         if not is_pool(pool):
             raise InvalidInput(f"pool must be a psycopg_pool.ConnectionPool, not {safe_repr(pool)}.")
@@ -157,6 +124,7 @@ class Tenants(Closing):
         await asyncio.to_thread(self.close)
 
     def _acquire(self, schema: str) -> _SchemaMemory:
+        """Keep the memory of a schema open until `_release`."""
         with self._lock:
             if self._closed:
                 raise MemoryClosed("These Tenants have been closed. Make them again with Tenants(...).")
@@ -169,7 +137,6 @@ class Tenants(Closing):
         with self._lock:
             if schema in self._memories:  # not after `close`
                 self._memories[schema].users -= 1
-                self._memories.move_to_end(schema)
 
     def _evict(self) -> None:
         """Close memories that nobody uses: the least recently used beyond the bound, and those that failed to open."""
@@ -179,10 +146,8 @@ class Tenants(Closing):
             gone = [s for n, s in enumerate(unused) if n < surplus or self._memories[s].memory is None]
             evicted = [self._memories.pop(schema) for schema in gone]
         for each in evicted:
-            try:
+            with suppress(AgentMemoryError):  # no concern of the tenant in whose call it happens
                 each.close()
-            except AgentMemoryError:  # no concern of the tenant in whose call it happens
-                logger.warning("A memory that nobody used could not be closed.", exc_info=True)
 
 
 class TenantMemory:
@@ -198,28 +163,27 @@ class TenantMemory:
         self._tenants, self._schema, self._namespace = tenants, schema, namespace
 
     def __enter__(self) -> AgentMemory:
-        memory = self._tenants._acquire(self._schema)
-        try:
-            return self._get(memory)
-        except BaseException:
-            self._tenants._release(self._schema)
-            raise
+        with ExitStack() as failed:
+            memory = self._tenants._acquire(self._schema)
+            failed.callback(self._tenants._release, self._schema)
+            found = self._get(memory)
+            failed.pop_all()
+        return found
 
     def __exit__(self, *_: object) -> None:
         self._tenants._release(self._schema)
         self._tenants._evict()
 
     async def __aenter__(self) -> AgentMemory:
-        memory = self._tenants._acquire(self._schema)
-        try:
-            return await asyncio.to_thread(self._get, memory)
-        except BaseException:
-            self._tenants._release(self._schema)
-            raise
+        with ExitStack() as failed:
+            memory = self._tenants._acquire(self._schema)
+            failed.callback(self._tenants._release, self._schema)
+            found = await asyncio.to_thread(self._get, memory)
+            failed.pop_all()
+        return found
 
     async def __aexit__(self, *_: object) -> None:
-        self._tenants._release(self._schema)
-        await asyncio.to_thread(self._tenants._evict)
+        await asyncio.to_thread(self.__exit__)
 
     def _get(self, memory: _SchemaMemory) -> AgentMemory:
         self._tenants._evict()

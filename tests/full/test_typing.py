@@ -31,7 +31,6 @@ from langchain_agentmem.injection.memory_injection import InjectionOptions, Memo
 from langchain_agentmem.messages.message import Message, MessageFields
 from langchain_agentmem.storage.engine import OpeningOptions
 from langchain_agentmem.stores.retriever import RetrieverOptions, SearchOptions
-from langchain_agentmem.tenants import TenantOptions
 
 ROOT = Path(__file__).parents[2]
 USERS = ROOT / "tests" / "typing"
@@ -59,6 +58,7 @@ ANY = {
     "__init__.value": "a message, a fact, an item, …: search lies below what it finds",
     "to_networkx.return": "networkx tells no types",
     "__init__.given": "options, which pydantic checks; a type checker sees the fields",
+    "__init__.options": "options of another class, which are checked",
     "replace.changes": "options, which pydantic checks",
 }
 """Where `Any` stands on the public surface, and why."""
@@ -99,9 +99,8 @@ class TestOptions:
     def test_are_those_of_what_is_made(self, options, function, without):
         assert annotations_of(options) == keywords_of(function, without)
 
-    def test_of_opening_and_of_tenants_are_those_of_the_memory(self):
-        for options in (OpeningOptions, TenantOptions):
-            assert annotations_of(options).items() <= keywords_of(AgentMemory.__init__).items(), options
+    def test_of_opening_are_those_of_the_memory(self):
+        assert annotations_of(OpeningOptions).items() <= keywords_of(AgentMemory.__init__).items()
 
     def test_of_a_retriever_are_those_of_the_search(self):
         langchains = {"tags", "metadata", "name"}
