@@ -44,7 +44,7 @@ REFUSED = {
     'AgentMemory("postgresql+psycopg://host/database")': "give a path or 'postgresql://user@host/database'",
     'AgentMemory("agent.db", schema="mine")': "PostgreSQL's: SQLite has a file of its own",
     'AgentMemory("agent.db", synchronous="OFF")': "'NORMAL' or 'FULL', got 'OFF'",
-    'AgentMemory("agent.db", timeout="60")': "a number of seconds, not '60'",
+    'AgentMemory("agent.db", timeout="60")': "timeout must be a valid number, got '60'",
     'AgentMemory("agent.db", hooks=print)': "hooks must be a list of functions",
     'AgentMemory("agent.db", clock=7)': "clock and new_id must be functions",
     'AgentMemory("agent.db", bare_threads="no")': "bare_threads must be True or False, not 'no'",

@@ -21,7 +21,7 @@ from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
 
-from annotated_types import Ge
+from annotated_types import Ge, Interval
 
 from langchain_agentmem import errors
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
@@ -46,8 +46,8 @@ class OpeningOptions(TypedDict, total=False):
     """The options of `Opening`, as parts of the memory pass them on."""
 
     synchronous: Literal["NORMAL", "FULL"]
-    busy_timeout: float
-    timeout: float
+    busy_timeout: Annotated[float, Interval(ge=0, le=LONGEST)]
+    timeout: Annotated[float, Interval(ge=0, le=LONGEST)]
     schema: str
     pool_size: Annotated[int, Ge(1)]
     read_only: bool
@@ -96,10 +96,6 @@ class Opening(NamedTuple):
         """
         options = self._asdict()
         key, limits = options.pop("key"), options.pop("limits")
-        for name in ("busy_timeout", "timeout"):
-            seconds = options.pop(name)
-            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST:
-                raise errors.InvalidInput(f"{name} must be a number of seconds, not {safe_repr(seconds)}.")
         check_options(OpeningOptions, options)
         if not isinstance(limits, MemoryLimits):
             raise errors.InvalidInput(f"limits must be MemoryLimits(...), not {safe_repr(limits)}.")
