@@ -25,10 +25,7 @@ Catch at the height you need. A class's docstring is its default message.
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 LONGEST = 4_000
 """Characters that the text of an error may have: what the system says of a path holds all of it."""
@@ -128,27 +125,3 @@ def leaves_the_node(error: BaseException) -> bool:
     """Whether LangGraph raised it to leave a node, as `interrupt` does, so that nothing has failed."""
     errors = sys.modules.get("langgraph.errors")  # where a graph runs it is loaded
     return errors is not None and isinstance(error, errors.GraphBubbleUp)
-
-
-def faults(errors: Iterable[Mapping[str, Any]], takes: Iterable[str] = ()) -> str:
-    """What pydantic found wrong with arguments, and what to give, in a sentence.
-
-    Args:
-        errors: What was found wrong.
-        takes: The arguments that there are, which are told to who gave another.
-    """
-    from langchain_agentmem.base.safe_repr import safe_repr  # noqa: PLC0415 - who needs it pays
-
-    told, others = [], ", ".join(takes)
-    for each in errors:
-        place = ".".join(str(part)[:100] for part in each["loc"])
-        if each["type"] == "extra_forbidden":
-            wrong = f"there is no such argument{f'; there are {others}' if others else ''}"
-        elif each["type"] == "missing":
-            wrong = "it is missing, say it"
-        else:
-            wrong = re.sub(r"^\w+ should ", "it should ", str(each["msg"]).removeprefix("Value error, "))
-            if wrong.startswith("it should ") and ", not " not in wrong:
-                wrong += f", not {safe_repr(each['input'], 100)}"
-        told.append(f"{place}: {wrong}" if place else wrong)
-    return "; ".join(told[:10])

@@ -34,11 +34,12 @@ from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.encoding import THOUGHTS, called, kind_of, thoughts
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of, running_config
+from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import ConversationOption, place_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, all_dropped, load
-from langchain_agentmem.errors import AgentMemoryError, faults, leaves_the_node
+from langchain_agentmem.errors import AgentMemoryError, leaves_the_node
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.language_models.tool_arguments import Arguments
@@ -369,4 +370,4 @@ def _first_of(text: str, terms: Iterable[str]) -> int:
 
 
 def _misused(error: Any) -> str:
-    return f"The tool was not used, since its arguments are wrong: {faults(error.errors())}."
+    return f"The tool was not used, since its arguments are wrong: {describe_fault(error)}"

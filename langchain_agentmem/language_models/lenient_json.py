@@ -20,89 +20,52 @@ _LONGEST = 100_000  # characters of a text that is repaired
 _DEEPEST = 64  # nested deeper than this is no answer, and would break whoever walks through it
 _MOST_STRAY = 100  # quotes amid words in a text that is repaired: for each, json-repair may read the rest of the text
 _STRAY = re.compile(r"(?<![{\[,:\s\\])\"(?!\s*[}\],:])|(?<=\w\s)\"(?!\s*[}\],:])")
-_READINGS = 4  # how often, on the whole, each character may be read
-_LEAST_READ = 50  # how many characters a bracket counts as that begins nothing readable
+_MOST_MISSES = 100  # places of a text where JSON seems to begin, and does not
 
-_BETWEEN = re.compile(r"(?:[\s,;]|[-*\u2022] |\d+[.)] )*(?=\{)")
-_FENCE = re.compile(r"```[ \t]*[\w+-]*\s*(?=[{\[])")
-_BRACKET = re.compile(r"[{\[]")
-_STEP = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)  # a text in quotes, or a bracket
-_BRACKETS = re.compile(r"[{}\[\]]")
 _BEGINS = re.compile(  # JSON begins so, and prose in brackets does not
-    r"""\{ \s* (?: \Z | ["'\u201c}] | [\w$-]+ \s* : | // | /\* | \# )
-    | \[ \s* (?: ["'\u201c{\[\]\d-] | true | false | null | True | False | None | // | /\* | \# )""",
+    r"""(?= \{ \s* (?: \Z | ["'\u201c}] | [\w$-]+ \s* : | // | /\* | \# )
+    | \[ \s* (?: ["'\u201c{\[\]\d-] | true | false | null | True | False | None | // | /\* | \# ))""",
     re.VERBOSE,
 )
-_CUT = re.compile(  # an escape, a name without a value, or a word, with which a text breaks off
-    r"""(?: \\ (?: u[0-9a-fA-F]{0,3} )?
-    | (?: "[^"\\]{0,200}" \s* : | (?<=[\[,]) ) \s* (?! (?: true | false | null | True | False | None ) \Z) [A-Za-z]*
-    )\Z""",
-    re.VERBOSE,
+_FENCED = re.compile(rf"```[ \t]*[\w+-]*\s*{_BEGINS.pattern}", re.VERBOSE)
+_STEP = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)  # a text in quotes, or a bracket
+_BRACKETS = re.compile(r"[{}\[\]]")
+_CUT = re.compile(  # a name without a value, or a word, with which a text breaks off
+    r"""(?:"[^"\\]{0,200}"\s*:|(?<=[\[,]))\s*(?!(?:true|false|null|True|False|None)\Z)[A-Za-z]*\Z"""
 )
 _DECODER = json.JSONDecoder(strict=False)
 
 _NAMES = r"(?:\w+:)?(?:ant)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection|scratchpad)"
-_REASONING = re.compile(
-    rf"<(?P<a>/?){_NAMES}(?:\s[^<>]*)?>|\[(?P<b>/?)THINK\]|\u25c1(?P<c>/?)think\u25b7"
-    r"|<\|(?:begin_of_thought|START_THINKING)\|>|<\|(?P<d>end_of_thought|END_THINKING)\|>"
-    r"|<\|channel\|>(?:analysis|(?P<e>final[^<]*(?:<\|constrain\|>\w+)?))<\|message\|>",
-    re.IGNORECASE,
+_OPENS = (
+    rf"(?:<{_NAMES}(?:\s[^<>]*)?>|\[THINK\]|\u25c1think\u25b7|<\|(?:begin_of_thought|START_THINKING)\|>"
+    r"|<\|channel\|>analysis<\|message\|>)"
 )
-_JSON_FOLLOWS = re.compile(r"\s*(?:```[ \t]*[\w+-]*\s*)?(?=[{\[])")
-_APART_BEFORE = re.compile(r"(?:\A|[\n.!?:>)\]}\u2026\u3002])[ \t]*\Z")
-_APART_AFTER = re.compile(r"\w|[ \t]*(?:\n|\Z|[{\[]|```)")
+_CLOSES = (
+    rf"(?:</{_NAMES}>|\[/THINK\]|\u25c1/think\u25b7|<\|(?:end_of_thought|END_THINKING)\|>"
+    r"|<\|channel\|>final[^<]*(?:<\|constrain\|>\w+)?<\|message\|>)"
+)
+_TAG = re.compile(f"{_OPENS}|{_CLOSES}", re.IGNORECASE)
+_REASONING = re.compile(rf"(?:\A\s*|\n[ \t]*){_OPENS}.*?(?:{_CLOSES}|\Z)", re.IGNORECASE | re.DOTALL)
+_UP_TO_LONE_END = re.compile(rf".*{_CLOSES}(?=\s*(?:\n|[{{\[]|```))", re.IGNORECASE | re.DOTALL)
 
 
 def strip_reasoning(text: str, *, quoted: str = "") -> str:
     """Return a model's answer without the reasoning that it wrote between tags.
 
     Args:
-        text: The answer. Reasoning may be nested, left open, or end with a closing tag that nothing opened.
-        quoted: A text that the answer repeats. Where that has tags, reasoning is only what stands before the rest.
+        text: The answer. Reasoning begins on a line of its own, and may be left open, or end with a closing tag that
+            nothing opened.
+        quoted: A text that the answer repeats. Where that has tags, reasoning is only what the answer begins with.
 
     Returns:
         The answer. Tags inside its JSON, and tags that a sentence mentions, are part of it.
     """
-    if _REASONING.search(quoted):
-        tags = _REASONING.finditer(text) if _REASONING.match(text.lstrip()) else ()
-        return next((text[tag.end() :] for tag in tags if any(tag.groups())), "" if tags else text)
-    kept: list[str] = []
-    at = depth = read = 0
-    for tag in _REASONING.finditer(text):
-        closes = any(tag.groups())
-        while not depth and (begin := _BRACKET.search(text, read, tag.start())):
-            read = _json_end(text, begin.start())
-        if tag.start() < read or not (depth or _stands_apart(text, tag, closes=closes)):
-            continue
-        if not closes:
-            if not depth:
-                kept.append(text[at : tag.start()])
-                at = len(text)
-            depth += 1
-        elif depth or text[tag.end() :].strip() or not read:
-            kept = kept if depth else []
-            at = read = end = tag.end()
-            # Reasoning may mention tags. It is over where nothing but JSON follows.
-            if begin := _JSON_FOLLOWS.match(text, at):
-                end = _json_end(text, begin.end())
-            depth = max(0, depth - 1) if text[end:].strip(" \t\r\n`") else 0
-    return "".join([*kept, text[at:]])
-
-
-def _stands_apart(text: str, tag: re.Match[str], *, closes: bool) -> bool:
-    """Return whether a tag is no part of a sentence that mentions it."""
-    apart = _APART_BEFORE.search(text, max(0, tag.start() - 80), tag.start())
-    return bool(apart or (closes and _APART_AFTER.match(text, tag.end())))
-
-
-def _json_end(text: str, at: int) -> int:
-    """Return how far the text can be read as JSON from a bracket on."""
-    try:
-        return _DECODER.raw_decode(text, at)[1]
-    except json.JSONDecodeError as error:
-        return len(text) if error.msg.startswith("Unterminated") else max(error.pos, at + 1)
-    except RecursionError:
-        return at + 1
+    if _TAG.search(quoted):
+        first = _REASONING.match(text)
+        return text[first.end() :] if first else text
+    answer = _REASONING.sub("", text)
+    lone = _UP_TO_LONE_END.match(answer)
+    return answer[lone.end() :] if lone and answer[lone.end() :].strip() else answer
 
 
 def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any | None:
@@ -120,48 +83,27 @@ def read_json(text: str, *, wanted: type = dict, complete: bool = False) -> Any 
         None if there is none. Nothing in it is nested deeper than 64, and only strict JSON is longer than 100,000
         characters.
     """
-    if not isinstance(text, str):
-        return None
-    text = text.strip().lstrip("\ufeff")
-    if text.startswith('"'):
-        with suppress(ValueError, RecursionError):
-            inner = json.loads(text, strict=False)
-            if isinstance(inner, str) and inner[:1] in ("{", "["):  # JSON within JSON
-                return read_json(inner, wanted=wanted, complete=complete)
     others = []
-    # What stands in a fence is what was meant; the rest is looked at after that.
-    for pattern in (_FENCE, _BRACKET):
-        for found in _stretches(text.removesuffix("```").rstrip(), pattern):
-            if found.complete or not complete:
-                value = _shaped(found.value, wanted)
-                if value and found.complete:
-                    return value
-                others.append(value)
-    empty = (value for value in others if value is not None)
-    return next(filter(None, others), next(empty, None))
+    for found in _stretches(text):
+        if (found.complete or not complete) and (value := _shaped(found.value, wanted)) is not None:
+            if value and found.complete:
+                return value
+            others.append(value)
+    return next(filter(None, others), others[0] if others else None)
 
 
 def read_row(text: str, *, complete: bool = False) -> list[dict[str, Any]]:
-    """Find the objects that a model wrote side by side, one a line or with nothing but commas between them.
+    """Return all objects that a model wrote, each once.
 
     Args:
         text: What it wrote, as `read_json` takes it.
         complete: Whether one that is cut off is none. Default: it is taken as far as it goes.
-
-    Returns:
-        The first that `read_json` would find in a fence, else amid prose, and all that follow it immediately.
     """
-    text = text.strip().removesuffix("```")
-    first = _FENCE.search(text) or re.search(r"(?=\{)", text)
-    row: list[dict[str, Any]] = []
-    at = len(text) if first is None else first.end()
-    while between := _BETWEEN.match(text, at):
-        found = _stretch(text, between.end())
-        if found is None or not isinstance(found.value, dict):
-            break
-        row += [found.value] if found.complete or not complete else []
-        at = found.end
-    return row
+    objects: list[dict[str, Any]] = []
+    for found in _stretches(text):
+        if isinstance(found.value, dict) and found.value not in objects and (found.complete or not complete):
+            objects.append(found.value)
+    return objects
 
 
 class _Stretch(NamedTuple):
@@ -172,24 +114,25 @@ class _Stretch(NamedTuple):
     complete: bool
 
 
-def _stretches(text: str, beginning: re.Pattern[str]) -> Iterator[_Stretch]:
-    """Yield the JSON in a text that begins where a pattern says; what stands within another is no JSON of its own."""
-    allowance = _READINGS * len(text)
-    at = 0
-    while allowance >= 0 and (begin := beginning.search(text, at)):
-        start = begin.end() if beginning is _FENCE else begin.start()
-        at = start + 1
-        if not _BEGINS.match(text, start):
-            continue
-        found = _stretch(text, start)
-        allowance -= _LEAST_READ if found is None else found.end - start
-        if found is not None:
-            yield found
-            at = found.end if found.complete or found.value else at
+def _stretches(text: Any) -> Iterator[_Stretch]:
+    """Yield the JSON in a text: first what stands in fences, since that was meant, then everything."""
+    text = text.strip().removesuffix("```").rstrip() if isinstance(text, str) else ""
+    with suppress(ValueError, RecursionError):
+        inner = json.loads(text) if text.startswith('"') else None
+        text = inner if isinstance(inner, str) else text  # JSON within JSON
+    for pattern in (_FENCED, _BEGINS):
+        at = misses = 0
+        while misses < _MOST_MISSES and (begin := pattern.search(text, at)):
+            if (found := _stretch(text, begin.end())) is not None:
+                yield found
+                at = found.end
+            else:
+                misses += 1
+                at = begin.end() + 1
 
 
 def _stretch(text: str, at: int) -> _Stretch | None:
-    """Read the JSON that begins at a bracket of a text; None where that is prose, or nested too deeply."""
+    """Read the JSON that begins at a bracket of a text; None where it is nested too deeply."""
     with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text, at)
         return None if _closing(text[at:end]) is None else _Stretch(value, end, complete=True)
@@ -197,8 +140,8 @@ def _stretch(text: str, at: int) -> _Stretch | None:
     length = _closing(piece)
     if length is None or len(_STRAY.findall(piece := piece[: abs(length)])) > _MOST_STRAY:
         return None
-    repaired = repair_json(piece if length > 0 else _CUT.sub("", piece), return_objects=True, skip_json_loads=True)
-    value = json.loads(json.dumps(repaired))  # a character beyond 16 bits is written as two
+    meant = repair_json(piece if length > 0 else _CUT.sub("", piece), return_objects=True, skip_json_loads=True)
+    value = json.loads(json.dumps(meant))  # a character beyond 16 bits is written as two
     return _Stretch(value, at + len(piece), complete=length > 0)
 
 

@@ -11,10 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
-from pydantic.fields import FieldInfo
-
-from langchain_agentmem.errors import InvalidInput, faults
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 SPELLINGS: Mapping[str, str] = {
     "event_type": "kind",
@@ -40,11 +37,12 @@ def _text(value: Any) -> Any:
 
 
 def _texts(value: Any) -> Any:
-    """Take one text, or several; models write a list as text, too."""
+    """Take one text, or several."""
     return [_text(each) for each in _listed(value)] if isinstance(value, str | list | tuple) else value
 
 
 def _listed(value: Any) -> list[Any]:
+    """Take one thing, or several; models write a list as text, too."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             return list(json.loads(value))
@@ -53,47 +51,27 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [] if value == "" else [value]
 
 
-def _form(*names: str, several: bool = False) -> BeforeValidator:
-    """Take the form that a single write has, a mapping of these names, and anything else as text.
-
-    The first name, or "text", is that of what it says.
-    """
-    said = {names[0], "text"}
-
-    def formed(value: Any) -> Any:
-        if isinstance(value, dict) and value.keys() <= {*names} and value.keys() & said:
-            given = {name: each for name, each in value.items() if name in said or each is not None}
-            return {name: _text(each) if name in said else each for name, each in given.items()}
+def _written(value: Any) -> Any:
+    """Take a text, or the mapping of a single write without what is null."""
+    if not isinstance(value, dict):
         return _text(value)
-
-    def every(value: Any) -> Any:
-        return None if value is None else list(map(formed, _listed(value)))
-
-    return BeforeValidator(every if several else formed)
+    given = {name: each for name, each in value.items() if each is not None}
+    return {name: each if name in _NO_TEXTS else _text(each) for name, each in given.items()}
 
 
+_NO_TEXTS = {"importance", "tags", "ttl"}
 Text = Annotated[str, BeforeValidator(_text)]
 Texts = Annotated[list[str], BeforeValidator(_texts)]
 _PLAIN = WithJsonSchema({"type": "string"})
 _PLAIN_LIST = WithJsonSchema({"type": "array", "items": {"type": "string"}})
-_Written = str | dict[str, Any]
-Note = Annotated[_Written, _form("value", "importance", "ttl"), _PLAIN]
-Events = Annotated[list[_Written], _form("content", "kind", "type", "event_type", several=True), _PLAIN]
-Records = Annotated[list[_Written], _form("content", "text", "tags", several=True), _PLAIN_LIST]
+_Written = Annotated[str | dict[str, Any], BeforeValidator(_written)]
+_SeveralWritten = Annotated[list[_Written], BeforeValidator(_listed)]
+Note = Annotated[_Written, _PLAIN]
+Events = Annotated[_SeveralWritten, _PLAIN]
+Records = Annotated[_SeveralWritten, _PLAIN_LIST]
 BranchId = Annotated[
     Text | None, Field(description="This branch, or one that was forked from it. Leave out for this one.")
 ]
-
-
-def without_nulls(given: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """Remove each optional argument that is null, so that its default applies: models write null for "not given".
-
-    Args:
-        given: The arguments, by name.
-        fields: The fields of the arguments that exist.
-    """
-    optional = {name for name, field in fields.items() if not field.is_required()}
-    return {name: value for name, value in given.items() if value is not None or name not in optional}
 
 
 class Arguments(BaseModel):
@@ -103,11 +81,18 @@ class Arguments(BaseModel):
 
     @classmethod
     def spelled(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments by the names that they have here; where both names are given, these count."""
-        known = cls.model_fields
-        named = {name: value for name, value in given.items() if name in known or SPELLINGS.get(name) not in known}
-        others = {SPELLINGS[name]: value for name, value in given.items() if name not in named}
-        return without_nulls(others, known) | without_nulls(named, known)
+        """Return arguments by the names that they have here, without the nulls of optional ones.
+
+        Where a value is given under both names, that under the name that it has here counts.
+        """
+        fields, found = cls.model_fields, {}
+        for given_name, value in given.items():
+            name = given_name if given_name in fields else SPELLINGS.get(given_name, given_name)
+            name = name if name in fields else given_name
+            is_default = value is None and name in fields and not fields[name].is_required()
+            if not is_default and (name == given_name or name not in found):
+                found[name] = value
+        return found
 
     @model_validator(mode="before")
     @classmethod
@@ -164,12 +149,6 @@ class RecallEvict(Arguments):
     kind: Text | None = Field(default=None, description="All events of this kind; with oldest, the oldest of them.")
     oldest: int | None = Field(default=None, ge=1, description="So many of the oldest events.")
 
-    @model_validator(mode="after")
-    def _names_some(self) -> RecallEvict:
-        if not self.ids and self.kind is None and self.oldest is None:
-            raise ValueError("say which events: ids, kind, or oldest")
-        return self
-
 
 class Nothing(Arguments):
     """No arguments."""
@@ -188,12 +167,6 @@ class ArchivalUpdate(Arguments):
     record_id: Text = Field(description="The id of the record.")
     content: Text | None = Field(default=None, description="What it says now. Leave out to keep what it says.")
     tags: Texts | None = Field(default=None, description="All of its tags now. Leave out to keep them as they are.")
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> ArchivalUpdate:
-        if self.content is None and self.tags is None:
-            raise ValueError("give the new content, the new tags, or both")
-        return self
 
 
 class ArchivalSearch(Arguments):
@@ -232,12 +205,6 @@ class NodeWrite(Arguments):
     archival: Records | None = Field(default=None, description="Records: what each of them says.")
     node_id: BranchId = None
 
-    @model_validator(mode="after")
-    def _writes_something(self) -> NodeWrite:
-        if not self.core and not self.recall and not self.archival:
-            raise ValueError("give core, recall or archival")
-        return self
-
 
 class Consolidate(Arguments):
     """How thoroughly memory is tidied."""
@@ -245,21 +212,3 @@ class Consolidate(Arguments):
     level: Literal["medium", "high", "critical"] | None = Field(
         default=None, description="How much room is made. Leave out for as much as is needed."
     )
-
-
-def read(kind: type[Arguments], given: Any) -> Arguments:
-    """Arguments, checked.
-
-    Args:
-        kind: Which.
-        given: What a model gave.
-
-    Raises:
-        InvalidInput: They are wrong; it says what is, in a sentence for the model.
-    """
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise InvalidInput(faults(error.errors())) from error
-    except RecursionError as error:
-        raise InvalidInput("it is nested too deeply") from error

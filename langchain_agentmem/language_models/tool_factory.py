@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -25,10 +24,11 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import id_of, path_of
+from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, faults, leaves_the_node
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.model_calls import written_by
-from langchain_agentmem.language_models.tool_arguments import Arguments, read
+from langchain_agentmem.language_models.tool_arguments import Arguments
 from langchain_agentmem.storage.database import database_of
 
 PASSAGE = 1_000
@@ -184,14 +184,28 @@ class _Tool(StructuredTool):
 
 
 def _tool_of(operation: Operation, memory_of: Callable[[Mapping[str, Any]], Any]) -> BaseTool:
+    """Make the tool of an operation. It writes in the name of the model, and tells it of an error: the run goes on."""
     # Functions of their own, since it is from them that LangChain learns that they want the run's config.
 
     def use(*, config: RunnableConfig, **given: Any) -> str:
-        with _explained(operation):
-            return told(operation.do(memory_of(config), read(operation.arguments, given)))
+        try:
+            with written_by("model", operation.name):
+                return told(operation.do(memory_of(config), operation.arguments(**given)))
+        except Exception as error:
+            if leaves_the_node(error):
+                raise
+            if not isinstance(error, InvalidInput):
+                logger.warning("The tool %s failed; the model was told.", operation.name, exc_info=error)
+            ours = isinstance(error, AgentMemoryError)
+            failure = error if ours else f"the memory failed with {type(error).__name__}"
+            raise ToolException(told(f"{operation.name} was not done: {failure}")) from error
 
     async def ause(*, config: RunnableConfig, **given: Any) -> str:
         return await in_worker(partial(use, config=config, **given), writes=True)
+
+    def misused(error: Any) -> str:
+        fault = describe_fault(error, known=operation.arguments.model_fields)
+        return told(f"The tool was not used, since its arguments are wrong: {fault}")
 
     return _Tool.from_function(
         func=use,
@@ -199,29 +213,9 @@ def _tool_of(operation: Operation, memory_of: Callable[[Mapping[str, Any]], Any]
         name=operation.name,
         description=operation.about,
         args_schema=operation.arguments,
-        handle_validation_error=_misused,
+        handle_validation_error=misused,
         handle_tool_error=True,
     )
-
-
-@contextmanager
-def _explained(operation: Operation) -> Iterator[None]:
-    """Write in the name of the model, and tell it of an error: the run goes on."""
-    try:
-        with written_by("model", operation.name):
-            yield
-    except Exception as error:
-        if leaves_the_node(error):
-            raise
-        if not isinstance(error, InvalidInput):
-            logger.warning("The tool %s failed; the model was told.", operation.name, exc_info=error)
-        ours = isinstance(error, AgentMemoryError)
-        failure = error if ours else f"the memory failed with {type(error).__name__}"
-        raise ToolException(told(f"{operation.name} was not done: {failure}")) from error
-
-
-def _misused(error: Any) -> str:
-    return told(f"The tool was not used, since its arguments are wrong: {faults(error.errors())}.")
 
 
 def chosen(tools: Sequence[BaseTool], include: Iterable[str] | None, more: str = "") -> list[BaseTool]:

@@ -81,7 +81,7 @@ class TestOffered:
         state = await agent.ainvoke({"messages": [("user", "Where does Maya live?")]}, at())
         added, refused, moved, history = [each.text for each in state["messages"] if isinstance(each, ToolMessage)]
         assert added.startswith("The fact is kept, ")
-        assert "predicate: it is missing" in refused
+        assert "predicate is missing" in refused
         assert "it ended: 'Maya lives in Porto'" in moved
         assert [each["valid_to"] for each in json.loads(history)["history"]] == [on("2024-03-01"), None]
         assert [fact.object for fact in memory.facts(at()).as_of(subject="Maya")] == ["Lisbon"]

@@ -4,9 +4,10 @@ import itertools
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import ValidationError
 
-from langchain_agentmem import AgentMemory, InvalidInput
-from langchain_agentmem.language_models.tool_arguments import ArchivalWrite, NodeWrite, read
+from langchain_agentmem import AgentMemory
+from langchain_agentmem.language_models.tool_arguments import ArchivalWrite, NodeWrite
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 CALLS = {
@@ -59,14 +60,12 @@ def test_null_is_the_default_of_every_optional_argument_of_every_tool(answers):
 
 
 def test_null_under_another_name_is_nothing_either():
-    assert read(ArchivalWrite, {"text": "Quinces", "tags": None}) == ArchivalWrite(content="Quinces")
-    written = read(
-        NodeWrite, {"archival": [{"text": "Quinces", "tags": None}], "core": {"a": {"value": 1, "ttl": None}}}
-    )
+    assert ArchivalWrite(text="Quinces", tags=None) == ArchivalWrite(content="Quinces")
+    written = NodeWrite(archival=[{"text": "Quinces", "tags": None}], core={"a": {"value": 1, "ttl": None}})
     assert (written.archival, written.core) == ([{"text": "Quinces"}], {"a": {"value": "1"}})
 
 
 @pytest.mark.parametrize("given", [{"content": None}, {"content": "x", "labels": None}])
 def test_null_is_no_value_where_one_is_needed_and_no_name_that_there_is_not(given):
-    with pytest.raises(InvalidInput):
-        read(ArchivalWrite, given)
+    with pytest.raises(ValidationError):
+        ArchivalWrite(**given)
