@@ -16,7 +16,7 @@ from mcp.types import INVALID_PARAMS, ToolAnnotations
 from pydantic import AnyHttpUrl, Field, ValidationError, create_model
 
 from langchain_agentmem import AgentMemory, InvalidInput, harmless
-from langchain_agentmem.errors import faults
+from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem_mcp.access import Access
 from langchain_agentmem_mcp.tools import LONGEST, Tools, answering
 
@@ -102,8 +102,8 @@ class _Tool(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            wrong = faults(error.errors(), fields)
-            raise ToolError(harmless(f"{self.name} was not done, since its arguments are wrong: {wrong}.")) from error
+            wrong = describe_fault(error, known=fields)
+            raise ToolError(harmless(f"{self.name} was not done, since its arguments are wrong: {wrong}")) from error
         return await super().run(arguments, context, convert_result)
 
 
