@@ -5,6 +5,12 @@ JSON in whatever it wrote. Anything that is no fact is noted as a problem, and t
 
 One transaction keeps the facts of a batch and ends the waiting of its messages. So neither an interruption nor another
 process at work on the same messages does harm: what was kept waits no more, and what waits was not kept.
+
+What a model fails at goes on waiting. Where it answers nonsense about a message, it is asked again after a second,
+then after two, then the message is *parked*: others go before it, and it is asked about once a day. Where there is no
+answer at all, the model is taken to be down, and nothing is asked for a time that doubles, up to ten minutes: an outage
+uses nothing up, and changes no order. A message may be the reason, so after some questions in vain another one is asked
+about as well. If that is answered, it counts as nonsense about the first.
 """
 
 from __future__ import annotations
@@ -12,11 +18,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -26,18 +33,26 @@ from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
-from langchain_agentmem.facts import source_texts
-from langchain_agentmem.facts.fact import Alias, FactsConfig, data_file, entity_key, name_of
-from langchain_agentmem.facts.fact_events import named_alike
-from langchain_agentmem.facts.fact_store import Book, FactStatement, FactView, SpokenTurn
-from langchain_agentmem.facts.source_texts import Due, ExtractionTrouble
+from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_file, name_of
+from langchain_agentmem.facts.fact_store import (
+    FactChanges,
+    FactsGround,
+    FactStatement,
+    FactView,
+    SpokenTurn,
+    conversation_of,
+    is_listed,
+    message_of,
+    said_event,
+)
 from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
-from langchain_agentmem.language_models.summarization import is_refusal
-from langchain_agentmem.rewinding.memory_access import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import DUE, FOREVER
+from langchain_agentmem.messages.message import Message
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_rows import DUE, FAILURE, FOREVER, TEXT, RowDraft
 from langchain_agentmem.search.dates import spans
 from langchain_agentmem.storage import Transaction
+from langchain_agentmem.storage.background import backoff
 from langchain_agentmem.tracing import brief
 
 _NAMES = {
@@ -55,11 +70,57 @@ _TRIPLE = ("subject", "predicate", "object")
 BATCH_MESSAGES, BATCH_CHARS = 8, 12_000
 """Most messages that one call of a model is shown, and most characters of them: a longer one is shown alone, and
 clipped."""
+KEPT_FAILURES = 100
+"""How many failures are remembered."""
+LONGEST_ANSWER = 2_000
+LONGEST_SILENCE = 600.0
+"""Seconds between two questions to a model that gives no answers."""
+PARKED = 86_400.0
+"""Seconds between two questions about a message of which a model made nonsense again and again."""
+FAILED = "failed"
+"""The label of what waits and was asked about in vain."""
 _GONE = "The answer cannot be used. Some of the messages are gone meanwhile, so what it says is not kept."
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+
+class Due(NamedTuple):
+    """A message that waits.
+
+    Attributes:
+        key: The key under which it is kept.
+        message: It.
+        said_at: When it was said, in microseconds since 1970.
+        conversation: The conversation or thread that it belongs to, if it is known.
+        listed: Whether it is shown and found beside the facts.
+        attempts: How often a model failed at it, and not at others.
+        failed: Whether it was asked about in vain.
+        until: Before when it is not asked about unless somebody wants it now.
+        silent: How often in a row the model was found to be down when it was asked about it; 0 if it answered since.
+    """
+
+    key: str
+    message: Message
+    said_at: int
+    conversation: str | None
+    listed: bool = True
+    attempts: int = 0
+    failed: bool = False
+    until: int = 0
+    silent: int = 0
+
+    @property
+    def shown(self) -> tuple[str, str | None, str, int]:
+        """What a model is shown of it: the speaker, the text, and the time."""
+        return self.message.role, self.message.name, self.message.text, self.said_at
+
+
+class ExtractionTrouble(NamedTuple):
+    """What went wrong with some messages: why, what the model said, and whether it said nothing at all."""
+
+    error: str
+    answer: str
+    silent: bool = False
 
 
 class ExtractionAnswer(NamedTuple):
@@ -67,17 +128,18 @@ class ExtractionAnswer(NamedTuple):
 
     Attributes:
         facts: The facts in it, each with the place of its message among those that the model was shown.
-        same: Pairs of names that it takes for one, each with its reason.
         problems: What of it cannot be used, in sentences.
         unplaced: Whether some facts do not say which message they come from.
         readable: Whether it is an answer at all.
     """
 
     facts: tuple[tuple[int, FactStatement], ...] = ()
-    same: tuple[tuple[str, str, str], ...] = ()
     problems: tuple[str, ...] = ()
     unplaced: bool = False
     readable: bool = True
+
+
+# -- the question, and its answer --------------------------------------------------------------------------------------
 
 
 def question(some: Sequence[Due], settings: FactsConfig, single: Sequence[str]) -> list[BaseMessage]:
@@ -118,7 +180,7 @@ def structured(model: Any) -> Any | None:
 
 
 def reply_of(reply: Any) -> Any:
-    """What of a model's reply its answer is read from: an object, a list of them, or text. A refusal is an object."""
+    """What of a model's reply its answer is read from: an object, a list of them, or text."""
     if isinstance(reply, Mapping) and "raw" in reply and "parsed" in reply:
         raw, parsed = reply["raw"], reply["parsed"]
         several = isinstance(raw, AIMessage) and len(raw.tool_calls) > 1  # of which only the first is parsed
@@ -131,9 +193,9 @@ def reply_of(reply: Any) -> Any:
         return reply.invalid_tool_calls[0]["args"] or ""
     if isinstance(reply, BaseMessage):
         blocks = reply.content if isinstance(reply.content, list) else []
-        refusals = [block.get("refusal") for block in blocks if isinstance(block, Mapping)]
-        refusal = next(filter(None, [reply.additional_kwargs.get("refusal"), *refusals]), None)
-        return {"refusal": refusal} if refusal else str(reply.text)
+        refusals = [reply.additional_kwargs.get("refusal")]
+        refusals += [block.get("refusal") for block in blocks if isinstance(block, Mapping)]
+        return str(next(filter(None, refusals), reply.text))
     if isinstance(reply, Mapping | list | str) or hasattr(reply, "model_dump"):
         return reply
     content = getattr(reply, "content", reply)
@@ -148,14 +210,13 @@ def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
         some: The messages that it was shown.
     """
     reply = strip_reasoning(reply) if isinstance(reply, str) else reply
-    given = _parts(reply)
+    items = _parts(reply)
     is_cut = isinstance(reply, str) and repr(_parsed(reply, complete=True)) != repr(_parsed(reply))
-    if given is None:
+    if items is None:
         return ExtractionAnswer(problems=("It is cut off." if is_cut else _unlike(reply),), readable=False)
     problems = ["It is cut off."] if is_cut else []
     if is_cut and len(some) > 1:  # nobody knows what else it would have said of which of them
         return ExtractionAnswer(problems=tuple(problems), readable=False)
-    items, same = given
     if is_cut and not reply.rstrip("` \n").endswith(("}", "]")):
         items = items[:-1]
     facts: list[tuple[int, FactStatement]] = []
@@ -165,8 +226,7 @@ def read(reply: Any, some: Sequence[Due]) -> ExtractionAnswer:
         except (InvalidInput, ValueError) as error:
             problems.append(f"Fact {number}: {error}")
     placed = tuple((place, fact) for place, fact in facts if place >= 0)
-    pairs = tuple(pair for item in same if (pair := _pair(item)) is not None)
-    return ExtractionAnswer(placed, pairs, tuple(problems), len(placed) < len(facts), not problems or bool(placed))
+    return ExtractionAnswer(placed, tuple(problems), len(placed) < len(facts), not problems or bool(placed))
 
 
 def times_in(start: Any, end: Any, now: int) -> tuple[int | None, int | None]:
@@ -213,8 +273,8 @@ def _clipped(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]} […]"
 
 
-def _parts(reply: Any) -> tuple[list[Any], list[Any]] | None:
-    """The facts and the pairs of names in an answer; None if it is none.
+def _parts(reply: Any) -> list[Any] | None:
+    """The facts in an answer; None if it is none.
 
     One fact, a list of facts and a list of answers are answers, too.
     """
@@ -222,24 +282,21 @@ def _parts(reply: Any) -> tuple[list[Any], list[Any]] | None:
         reply = reply.model_dump()
     if isinstance(reply, str):
         reply = _parsed(reply)
-    facts, same = list[Any](), list[Any]()
+    facts: list[Any] = []
     for part in reply if isinstance(reply, list) else [reply]:
         if isinstance(part, Mapping) and isinstance(_first(part, "facts"), list):
             facts += _first(part, "facts")
-            same += part["same"] if isinstance(part.get("same"), list) else []
         elif isinstance(reply, list) or _is_fact(part):
             facts.append(part)
         else:
             return None
-    return facts, same
+    return facts
 
 
 def _unlike(reply: Any) -> str:
     """What a reply is that holds no facts."""
     if isinstance(reply, str) and not reply.strip():
         return "It is empty."
-    if is_refusal(reply.strip()) if isinstance(reply, str) else isinstance(reply, Mapping) and reply.get("refusal"):
-        return "It is a refusal."
     if isinstance(reply, str) and not {"{", "["} & set(reply):
         return "It is prose, and no JSON object."
     return "It is neither an object with facts nor a list of them."
@@ -277,17 +334,6 @@ def _fact(item: Any, some: Sequence[Due]) -> tuple[int, FactStatement]:
     return place, FactStatement(message.role, subject, predicate, obj, start, end, sure, *source)
 
 
-def _pair(item: Any) -> tuple[str, str, str] | None:
-    if not isinstance(item, Mapping):
-        return None
-    try:
-        name, into = name_of(item.get("name"), "A name"), name_of(item.get("same_as"), "A name")
-    except InvalidInput:
-        return None
-    why = item.get("why")
-    return (name, into, why if isinstance(why, str) else "") if entity_key(name) != entity_key(into) else None
-
-
 def _first(item: Mapping[str, Any], part: str) -> Any:
     return next((item[name] for name in _NAMES[part] if item.get(name) is not None), None)
 
@@ -317,30 +363,161 @@ def _sure(value: Any) -> float | None:
     return min(1.0, max(0.0, sure)) if math.isfinite(sure) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactsGround(MemorySession):
-    """What the facts of one memory stand on.
+# -- what waits --------------------------------------------------------------------------------------------------------
 
-    Attributes:
-        settings: How they are kept and learned.
-        description: The text with which the memory begins, if somebody gave one.
+
+def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[Due]:
+    """The messages that wait, in the order in which they came: it can matter for what holds in the end.
+
+    Args:
+        facts: From where.
+        keys: Only these. Default: all.
     """
+    rows = {kept.key: kept for kept in facts.every(DUE)} if keys is None else facts.named(DUE, keys)
+    texts = facts.named(TEXT, rows)
+    return [
+        Due(
+            key=text.key,
+            message=message_of(text),
+            said_at=text.created_at,
+            conversation=conversation_of(text),
+            listed=is_listed(text),
+            attempts=rows[text.key].extra["attempts"],
+            failed=rows[text.key].label == FAILED,
+            until=rows[text.key].extra.get("until") or 0,
+            silent=rows[text.key].extra.get("silent") or 0,
+        )
+        for text in sorted(texts.values(), key=lambda kept: kept.number)  # a failure writes what is due, not the text
+    ]
 
-    settings: FactsConfig
-    description: str | None = None
 
-    def look(self, name: str | None, find: Callable[[FactView], T], **inputs: Any) -> T:
-        """`read`, given the facts that the memory shows."""
-        return self.read(name, lambda tx, view: find(FactView(tx, view)), **inputs)
+def in_time(waits: Sequence[Due], most: int, now: int) -> tuple[list[Due], int | None]:
+    """Which messages may be asked about, and in which order.
 
-    def edit(self, name: str | None, make: Callable[[Book], T], **inputs: Any) -> T:
-        """`write`, given where facts are changed."""
-        return self.write(name, lambda tx, change: make(self.book(tx, change)), **inputs)
+    Those that are parked come last. Of the others none goes before one that was said earlier: it can matter for what
+    holds in the end.
 
-    def book(self, tx: Transaction, change: Change) -> Book:
-        """Where facts are changed."""
-        facts = FactView(tx, change.view)
-        return Book(facts=facts, change=change, path=self.point.path, new_id=self.database.new_id)
+    Args:
+        waits: Those that wait, in the order in which they came.
+        most: After how many attempts a message is parked.
+        now: When.
+
+    Returns:
+        They, and when the next of the others may be asked about; None where there is none.
+    """
+    down = max((due.until for due in waits if due.silent and due.attempts < most), default=0)
+    if down > now:
+        return [], down
+    ready = list(takewhile(lambda due: due.until <= now, (due for due in waits if due.attempts < most)))
+    ready += [due for due in waits if due.attempts >= most and due.until <= now]
+    return ready, min((due.until for due in waits if due.until > now), default=None)
+
+
+def _first_batch(ready: Sequence[Due], alone: Collection[str]) -> list[Due]:
+    """The messages that a model is shown next. What failed is tried alone, so that it cannot spoil it for others.
+
+    Args:
+        ready: What may be asked about; at least one message.
+        alone: The keys of what is to be shown alone as well.
+    """
+    some: list[Due] = []
+    size = 0
+    for due in ready[:BATCH_MESSAGES]:
+        length = min(len(due.message.text), BATCH_CHARS)
+        if due.failed or due.key in alone:
+            return some or [due]
+        if some and size + length > BATCH_CHARS:
+            break
+        some.append(due)
+        size += length
+    return some
+
+
+def failures(facts: FactView, limit: int) -> list[ExtractionFailure]:
+    """What went wrong, the newest last."""
+    return [
+        ExtractionFailure(
+            message_ids=tuple(event["id"] for event in kept.extra["told"]),
+            error=kept.extra["error"],
+            answer=kept.extra["answer"],
+            at=moment(kept.created_at),
+        )
+        for kept in memory_rows.newest(facts.tx, facts.view, FAILURE, limit=limit)
+    ]
+
+
+def _silent(facts: FactView) -> list[Due]:
+    """The messages about which a model gave no answer, and has given none since."""
+    return waiting(facts, [kept.key for kept in facts.every(DUE) if kept.extra.get("silent")])
+
+
+def _failed(facts: FactChanges, some: Sequence[Due], trouble: ExtractionTrouble, most: int) -> int:
+    """A model gave no answer about some messages, or one that could not be used. They wait to be asked about again.
+
+    Returns:
+        How often in a row the model is found to be down by now; 0 where it gave an answer.
+    """
+    silent = 0
+    if trouble.silent:  # who does not wait for the time to come finds nothing new
+        keys = {due.key for due in some}
+        waits = [due for due in _silent(facts) if due.key in keys or due.attempts < most]
+        silent = max([1, *(due.silent + (due.until <= facts.change.now) for due in waits)])
+    for due in some:
+        if silent:
+            _postpone(facts, due, due.attempts, backoff(silent - 1, LONGEST_SILENCE), silent)
+        else:
+            _blame(facts, due, most)
+    if not silent:
+        _answered(facts, some, most)
+    _record(facts, some, trouble)
+    old = facts.every(FAILURE)
+    for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
+        facts.change.remove(FAILURE, kept.key)
+    return silent
+
+
+def _answered(facts: FactChanges, some: Sequence[Due], most: int) -> None:
+    """A model has answered about some, so it is not down: what it was silent about may be asked about again."""
+    keys = {due.key for due in some}
+    silent = [due for due in _silent(facts) if due.key not in keys]
+    last = max((due.until for due in silent), default=0)
+    for due in silent:
+        # What failed last, and later than what was answered about now, may be the reason.
+        if due.until == last > max(each.until for each in some):
+            _blame(facts, due, most)
+        else:
+            _postpone(facts, due, due.attempts, 0.0)
+
+
+def _blame(facts: FactChanges, due: Due, most: int) -> None:
+    _postpone(facts, due, due.attempts + 1, backoff(due.attempts) if due.attempts + 1 < most else PARKED)
+
+
+def _postpone(facts: FactChanges, due: Due, attempts: int, pause: float, silent: int = 0) -> None:
+    now = facts.change.now
+    until = now + int(pause * 1_000_000)
+    extra = {"told": _resting_on([due], now), "attempts": attempts, "until": until, "silent": silent}
+    facts.change.drafts.append(RowDraft(DUE, due.key, b"", now, label=FAILED, extra=extra))
+
+
+def _record(facts: FactChanges, some: Sequence[Due], trouble: ExtractionTrouble) -> None:
+    """Note what went wrong."""
+    now = facts.change.now
+    extra = {
+        "told": _resting_on(some, now),
+        "rests_on_all": True,  # the answer may repeat any of them
+        "error": trouble.error[:LONGEST_ANSWER],
+        "answer": trouble.answer[:LONGEST_ANSWER],
+    }
+    facts.change.drafts.append(RowDraft(FAILURE, facts.new_id(), b"", now, extra=extra))
+
+
+def _resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
+    """The events by which a row rests on messages."""
+    return [said_event(place, now, due.message.message_id, due.conversation) for place, due in enumerate(some, 1)]
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -383,7 +560,7 @@ def learn(
     model: Any,
     *,
     learned: Learned | None = None,
-    holds: Callable[[Transaction], bool] | None = None,
+    holds: Callable[[Transaction], bool] = lambda _: True,
     wanted: Callable[[Due], bool] = lambda _: True,
     patient: bool = False,
 ) -> Learned:
@@ -399,78 +576,73 @@ def learn(
             about everything, again at once where an answer cannot be used, until it is parked; and stop when the model
             gives no answer.
     """
-    learned = Learned() if learned is None else learned
-    most = ground.settings.max_attempts
+    learned, most = learned or Learned(), ground.settings.max_attempts
     alone: set[str] = set()
     parked: set[str] = set()
+    ready: list[Due] = []
     while True:
-        waits = ground.look(None, source_texts.waiting)
-        here = [due for due in waits if wanted(due) and due.key not in parked]
-        ready, _ = source_texts.in_time(here, most, ground.now() if patient else FOREVER)
-        for some in _batches(ready, alone):
-            outcome = _batch(ground, model, some, holds, alone)
-            is_last = some[0].failed
-            in_doubt = outcome.silent >= most or some[0].attempts > 0 or (is_last and not patient)
-            others = [due for due in ready if due not in some] if outcome.silent and in_doubt else []
-            if others:
-                learned.failed = is_last = True
-                probe = others[outcome.silent % len(others)]
-                outcome = _batch(ground, model, [probe], holds, alone, keeps=False)
-            if outcome.lost:
-                learned.lost = True
-                return learned
-            learned.messages += outcome.read
-            learned.fact_ids |= {turn.fact_id: None for turn in outcome.turns if turn.operation != "known"}
-            if outcome.failure is not None:
-                learned.failed = True
-                if patient or (outcome.silent and is_last):
-                    return learned
-                if not outcome.silent and not others:
-                    parked |= {due.key for due in some if due.attempts + 1 >= most}
-            if others or not outcome.read:
-                break  # what waits is shown in other batches from now on, and what failed comes before what follows it
+        if not ready:
+            here = [due for due in ground.look(None, waiting) if wanted(due) and due.key not in parked]
+            ready, _ = in_time(here, most, ground.now() if patient else FOREVER)
         if not ready:
             return learned
+        some = _first_batch(ready, alone)
+        outcome = _batch(ground, model, some, alone, holds)
+        is_last = some[0].failed
+        others = ready[len(some) :]
+        ready = others if outcome.read else []  # what waits is read again: it is shown in other batches from now on
+        if outcome.silent and others and (outcome.silent >= most or some[0].attempts or (is_last and not patient)):
+            learned.failed = is_last = True
+            some = [others[outcome.silent % len(others)]]
+            outcome = _batch(ground, model, some, alone, holds)
+        if outcome.lost:
+            learned.lost = True
+            return learned
+        learned.messages += outcome.read
+        learned.fact_ids |= {turn.fact_id: None for turn in outcome.turns if turn.operation != "known"}
+        if outcome.failure is not None:
+            learned.failed = True
+            if patient or (outcome.silent and is_last):
+                return learned
+            if not outcome.silent:
+                parked |= {due.key for due in some if due.attempts + 1 >= most}
 
 
 def _batch(
-    ground: FactsGround,
-    model: Any,
-    some: Sequence[Due],
-    holds: Callable[[Transaction], bool] | None,
-    alone: set[str],
-    *,
-    keeps: bool = True,
+    ground: FactsGround, model: Any, some: Sequence[Due], alone: set[str], holds: Callable[[Transaction], bool]
 ) -> _BatchOutcome:
-    """Have facts extracted from some messages; or, where nothing is kept of it, see whether the model answers."""
+    """Have facts extracted from some messages."""
     answer, said, failure = _asked(ground, model, some)
-    if failure is None and answer.unplaced and keeps:
+    if failure is None and answer.unplaced:
         # A fact that names no message has no source. Shown one at a time, none is needed.
         alone.update(due.key for due in some)
         return _BatchOutcome(0)
 
-    def keep(book: Book) -> _BatchOutcome:
-        if holds is not None and not holds(book.facts.tx):
+    def keep(facts: FactChanges) -> _BatchOutcome:
+        if not holds(facts.tx):
             return _BatchOutcome(0, lost=True)
         # What was changed meanwhile waits to be shown as it is now.
         shown = {due.key: due.shown for due in some}
-        still = [due for due in source_texts.waiting(book.facts, list(shown)) if due.shown == shown[due.key]]
-        book.change.writer = Writer("model")
+        still = [due for due in waiting(facts, list(shown)) if due.shown == shown[due.key]]
+        facts.change.writer = Writer("model")
         most = ground.settings.max_attempts
         told = ExtractionTrouble(" ".join(answer.problems), said) if failure is None else failure
         if len(still) < len(some):  # the answer may quote what is gone by now, and is not kept
             told = told._replace(error=_GONE, answer="")
         if failure is not None:
-            silent = source_texts.failed(book, still, told, most) if still else 0
+            silent = _failed(facts, still, told, most) if still else 0
             return _BatchOutcome(0, failure=told, silent=silent)
-        source_texts.answered(book, some, most)
-        if not keeps:
-            return _BatchOutcome(0)
+        _answered(facts, some, most)
         if answer.problems and still:
-            source_texts.record(book, still, told)
-        turns = _tell(book, answer, some, still)
+            _record(facts, still, told)
+        keys = {due.key for due in still}
+        turns = [
+            facts.tell(fact._replace(subject=redact(fact.subject), object=redact(fact.object)))
+            for place, fact in answer.facts
+            if some[place].key in keys
+        ]
         for due in still:
-            book.change.remove(DUE, due.key)
+            facts.change.remove(DUE, due.key)
         return _BatchOutcome(len(still), turns, answer.problems)
 
     return ground.edit("facts.learn", keep, message_ids=[due.message.message_id for due in some])
@@ -509,41 +681,3 @@ def _asked(
     message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"
     reports.report(source, message, len(some), brief(trouble.error), error=raised)
     return answer, trouble.answer, trouble
-
-
-def _tell(book: Book, answer: ExtractionAnswer, asked: Sequence[Due], still: Sequence[Due]) -> list[SpokenTurn]:
-    """Keep what a model answered about messages, of which some still wait."""
-    keys = {due.key for due in still}
-    turns = [
-        book.tell(fact._replace(subject=redact(fact.subject), object=redact(fact.object)))
-        for place, fact in answer.facts
-        if asked[place].key in keys
-    ]
-    for name, into, why in answer.same if len(still) == len(asked) else ():
-        if entity_key(name) not in book.facts.rules.aliases:
-            now = book.change.now
-            alias = Alias(name=name, into=into, merged=False, why=why)
-            book.change.drafts.append(named_alike(alias, now, told=source_texts.resting_on(still, now)))
-    return turns
-
-
-def _batches(waits: Sequence[Due], alone: Collection[str]) -> Iterator[list[Due]]:
-    """What waits, some at a time. What failed is tried alone, so that one message cannot spoil it for others.
-
-    Args:
-        waits: What waits.
-        alone: The keys of what is to be shown alone as well.
-    """
-    some: list[Due] = []
-    size = 0
-    for due in waits:
-        length = min(len(due.message.text), BATCH_CHARS)
-        single = due.failed or due.key in alone
-        full = len(some) >= BATCH_MESSAGES or size + length > BATCH_CHARS
-        if some and (single or full):
-            yield some
-            some, size = [], 0
-        some.append(due)
-        size = BATCH_CHARS if single else size + length
-    if some:
-        yield some

@@ -17,13 +17,12 @@ from langchain_agentmem.base.clock import EARLIEST, LATEST
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
-from langchain_agentmem.facts import fact_commands, fact_store
-from langchain_agentmem.facts.fact import Fact, data_file
-from langchain_agentmem.facts.fact_events import RULE, state
-from langchain_agentmem.facts.fact_store import Book, FactView
+from langchain_agentmem.facts import fact_store
+from langchain_agentmem.facts.fact import RULE, Fact, data_file
+from langchain_agentmem.facts.fact_store import FactChanges, FactView
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, SAID, TEXT, RowDraft
+from langchain_agentmem.rewinding.memory_rows import FACT, SAID, TEXT, RowDraft
 from langchain_agentmem.rewinding.message_sources import SET
 from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection
@@ -69,7 +68,7 @@ def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
     return {number: values[each.key] for number, each in kept.items() if each.key in values}
 
 
-KINDS = (RULE, TEXT, memory_rows.DUE, FACT, FORMER)
+KINDS = (RULE, TEXT, memory_rows.DUE, FACT)
 """What is kept in a file."""
 CHECKED = (*KINDS, memory_rows.FAILURE)
 """What can be told to be whole."""
@@ -105,12 +104,12 @@ def dump(facts: FactView) -> list[dict[str, Any]]:
     ]
 
 
-def load(book: Book, drafts: Sequence[RowDraft]) -> None:
+def load(facts: FactChanges, drafts: Sequence[RowDraft]) -> None:
     """Have a memory hold what was dumped, and nothing else."""
-    fact_commands.clear(book, rules=True)
+    facts.clear(rules=True)
     anew = {(draft.kind, draft.key) for draft in drafts}
-    gone = [draft for draft in book.change.drafts if (draft.kind, draft.key) not in anew]
-    book.change.drafts = [*gone, *drafts]  # what is here already is written in the order of the file, too
+    gone = [draft for draft in facts.change.drafts if (draft.kind, draft.key) not in anew]
+    facts.change.drafts = [*gone, *drafts]  # what is here already is written in the order of the file, too
 
 
 def _draft(record: Any) -> RowDraft:
@@ -118,19 +117,17 @@ def _draft(record: Any) -> RowDraft:
     _holds(record, forms["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
     _holds(extra, forms[label if kind == RULE else kind])
-    if kind != RULE or "told" in extra:
+    if kind != RULE:
         for event in extra["told"]:
             _holds(event, forms["event"])
-            if kind in (FACT, FORMER):
+            if kind == FACT:
                 _holds(event, forms[event["do"]])
             if event["do"] == SET:
                 _holds(event["fields"], {name: forms["fields"][name] for name in event["fields"]})
         if kind != FACT:  # of which another line may tell
             next(event for event in extra["told"] if event["do"] == SAID)
-    if kind in (FACT, FORMER):
-        names = fact_store.names_of(extra) if kind == FACT else extra["names"]
-        found = kind == FACT and state(extra) is not None
-        return fact_store.draft_of(kind, key, names, record["created_at"], extra=extra, findable=found)
+    if kind == FACT:
+        return fact_store.draft_of(key, extra, record["created_at"])
     draft = RowDraft(kind, key, memory_rows.body_of(record["body"]), record["created_at"], label=label, extra=extra)
     if kind == TEXT:
         decode_body(draft.body or b"", extra["told"][0]["id"])
@@ -195,7 +192,7 @@ def _trouble_of(row: Any) -> str | None:
     draft = draft_of({**record, "id": row["key"], "body": memory_rows.text_of(body), "extra": extra})
     if kind == FACT and not draft.findable:
         return None  # what was taken back is looked up by nobody but who knows its id
-    if kind in (FACT, FORMER):
+    if kind == FACT:
         if (row["label"], row["subject"], row["object"]) != (draft.label, draft.subject, draft.object):
             return "is not looked up by what it says"
         if body != draft.body:

@@ -1,43 +1,71 @@
-"""Questions about facts: what held when, what contradicts what, how it is known; search and prompts."""
+"""Questions about facts: what held when, what contradicts what, how it is known, what is near; search and prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, text_given
 from langchain_agentmem.base.clock import micros, moment, time_given
 from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.facts import fact_events, source_texts
-from langchain_agentmem.facts.fact import Contradiction, Evidence, Fact, entity_key, maybe_moment, predicate_key
-from langchain_agentmem.facts.fact_events import Rules
-from langchain_agentmem.facts.fact_extraction import FactsGround
-from langchain_agentmem.facts.fact_store import FactView, message_of, raw_fact
+from langchain_agentmem.errors import MissingExtra
+from langchain_agentmem.facts.fact import (
+    Contradiction,
+    Entity,
+    Evidence,
+    Fact,
+    Neighbour,
+    Rules,
+    clashes,
+    entity_key,
+    maybe_moment,
+    names_of,
+    predicate_key,
+)
+from langchain_agentmem.facts.fact_store import (
+    BEHIND_ALL,
+    FactsGround,
+    FactView,
+    LearnedAt,
+    chosen,
+    is_listed,
+    message_of,
+    raw_fact,
+)
 from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
 from langchain_agentmem.rewinding.outlook import found
+from langchain_agentmem.storage import query
 from langchain_agentmem.tracing import documents
 
 USUAL_LIMIT = 10
-MORE = 4
+_MORE = 4
+_LAST = "\U0010ffff"
+MOST_STEPS = 1_000
+"""How many facts a walk may follow one after the other, whatever it is asked for."""
+TAG = "facts"
+MOST = 50
+"""How many facts a section has at most."""
 
 
 def contradictions(facts: FactView, subjects: Sequence[str] | None, predicate: str | None) -> list[Contradiction]:
     """Find values that contradict each other; see `KGMemory.contradictions`."""
     agreed = facts.rules
     if subjects is None:
-        rows = {kept.key: kept for kept in facts.latest(FACT)}
+        rows = facts.stored
     else:
         rows = facts.about(subjects=agreed.keys_of(map(agreed.canonical, subjects)), predicates=agreed.single)
     by_id = {fact.id: fact for fact in facts.settled(rows, whole=True)}
     return [
         Contradiction(facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=maybe_moment(stop))
-        for one, other, start, stop in fact_events.clashes(facts.states(rows), agreed)
+        for one, other, start, stop in clashes(facts.states(rows), agreed)
         if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
     ]
 
@@ -46,13 +74,12 @@ def evidence(facts: FactView, fact_id: str, path: str) -> list[Evidence]:
     """Return how we know of a fact; see `KGMemory.evidence`."""
     fact = facts.fact(fact_id)
     sources = () if fact is None else fact.told
-    named = [(each.message_id, each.conversation_id) for each in sources if each.message_id is not None]
-    here = source_texts.among(facts, named)
+    here = facts.texts([(each.message_id, each.conversation_id) for each in sources if each.message_id is not None])
 
     def text_of(key: str | None, conversation: str | None) -> str | None:
         if key is None:
             return None
-        if (kept := source_texts.chosen(here, key, conversation)) is not None:
+        if (kept := chosen(here, key, conversation)) is not None:
             return message_of(kept).text
         if conversation is None:
             return None
@@ -71,74 +98,55 @@ def evidence(facts: FactView, fact_id: str, path: str) -> list[Evidence]:
     ]
 
 
-def find_facts(
-    ground: FactsGround, query: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
-) -> list[Fact]:
-    """The facts, and what was said, that answer a query best."""
-    everything = text_given(query, "A query").strip() == EVERYTHING
-    most = USUAL_LIMIT if limit is None else limit_given(limit)
-    at = None if valid is None else moment(time_given(valid, "valid"))
-
-    def counts(fact: Fact) -> bool:
-        return raw if fact.raw else at is None or fact.holds_at(at)
-
-    with ground.step("facts.search", "retriever", query=query, limit=most, valid=at) as step:
-        if everything:
-            facts = ground.look(None, partial(listing, limit=most, wanted=counts))[::-1]
-        else:
-            # Of what fits best, some may not have held then.
-            facts = [
-                fact for fact in _find(ground, query, most if at is None else most * MORE, raw=raw) if counts(fact)
-            ]
-        facts = facts[:most]
-        step.finish(lambda: documents(facts, "fact"))
-    return facts
-
-
-def _find(ground: FactsGround, query: str, most: int, *, raw: bool) -> list[Fact]:
-    """Search for facts, and for what was said."""
-    query = ground.look(None, lambda facts: _more_names(query, facts.rules))
-    hits = found(ground, (FACT, TEXT) if raw else (FACT,), query, most)
-
-    def look(facts: FactView) -> list[Fact]:
-        rows = {hit.kept.key: hit.kept for hit in hits if hit.kept.kind == FACT}
-        known = {fact.id: fact for fact in facts.settled(rows)}
-        known |= {hit.kept.key: raw_fact(hit.kept) for hit in hits if hit.kept.kind != FACT}
-        there = [(hit, known[hit.kept.key]) for hit in hits if hit.kept.key in known]
-        return [replace(fact, score=hit.score, why=hit.why) for hit, fact in there]
-
-    return ground.look(None, look)
-
-
-def _more_names(wanted: str, agreed: Rules) -> str:
-    """A query with the other names of what it names."""
-    words = f" {wanted.casefold()} "
-    merged = [alias for alias in agreed.aliases.values() if alias.merged]
-    pairs = [pair for alias in merged for pair in ((alias.name, alias.into), (alias.into, alias.name))]
-    return " ".join([wanted, *dict.fromkeys(other for one, other in pairs if one.casefold() in words)])
-
-
 def listing(
     facts: FactView, *, limit: int | None = None, wanted: Callable[[Fact], bool] = lambda _: True
 ) -> list[Fact]:
     """Facts and what was said, in the order in which they came: all, or the last of them."""
-    many = limit
-    while True:
-        rows, said = facts.latest(FACT, many), facts.latest(TEXT, many)
-        by_id = {kept.key: kept for kept in (*said, *rows)}
-        settled = facts.settled({kept.key: kept for kept in rows}, whole=many is None)
-        raw = [raw_fact(kept) for kept in said if source_texts.is_listed(kept)]
-        there = [list(filter(wanted, settled)), list(filter(wanted, raw))]
-        # Of what came last, some may have been taken back, or be wanted by nobody.
-        if (
-            limit is None
-            or many is None
-            or all(len(some) < many or len(left) >= limit for some, left in zip((rows, said), there, strict=True))
-        ):
+    shown: list[tuple[int, int, Fact]] = []
+    for kind in (FACT, TEXT):
+        count = 0
+        pages = [{kept.key: kept for kept in facts.every(kind)}] if limit is None else facts.pages(kind, limit)
+        for rows in pages:
+            if kind == FACT:
+                there = facts.settled(rows, whole=limit is None)
+            else:
+                there = [raw_fact(kept) for kept in rows.values() if is_listed(kept)]
+            there = [fact for fact in there if wanted(fact)]
+            shown += [(rows[fact.id].created_at, rows[fact.id].number, fact) for fact in there]
+            count += len(there)
+            if limit is not None and count >= limit:
+                break
+    shown.sort(key=lambda each: each[:2])
+    return [fact for *_, fact in (shown if limit is None else shown[max(0, len(shown) - limit) :])]
+
+
+def newest(
+    facts: FactView,
+    limit: int,
+    before: LearnedAt = BEHIND_ALL,
+    *,
+    names: Iterable[str] | None = None,
+    predicates: Iterable[str] | None = None,
+    recorded: int | None = None,
+    at: int | None = None,
+) -> list[Fact]:
+    """The facts that were learned last, the last first.
+
+    Args:
+        facts: From where.
+        limit: Most facts.
+        before: Only what was learned before this.
+        names: Only what has one of these as its subject or object, by their keys. Default: any.
+        predicates: Only what has one of these, by their keys. Default: any.
+        recorded: What was learned later does not count. Default: everything counts.
+        at: Only what held then. Default: all, whether or not it holds still.
+    """
+    there: list[Fact] = []
+    for rows in facts.pages(FACT, limit, before, names=names, predicates=predicates):
+        there += facts.settled(rows, recorded, at=at)  # some were taken back, or did not hold
+        if len(there) >= limit:
             break
-        many *= MORE
-    shown = sorted((*there[0], *there[1]), key=lambda fact: (by_id[fact.id].created_at, by_id[fact.id].number))
-    return shown if limit is None else shown[max(0, len(shown) - limit) :]
+    return there[:limit]
 
 
 def matching(
@@ -152,15 +160,15 @@ def matching(
     most: int = ALL,
 ) -> list[Fact]:
     """The facts that have some subject, predicate or object, and held at a time, what began first before the rest."""
-    agreed, former = facts.rules, recorded is not None
+    agreed = facts.rules
     predicates = None if predicate is None else [predicate_key(predicate)]
     one, other = (None if name is None else agreed.canonical(name) for name in (subject, obj))
     if one is not None:
-        rows = facts.about(subjects=agreed.keys_of([one]), predicates=predicates, former=former)
+        rows = facts.about(subjects=agreed.keys_of([one]), predicates=predicates, recorded=recorded)
     elif other is not None:
-        rows = facts.about(objects=agreed.keys_of([other]), predicates=predicates, former=former)
+        rows = facts.about(objects=agreed.keys_of([other]), predicates=predicates, recorded=recorded)
     else:
-        rows = {kept.key: kept for kept in facts.latest(FACT)}
+        rows = facts.stored
     fitting = [
         fact
         for fact in facts.settled(rows, recorded, whole=other is None, at=at)
@@ -171,9 +179,52 @@ def matching(
     return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
 
-TAG = "facts"
-MOST = 50
-"""How many facts a section has at most."""
+# -- search and prompts ------------------------------------------------------------------------------------------------
+
+
+def find_facts(
+    ground: FactsGround, asked: str, limit: int | None, *, valid: datetime | None = None, raw: bool = True
+) -> list[Fact]:
+    """The facts, and what was said, that answer a query best."""
+    everything = text_given(asked, "A query").strip() == EVERYTHING
+    most = USUAL_LIMIT if limit is None else limit_given(limit)
+    at = None if valid is None else moment(time_given(valid, "valid"))
+
+    def counts(fact: Fact) -> bool:
+        return raw if fact.raw else at is None or fact.holds_at(at)
+
+    with ground.step("facts.search", "retriever", query=asked, limit=most, valid=at) as step:
+        if everything:
+            facts = ground.look(None, partial(listing, limit=most, wanted=counts))[::-1]
+        else:
+            # Of what fits best, some may not have held then.
+            facts = _find(ground, asked, most if at is None else most * _MORE, raw=raw)
+            facts = [fact for fact in facts if counts(fact)][:most]
+        step.finish(lambda: documents(facts, "fact"))
+    return facts
+
+
+def _find(ground: FactsGround, asked: str, most: int, *, raw: bool) -> list[Fact]:
+    """Search for facts, and for what was said."""
+    asked = ground.look(None, lambda facts: _more_names(asked, facts.rules))
+    hits = found(ground, (FACT, TEXT) if raw else (FACT,), asked, most)
+
+    def look(facts: FactView) -> list[Fact]:
+        rows = {hit.kept.key: hit.kept for hit in hits if hit.kept.kind == FACT}
+        known = {fact.id: fact for fact in facts.settled(rows)}
+        known |= {hit.kept.key: raw_fact(hit.kept) for hit in hits if hit.kept.kind != FACT}
+        there = [(hit, known[hit.kept.key]) for hit in hits if hit.kept.key in known]
+        return [replace(fact, score=hit.score, why=hit.why) for hit, fact in there]
+
+    return ground.look(None, look)
+
+
+def _more_names(asked: str, agreed: Rules) -> str:
+    """A query with the other names of what it names."""
+    words = f" {asked.casefold()} "
+    aliases = agreed.aliases.values()
+    pairs = [pair for alias in aliases for pair in ((alias.name, alias.into), (alias.into, alias.name))]
+    return " ".join([asked, *dict.fromkeys(other for one, other in pairs if one.casefold() in words)])
 
 
 def section(ground: FactsGround, question: str, at: datetime | None, budget: Budget) -> str:
@@ -182,8 +233,7 @@ def section(ground: FactsGround, question: str, at: datetime | None, budget: Bud
     if question:
         facts = _about_question(ground, question, at, now)
     else:
-        facts = ground.look(None, partial(listing, limit=MOST, wanted=lambda fact: not fact.raw))[::-1]
-        facts = [fact for fact in facts if at is None or fact.holds_at(at)]
+        facts = ground.look(None, partial(newest, limit=MOST, at=None if at is None else micros(at)))
     measure, text = Measure(budget), ""
     lines: list[str] = []
     for fact in facts:
@@ -213,3 +263,98 @@ def _fact_line(fact: Fact, now: datetime) -> str:
     past = ", past" if fact.valid_to is not None and fact.valid_to <= now else ""
     sure = "" if fact.confidence is None else f", confidence {fact.confidence:.2g}"
     return f"- {on_one_line(harmless(fact.text))} ({fact.period}{past}{sure})"
+
+
+# -- the graph ---------------------------------------------------------------------------------------------------------
+
+
+def walk(
+    facts: FactView,
+    entity: str,
+    depth: int,
+    *,
+    predicates: Sequence[str] | None = None,
+    recorded: int | None = None,
+    at: int,
+) -> tuple[list[Fact], list[Neighbour]]:
+    """Follow the facts around an entity that held at a time, whichever way they point.
+
+    Returns:
+        The facts, what began first before the rest; and what they lead to, the nearest first.
+    """
+    agreed = facts.rules
+    passed: dict[str, Fact] = {}
+    neighbours: list[Neighbour] = []
+    frontier = {agreed.canonical(entity)}
+    reached = set(frontier)
+    for distance in range(1, min(depth, MOST_STEPS) + 1):
+        keys = agreed.keys_of(frontier)
+        rows = facts.about(subjects=keys, predicates=predicates, recorded=recorded)
+        rows |= facts.about(objects=keys, predicates=predicates, recorded=recorded)
+        near: dict[str, Neighbour] = {}
+        for fact in facts.settled(rows, recorded, at=at):
+            passed[fact.id] = fact
+            for name, other in ((fact.object, fact.subject), (fact.subject, fact.object)):
+                key = agreed.canonical(name)
+                if agreed.canonical(other) in frontier and key not in reached:
+                    near.setdefault(key, Neighbour(name=agreed.spelled(name), distance=distance, fact=fact))
+        neighbours += sorted(near.values(), key=lambda each: each.name)
+        frontier = set(near)
+        reached |= frontier
+        if not frontier:
+            break
+    return sorted(passed.values(), key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id)), neighbours
+
+
+def entities(facts: FactView, prefix: str, most: int) -> list[Entity]:
+    """List what facts are about, or name; see `KGMemory.entities`."""
+    agreed = facts.rules
+    counts: dict[str, int] = defaultdict(int)
+    samples: dict[str, str] = {}
+    for name, facts_there, sample in _named(facts, entity_key(prefix) if prefix.strip() else ""):
+        key = agreed.followed(name)
+        counts[key] += facts_there
+        if key not in samples or name == key:
+            samples[key] = sample
+    chosen_keys = sorted(counts)[:most]
+    rows = facts.named(FACT, {samples[key] for key in chosen_keys})
+    shown: list[Entity] = []
+    for key in chosen_keys:
+        subject, _, obj = names_of(rows[samples[key]].extra)
+        name = next((each for each in (subject, obj) if agreed.canonical(each) == key), key)
+        others = sorted({alias.name for alias in agreed.aliases.values() if agreed.canonical(alias.name) == key})
+        shown.append(Entity(name=agreed.spelled(name), aliases=tuple(others), facts=counts[key]))
+    return shown
+
+
+def _named(facts: FactView, low: str) -> list[tuple[str, int, str]]:
+    """The names in facts that begin so, how many facts name each, and one of these."""
+    if facts.view.scope is None:
+        rows = query.entities_named(facts.tx, **facts.view.parameters(), kind=FACT, low=low, high=low + _LAST)
+        return [(row["name"], row["facts"], row["sample"]) for row in rows]
+    naming: dict[str, list[str]] = defaultdict(list)
+    for kept in facts.stored.values():
+        subject, _, obj = names_of(kept.extra)
+        for name in {entity_key(subject), entity_key(obj)}:
+            if name.startswith(low):
+                naming[name].append(kept.key)
+    return [(name, len(keys), min(keys)) for name, keys in sorted(naming.items())]
+
+
+def as_networkx(facts: Iterable[Fact]) -> Any:
+    """Facts as a graph of networkx: entities are nodes, and facts are edges with their fields.
+
+    Args:
+        facts: The facts.
+
+    Raises:
+        MissingExtra: networkx is not installed.
+    """
+    try:
+        import networkx as nx  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise MissingExtra("A graph of networkx", "graph") from error
+    graph = nx.MultiDiGraph()
+    for fact in facts:
+        graph.add_edge(fact.subject, fact.object, key=fact.id, **fact.to_dict())
+    return graph

@@ -1,33 +1,62 @@
-"""The rows of facts, read and written.
+"""The rows of facts and of what was said, read and written.
 
-A `FactView` reads `Kept` rows, their `State`s, or settled `Fact`s with the ends that other facts gave them. A `Book`
-collects the changes of one transaction. What is told twice is one fact with two sources, as long as it holds.
+`FactsGround` is the access to one memory of facts. In a transaction a `FactView` reads `Kept` rows, their `State`s, or
+settled `Fact`s with the ends that other facts gave them; `FactChanges` is a view that also collects what is written.
+What is told twice is one fact with two sources, as long as it holds.
+
+What was said is kept as it was, and waits until a model has extracted its facts, in the transaction that kept it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from langchain_agentmem.base.clock import LATEST, NewId, moment
 from langchain_agentmem.base.concurrency import collecting_later
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.conversations.log_entries import changed, entry_of
+from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.facts import fact_events
-from langchain_agentmem.facts.fact import RAW_PREDICATE, Fact, Source, entity_key, maybe_moment, predicate_key, sentence
-from langchain_agentmem.facts.fact_events import Event, Rules, State, rules_in
-from langchain_agentmem.messages.message import SOURCES, Message, decode_body
+from langchain_agentmem.facts.fact import (
+    ALIAS,
+    RAW_PREDICATE,
+    RULE,
+    Event,
+    Fact,
+    FactsConfig,
+    Rules,
+    Source,
+    State,
+    endings,
+    entity_key,
+    fields_given,
+    maybe_moment,
+    names_of,
+    overlaps,
+    predicate_key,
+    rules_in,
+    says_more,
+    sentence,
+    state,
+    united,
+)
+from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change
-from langchain_agentmem.rewinding.memory_rows import FACT, FORMER, OTHERS, SAID, TEXT, Kept, RowDraft, View
+from langchain_agentmem.rewinding.memory_access import Change, MemorySession
+from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, OTHERS, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Transaction, query
-from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.tracing import given_only
+
+DESCRIPTION = "description"
+"""The key of the text with which a memory begins."""
+
+T = TypeVar("T")
 
 
 class LearnedAt(NamedTuple):
@@ -43,8 +72,9 @@ class LearnedAt(NamedTuple):
 
 
 BEHIND_ALL = LearnedAt(LATEST, 2**63 - 1)
-MOST_AT_ONCE = 1_000
-"""Most facts that are looked through at once for those of a page that held at some time."""
+MORE = 4
+"""How many times as many rows a page has as the one before it."""
+LONGEST_PAGE = 1_000
 
 
 class FactView:
@@ -62,6 +92,16 @@ class FactView:
     def rules(self) -> Rules:
         """What is agreed on names."""
         return rules_in(self.tx, self.view)
+
+    @cached_property
+    def stored(self) -> dict[str, Kept]:
+        """The rows of all facts, by their ids, in the order in which they were written."""
+        return {kept.key: kept for kept in self.every(FACT)}
+
+    @property
+    def description(self) -> str | None:
+        """The text with which the memory begins, if one was written."""
+        return next((kept.text for kept in self.named(RULE, [DESCRIPTION]).values()), None)
 
     def every(self, kind: str) -> list[Kept]:
         """All rows of a kind, in the order in which they were written."""
@@ -95,14 +135,18 @@ class FactView:
             message_id: The message.
             path: The path of the namespace.
         """
-        facts = self.settled(self.resting_on(FACT, message_id, path))
+        facts = self.settled(self.resting_on(message_id, path))
         return [fact for fact in facts if message_id in fact.sources]
 
-    def resting_on(self, kind: str, message_id: str, path: str) -> dict[str, Kept]:
-        """The rows of a kind of which a version rests on a message."""
+    def resting_on(self, message_id: str, path: str) -> dict[str, Kept]:
+        """The facts of which a version rests on a message."""
         sources = as_json([memory_rows.message_source(message_id)])
         found = query.resting_on(self.tx, keys=sources, low=path, high=path + "\x01")
-        return self.named(kind, {row["key"] for row in found if row["kind"] == kind})
+        return self.named(FACT, {row["key"] for row in found if row["kind"] == FACT})
+
+    def texts(self, messages: Sequence[tuple[str, str | None]]) -> dict[str, Kept]:
+        """What is kept under the ids of some messages, each given with its conversation, if that is known."""
+        return self.named(TEXT, {key for each in messages for key in _text_keys(*each)})
 
     def about(
         self,
@@ -110,7 +154,7 @@ class FactView:
         subjects: Iterable[str] | None = None,
         predicates: Iterable[str] | None = None,
         objects: Iterable[str] | None = None,
-        former: bool = False,
+        recorded: int | None = None,
     ) -> dict[str, Kept]:
         """The facts with some subjects, predicates or objects, by their ids.
 
@@ -118,141 +162,108 @@ class FactView:
             subjects: The keys of subjects. Default: any.
             predicates: Those of predicates; alone they find nothing. Default: any.
             objects: Those of objects. Default: any.
-            former: Whether facts count also that said so once and have been corrected since.
+            recorded: What they said at this time counts, for which all facts are read. Default: what they say now.
         """
-        given = {"subjects": subjects, "labels": predicates, "objects": objects}
-        asked = {name: None if keys is None else sorted(set(keys)) for name, keys in given.items()}
-        if [] in asked.values():
+        wanted = [None if keys is None else set(keys) for keys in (subjects, predicates, objects)]
+        if set() in wanted:
             return {}
-        found = self._about(FACT, asked)
-        if former:
-            once = self._about(FORMER, asked)
-            found |= self.named(FACT, {kept.extra["fact"] for kept in once.values()} - found.keys())
-        return found
+        if recorded is None:
+            found = self._looked_up(*wanted)
+            if self.view.scope is None:
+                return found
+        else:
+            found = self.stored
 
-    def _about(self, kind: str, asked: Mapping[str, list[str] | None]) -> dict[str, Kept]:
-        subjects, labels, objects = asked.values()
+        def is_about(kept: Kept) -> bool:
+            names = names_of(kept.extra, recorded)
+            keys = entity_key(names[0]), predicate_key(names[1]), entity_key(names[2])
+            return all(some is None or key in some for some, key in zip(wanted, keys, strict=True))
+
+        return {key: kept for key, kept in found.items() if is_about(kept)}
+
+    def _looked_up(
+        self, subjects: set[str] | None, labels: set[str] | None, objects: set[str] | None
+    ) -> dict[str, Kept]:
+        """The facts with some names; in a scope also those of which another line says that they have them."""
         alone = {**self.view.parameters(), "scope": None, "before": None}  # what others tell is looked up apart
-        keys: Sequence[Any] | None
+        keys: Iterable[Any] | None
         if subjects is None:
             make, keys = query.facts_of_objects, objects
             alone["labels"] = _json(labels)
         elif labels is None:
             make, keys = query.facts_of_subjects, subjects
         elif objects is None:
-            make, keys = query.facts_of_things, list(product(subjects, labels))
+            make, keys = query.facts_of_things, product(subjects, labels)
         else:
-            make, keys = query.facts_of_triples, list(product(subjects, labels, objects))
-        here = _kept(make(self.tx, **alone, keys=_json(keys), kind=kind))
+            make, keys = query.facts_of_triples, product(subjects, labels, objects)
+        rows = make(self.tx, **alone, keys=_json(keys), kind=FACT)
         if self.view.scope is None:
-            return here
+            return {row["key"]: memory_rows.version_of(row) for row in rows}
         scope = {"scope": self.view.scope, "author": self.view.author, "before": self.view.before}
-        others = query.fact_keys(self.tx, **scope, kind=kind, **{name: _json(some) for name, some in asked.items()})
-        found = self.named(kind, {*here, *(row["key"] for row in others)})
-        if kind != FACT:
-            return found
-        wanted = [None if some is None else set(some) for some in asked.values()]
+        names = {"subjects": _json(subjects), "labels": _json(labels), "objects": _json(objects)}
+        others = query.fact_keys(self.tx, **scope, kind=FACT, **names)
+        return self.named(FACT, {row["key"] for row in (*rows, *others)})
 
-        def is_about(kept: Kept) -> bool:
-            names = _keys_of(names_of(kept.extra))
-            return all(some is None or name in some for some, name in zip(wanted, names, strict=True))
-
-        return {key: kept for key, kept in found.items() if is_about(kept)}
-
-    def latest(self, kind: str, limit: int | None = None) -> list[Kept]:
-        """The last facts, or texts, by when they were learned first, oldest first; None for all."""
-        if limit is None:
-            return sorted(self.every(kind), key=lambda kept: kept.created_at)
-        there, _ = self._last_learned(kind, limit)
-        return list(reversed(there.values()))
-
-    def learned(
+    def pages(
         self,
-        limit: int,
-        before: LearnedAt,
+        kind: str,
+        size: int,
+        before: LearnedAt = BEHIND_ALL,
         *,
         names: Iterable[str] | None = None,
         predicates: Iterable[str] | None = None,
-        recorded: int | None = None,
-        at: int | None = None,
-    ) -> list[Fact]:
-        """The facts that were learned last, the last first.
+    ) -> Iterator[dict[str, Kept]]:
+        """Yield what was learned last, the last first, by its keys. Each page is longer than the one before it.
 
         Args:
-            limit: Most facts.
+            kind: Facts or texts.
+            size: How many rows the first page has.
             before: Only what was learned before this.
             names: Only what has one of these as its subject or object, by their keys. Default: any.
             predicates: Only what has one of these, by their keys. Default: any.
-            recorded: What was learned later does not count. Default: everything counts.
-            at: Only what held then. Default: all, whether or not it holds still.
         """
-        found: list[Fact] = []
         behind: LearnedAt | None = before
-        wanted, looked_through = limit, 0
-        while behind is not None and len(found) < limit:
-            there, behind = self._last_learned(FACT, wanted, behind, names, predicates)
-            found += self.settled(there, recorded, at=at)  # some were taken back, or did not hold
-            looked_through += wanted
-            wanted = min(1 + (limit - len(found)) * looked_through // max(1, len(found)), MOST_AT_ONCE)
-        return found[:limit]
-
-    def _last_learned(
-        self,
-        kind: str,
-        limit: int,
-        before: LearnedAt = BEHIND_ALL,
-        names: Iterable[str] | None = None,
-        predicates: Iterable[str] | None = None,
-    ) -> tuple[dict[str, Kept], LearnedAt | None]:
-        """What was learned last, by its keys, the last first; and before what more may come."""
-        if limit == 0:
-            return {}, None
-        asked = {**self.view.parameters(), **before._asdict(), "kind": kind, "labels": _json(predicates)}
-        if names is None:
-            rows = query.latest_facts(self.tx, **asked, limit=limit)
-        else:
-            rows = query.facts_naming(self.tx, **asked, limit=limit, keys=_json(names))
-        more = LearnedAt(rows[-1]["created_at"], rows[-1]["number"]) if len(rows) == limit else None
-        if kind != FACT or self.view.scope is None:
-            return _kept(rows), more
-        there = self.named(kind, [row["key"] for row in rows])
-        return {row["key"]: there[row["key"]] for row in rows if row["key"] in there}, more
+        asked = {**self.view.parameters(), "kind": kind, "labels": _json(predicates)}
+        while behind is not None and size > 0:
+            if names is None:
+                rows = query.latest_facts(self.tx, **asked, **behind._asdict(), limit=size)
+            else:
+                rows = query.facts_naming(self.tx, **asked, **behind._asdict(), limit=size, keys=_json(names))
+            behind = LearnedAt(rows[-1]["created_at"], rows[-1]["number"]) if len(rows) == size else None
+            size = min(MORE * size, LONGEST_PAGE)
+            if kind == FACT and self.view.scope is not None:
+                there = self.named(kind, [row["key"] for row in rows])
+                yield {row["key"]: there[row["key"]] for row in rows if row["key"] in there}
+            else:
+                yield {row["key"]: memory_rows.version_of(row) for row in rows}
 
     def settled(
-        self,
-        found: Mapping[str, Kept],
-        recorded: int | None = None,
-        *,
-        whole: bool | Collection[str] = False,
-        at: int | None = None,
+        self, found: Mapping[str, Kept], recorded: int | None = None, *, whole: bool = False, at: int | None = None
     ) -> list[Fact]:
         """What rows say as facts, with the ends that other facts gave them, in the order in which they came.
 
         Args:
             found: The rows, by the ids of the facts.
             recorded: What was learned later does not count. Default: everything counts.
-            whole: Whether all facts of the same subjects and predicates are among them; or the subjects, as they are
-                compared, of which that is true.
+            whole: Whether all facts of the same subjects and predicates are among them.
             at: Only what held then. Default: all.
         """
         if not found:
             return []
-        agreed, is_shared = self.rules, self.view.scope is not None
+        agreed = self.rules
         states = every = self.states(found, recorded)
-        if whole is not True:
-            # What was given an end is ended by nothing else.
-            open_ones = [known for known in states.values() if known.end is None]
-            things = [thing for thing in fact_events.single(open_ones, agreed) if not whole or thing[0] not in whole]
-            if things:
-                subjects = agreed.keys_of(subject for subject, _ in things)
-                predicates = [predicate for _, predicate in things]
-                others = self.about(subjects=subjects, predicates=predicates, former=recorded is not None)
-                every = {**states_of(others, recorded), **states}
-                if is_shared:
-                    every = fact_events.united(states, every, agreed)
-                    states = {key: every[key] for key in states}
+        # What was given an end is ended by nothing else.
+        single = [known for known in states.values() if known.end is None and agreed.is_single(known.predicate)]
+        if single and not whole:
+            subjects = agreed.keys_of(agreed.canonical(known.subject) for known in single)
+            predicates = {predicate_key(known.predicate) for known in single}
+            others = states_of(self.about(subjects=subjects, predicates=predicates, recorded=recorded), recorded)
+            every = {**others, **states}
+            if self.view.scope is not None:
+                every = united(states, every, agreed)
+                states = {key: every[key] for key in states}
         with collecting_later():
-            ends = fact_events.endings(every, agreed)
+            ends = endings(every, agreed)
             return [
                 Fact(
                     id=key,
@@ -268,23 +279,17 @@ class FactView:
                     ended_by=ends[key].by,
                 )
                 for key, known in states.items()
-                if at is None or fact_events.overlaps(known, ends[key].at, at, at + 1)
+                if at is None or overlaps(known, ends[key].at, at, at + 1)
             ]
 
     def states(self, found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
         """What rows say, as `states_of`; what two lines say of the same is one."""
         states = states_of(found, recorded)
-        return states if self.view.scope is None else fact_events.united(states, {}, self.rules)
+        return states if self.view.scope is None else united(states, {}, self.rules)
 
 
 def _json(keys: Iterable[Any] | None) -> str | None:
     return None if keys is None else as_json(sorted(set(keys)))
-
-
-def _kept(found: Sequence[Row]) -> dict[str, Kept]:
-    """Rows by their keys; a version and its copies are one."""
-    with collecting_later():
-        return {row["key"]: memory_rows.version_of(row) for row in found}
 
 
 def _source(event: Event) -> Source:
@@ -300,7 +305,7 @@ def _source(event: Event) -> Source:
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
     """What rows say, by the ids of the facts; those that were taken back, or not known yet, are left out."""
-    return {key: known for key, kept in found.items() if (known := fact_events.state(kept.extra, recorded)) is not None}
+    return {key: known for key, kept in found.items() if (known := state(kept.extra, recorded)) is not None}
 
 
 def raw_fact(kept: Kept) -> Fact:
@@ -324,40 +329,62 @@ def message_of(kept: Kept) -> Message:
     return decode_body(kept.body, kept.extra["told"][0]["id"])
 
 
-def state_of(extra: Mapping[str, Any]) -> State:
-    """What a fact says; if it was taken back, what was told of it in the first place."""
-    if (known := fact_events.state(extra)) is None:
-        unsaid = {"n": 0, "at": 0, "do": SAID, "role": extra["role"], "from": 0, "to": None}  # another line tells of it
-        first = next((event for event in extra["told"] if event["do"] == SAID), unsaid)
-        known = fact_events.state({**extra, "told": [first]})
-        assert known is not None  # noqa: S101 - what is told of by an event is known
-    return known
+def conversation_of(kept: Kept) -> str | None:
+    """The conversation or thread of a message, if it is known."""
+    found: str | None = kept.extra["told"][0].get("in")
+    return found
 
 
-def names_of(extra: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What a fact is found by. What was taken back stays, to be had again, and is found under its old names."""
-    known = state_of(extra)
-    return known.subject, known.predicate, known.object
+def is_listed(kept: Kept) -> bool:
+    """Whether a message is shown and found beside the facts."""
+    return kept.label is None
 
 
-def _keys_of(names: Sequence[str]) -> tuple[str, str, str]:
-    subject, predicate, obj = names
-    return entity_key(subject), predicate_key(predicate), entity_key(obj)
-
-
-def draft_of(kind: str, key: str, names: Sequence[str], created_at: int, **more: Any) -> RowDraft:
-    """A fact, or what it said once, to be found by its subject, predicate and object.
+def chosen(here: Mapping[str, Kept], message: str, conversation: str | None) -> Kept | None:
+    """The one of some messages that has an id in a conversation; None where there is none.
 
     Args:
-        kind: Which of the two.
-        key: Its key.
-        names: Its subject, predicate and object.
-        created_at: When it began to be known.
-        **more: Other fields of the draft.
+        here: What `FactView.texts` returned.
+        message: The id.
+        conversation: The conversation, if it is known.
     """
-    subject, label, obj = _keys_of(names)
-    body = memory_rows.body_of(sentence(*names))
-    return RowDraft(kind, key, body, created_at, label=label, subject=subject, object=obj, **more)
+    some = [here[key] for key in _text_keys(message, conversation) if key in here]
+    exact = [kept for kept in some if conversation_of(kept) == conversation]
+    vague = [kept for kept in some if conversation is None or conversation_of(kept) is None]
+    return next(iter((*exact, *vague)), None)
+
+
+def _text_keys(message: str, conversation: str | None) -> tuple[str, str]:
+    """The keys under which a message of a conversation may be kept: its id, and where that is taken, a longer one."""
+    return message, f"{message}\x1f{conversation or ''}"
+
+
+def said_event(number: int, now: int, message_id: str, conversation: str | None) -> dict[str, Any]:
+    """The event by which a row rests on a message."""
+    return given_only({"n": number, "at": now, "do": SAID, "id": message_id, "in": conversation})
+
+
+def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> RowDraft:
+    """Return the row of a fact, which is found by its subject, predicate and object.
+
+    Args:
+        key: Its id.
+        extra: What was told of it.
+        created_at: When it began to be known.
+    """
+    subject, predicate, obj = names_of(extra)
+    return RowDraft(
+        FACT,
+        key,
+        memory_rows.body_of(sentence(subject, predicate, obj)),
+        created_at,
+        label=predicate_key(predicate),
+        extra=extra,
+        subject=entity_key(subject),
+        object=entity_key(obj),
+        findable=state(extra) is not None,
+        source=SOURCES.get(extra["role"]),
+    )
 
 
 class FactStatement(NamedTuple):
@@ -402,23 +429,20 @@ class SpokenTurn(NamedTuple):
     operation: Literal["added", "changed", "known"]
 
 
-@dataclass(slots=True, kw_only=True)
-class Book:
-    """Facts that are about to be changed.
+class FactChanges(FactView):
+    """Facts, and what was said, that are about to be changed.
 
     Attributes:
-        facts: The facts as they were.
         change: What is about to be written.
         path: The path of the namespace.
         new_id: Makes ids.
         written: The rows that were changed here and are not stored yet, by the ids of the facts.
     """
 
-    facts: FactView
-    change: Change
-    path: str
-    new_id: NewId
-    written: dict[str, Kept] = field(default_factory=dict)
+    def __init__(self, tx: Transaction, change: Change, path: str, new_id: NewId) -> None:
+        super().__init__(tx, change.view)
+        self.change, self.path, self.new_id = change, path, new_id
+        self.written: dict[str, Kept] = {}
 
     def tell(self, said: FactStatement, fact: str | None = None) -> SpokenTurn:
         """Somebody says something.
@@ -428,13 +452,13 @@ class Book:
             fact: The fact that it tells of, where somebody else told of it just now. Default: which one it is, is found
                 out.
         """
-        agreed, now = self.facts.rules, self.change.now
+        agreed, now = self.rules, self.change.now
         thing, predicate = agreed.canonical(said.subject), predicate_key(said.predicate)
         value = agreed.canonical(said.object)
         # Of what may have many values at a time, the others say nothing of this one.
         found = self._of(thing, predicate, None if agreed.is_single(predicate) else value)
         states = states_of(found)
-        ends = fact_events.endings(states, agreed)
+        ends = endings(states, agreed)
         start = said.start
         if start is None:
             start = now if said.said_at is None else said.said_at
@@ -451,8 +475,8 @@ class Book:
             for key, known in states.items()
             if agreed.canonical(known.object) == value
             and (
-                fact_events.overlaps(known, ends[key].at, start, said.end)
-                or (said.message is not None and said.start is None and not fact_events.says_more(known, event))
+                overlaps(known, ends[key].at, start, said.end)
+                or (said.message is not None and said.start is None and not says_more(known, event))
             )
         ]
         if fact is None and not same:
@@ -464,30 +488,28 @@ class Book:
         kept, told_here = found[key], states[key]
         if (own := kept.extra.get("own")) is not None:  # what other lines tell is not said here yet
             told_here = told_here._replace(said=tuple(each for each in told_here.said if each["n"] in own))
-        if not fact_events.says_more(told_here, event):
+        if not says_more(told_here, event):
             return SpokenTurn(key, kept.text, "known")
         self._happens(kept, event)
         return SpokenTurn(key, self.written[key].text, "changed")
 
-    def correct(self, kept: Kept, fields: Mapping[str, Any]) -> None:
+    def correct(self, kept: Kept, changes: Mapping[str, Any]) -> None:
         """Somebody corrects a fact.
 
         Args:
             kept: The fact.
-            fields: Those of its `State` that change.
+            changes: What changes of it, as `KGMemory.update` takes it.
+
+        Raises:
+            InvalidInput: A value cannot be one.
+            MessageError: A change does not fit.
         """
-        self._happens(kept, {"do": SET, "fields": dict(fields)})
+        self._happens(kept, {"do": SET, "fields": fields_given(kept.extra, changes)})
 
     def undo(self, kept: Kept) -> None:
-        """Take back the last thing that happened to a fact: that another ended it, or an event of its own.
-
-        What was taken back last is had again.
-        """
-        if (ender := self._ended_last(kept)) is not None:
-            self._happens(kept, {"do": fact_events.BESIDE, "of": [ender]})
-        else:
-            last = kept.extra["told"][-1]
-            self._happens(kept, {"do": UNDO, "of": last["of" if last["do"] == UNDO else "n"]})
+        """Take back the last event of a fact; what was taken back last counts again."""
+        last = kept.extra["told"][-1]
+        self.switch(kept, [last["of" if last["do"] == UNDO else "n"]])
 
     def switch(self, kept: Kept, events: Sequence[int]) -> None:
         """Have some events of a fact not count; those that do not already count again.
@@ -499,31 +521,19 @@ class Book:
         for number in events:
             self._happens(self.written.get(kept.key, kept), {"do": UNDO, "of": number})
 
-    def remove(self, kept: Kept) -> None:
-        """Have a fact be gone, with what it said before it was corrected."""
-        self.written.pop(kept.key, None)
-        self.change.remove(FACT, kept.key)
-        if any(event["do"] == SET for event in kept.extra["told"]):
-            for former in self.facts.every(FORMER):
-                if former.extra["fact"] == kept.key:
-                    self.change.remove(FORMER, former.key)
-
     def forsake(self, message: Kept) -> None:
         """A message that was kept here is gone, or says something else: what it said does not count."""
-        name, conversation = message_of(message).message_id, message.extra["told"][0].get("in")
+        name, conversation = message_of(message).message_id, conversation_of(message)
 
         def gone(event: Mapping[str, Any]) -> bool:
             return bool(event.get("id") == name and event.get("in", conversation) == conversation)
 
-        for kept in self.facts.resting_on(FACT, name, self.path).values():
+        for kept in self.resting_on(name, self.path).values():
             extra = without(kept.extra, gone)
             if extra is None:
-                self.remove(kept)
+                self.change.remove(FACT, kept.key)
             elif extra != kept.extra:
                 self.restate(kept, extra)
-        for kept in self.facts.resting_on(FORMER, name, self.path).values():
-            if without(kept.extra, gone) is None:
-                self.change.remove(FORMER, kept.key)
 
     def restate(self, kept: Kept, extra: Mapping[str, Any]) -> None:
         """Have a fact be what was told of it.
@@ -532,23 +542,14 @@ class Book:
             kept: The fact as it was; one that is new has no `extra`.
             extra: What belongs to it now.
         """
-        names = names_of(extra)
-        if kept.extra and (before := names_of(kept.extra)) != names:
-            said = [event for event in kept.extra["told"] if event["do"] == SAID]
-            once = {"fact": kept.key, "names": before, "told": said}
-            key = f"{kept.key} {_next_number(kept.extra)}"
-            self.change.drafts.append(draft_of(FORMER, key, before, self.change.now, extra=once))
         stored = {name: value for name, value in extra.items() if name != "own" and (name != "foreign" or value)}
         if "own" in kept.extra:  # what other lines tell of it stays theirs
             theirs = {event["n"] for event in kept.extra["told"]} - set(kept.extra["own"])
             stored["told"] = [event for event in extra["told"] if event["n"] not in theirs]
             extra = {**extra, "own": [event["n"] for event in stored["told"]]}
-        findable, source = fact_events.state(extra) is not None, SOURCES.get(extra["role"])
-        draft = draft_of(FACT, kept.key, names, kept.created_at, extra=stored, findable=findable, source=source)
+        draft = draft_of(kept.key, extra, kept.created_at)
         self.written[kept.key] = kept._replace(body=draft.body or b"", extra=extra)
-        self.change.drafts.append(draft)
-
-    # -- plumbing --------------------------------------------------------------------------------------------------
+        self.change.drafts.append(draft._replace(extra=stored))
 
     def _happens(self, kept: Kept, event: Mapping[str, Any]) -> None:
         """Add an event to what was told of a fact."""
@@ -573,34 +574,191 @@ class Book:
             predicate: Likewise.
             value: Of what was not changed here, only what has this object. Default: any.
         """
-        agreed = self.facts.rules
+        agreed = self.rules
         objects = None if value is None else agreed.keys_of([value])
-        found = self.facts.about(subjects=agreed.keys_of([thing]), predicates=[predicate], objects=objects)
+        found = self.about(subjects=agreed.keys_of([thing]), predicates=[predicate], objects=objects)
         for key, kept in self.written.items():
             found.pop(key, None)
-            known = fact_events.state(kept.extra)
+            known = state(kept.extra)
             if known and agreed.canonical(known.subject) == thing and predicate_key(known.predicate) == predicate:
                 found[key] = kept
         return found
 
-    def _ended_last(self, kept: Kept) -> str | None:
-        """The fact that ended another, if nothing happened to that since."""
-        known, agreed = fact_events.state(kept.extra), self.facts.rules
-        if known is None:
-            return None
-        found = self._of(agreed.canonical(known.subject), predicate_key(known.predicate))
-        states = states_of(found)
-        ender = fact_events.endings(states, agreed)[kept.key].by
-        if ender is None:
-            return None
-        last = kept.extra["told"][-1]
-        if (states[ender].learned, states[ender].rank) > (last["at"], last["n"]):
-            return ender
-        # It was known before; but it may be by a later correction, or another source, that it comes next.
-        before = states_of({key: found[key] for key in (kept.key, ender)}, last["at"])
-        did = kept.key in before and fact_events.endings(before, agreed)[kept.key].by == ender
-        return None if did else ender
+    # -- what was said ---------------------------------------------------------------------------------------------
+
+    def keep(self, messages: Sequence[Message], *, conversation: str | None = None, own: bool = True) -> list[str]:
+        """Keep messages, and have them wait.
+
+        One that is here already stays; where it says something else now, that takes the place of what it said.
+
+        Args:
+            messages: The messages.
+            conversation: The conversation or thread that they belong to, if it is known.
+            own: Whether they belong here, are shown and found here. If not, another part of memory does that, and says
+                which of two messages of a conversation with one id counts: the one that comes later. Two conversations
+                may have different messages with one id.
+
+        Returns:
+            The ids of those that were not here.
+
+        Raises:
+            MessageError: The id of a message that belongs here is taken by other content.
+        """
+        entries = [entry_of(message, self.change.now) for message in messages]
+        here = self.texts([(entry.key, conversation) for entry in entries])
+        new: list[str] = []
+        for message, entry in zip(messages, entries, strict=True):
+            key, known = _place_of(here, entry, conversation, own=own)
+            if known is not None and same_body(known.body, entry.body):
+                if own and not is_listed(known):
+                    there = conversation_of(known)
+                    self._put(message, known.created_at, conversation=there, listed=True, waits=False)
+                continue
+            if known is not None and own:
+                raise MessageError(f"There is another message {safe_repr(entry.key)} here. Use update() to change it.")
+            if known is not None:
+                self.forsake(known)
+            self._put(message, entry.created_at, conversation=conversation, listed=own, key=key)
+            new.append(entry.key)
+        return new
+
+    def _put(
+        self,
+        message: Message,
+        said_at: int,
+        *,
+        conversation: str | None,
+        listed: bool,
+        key: str | None = None,
+        waits: bool = True,
+    ) -> None:
+        """Keep a message, whatever was there.
+
+        Args:
+            message: The message.
+            said_at: When it was said.
+            conversation: The conversation or thread that it belongs to, if it is known.
+            listed: Whether it is shown and found beside the facts.
+            key: Under which key. Default: its id.
+            waits: Whether it is to wait for its facts to be extracted. Default: yes.
+        """
+        entry, now = entry_of(message, said_at), self.change.now
+        told = [said_event(1, now, entry.key, conversation)]
+        text = RowDraft(
+            TEXT,
+            entry.key if key is None else key,
+            entry.body,
+            entry.created_at,
+            label=None if listed else "read",
+            extra={"told": told, "words": message.text, "role": entry.role, "speaker": entry.sender},
+            subject=plain(message.role) or "",
+            findable=listed,
+        )
+        self.change.drafts.append(text)
+        if waits and message.text.strip():
+            self.change.drafts.append(RowDraft(DUE, text.key, b"", now, extra={"told": told, "attempts": 0}))
+
+    def update(self, key: str, changes: Mapping[str, Any]) -> bool:
+        """Change a fact, or what was said. Returns whether something waits to be extracted now.
+
+        Raises:
+            MessageError: There is neither, or a change does not fit.
+        """
+        said = self.named(TEXT, [key]).get(key)
+        if said is not None:
+            message = changed(message_of(said), changes)
+            self.forsake(said)
+            there, listed = conversation_of(said), is_listed(said)
+            self._put(message, said.created_at, conversation=there, listed=listed)
+            return True
+        kept = self.row(key)
+        if state(kept.extra) is None:
+            raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
+        self.correct(kept, changes)
+        return False
+
+    def remove(self, key: str) -> bool:
+        """Have a fact, or what was said, be gone. Returns whether it was there."""
+        if (said := self.named(TEXT, [key]).get(key)) is not None:
+            self.forsake(said)
+            self.change.remove(TEXT, key)
+            self.change.remove(DUE, key)
+            return True
+        if self.named(FACT, [key]):
+            self.change.remove(FACT, key)
+            return True
+        return False
+
+    def clear(self, *, rules: bool = False) -> int:
+        """Have facts, texts and aliases be gone; with `rules` also what is declared, and the description.
+
+        Returns how much is gone.
+        """
+        gone = [
+            kept
+            for kind in (FACT, TEXT, DUE, FAILURE, RULE)
+            for kept in self.every(kind)
+            if kind != RULE or rules or kept.label == ALIAS
+        ]
+        for kept in gone:
+            self.change.remove(kept.kind, kept.key)
+        return len(gone)
+
+    def describe(self, description: str | None) -> None:
+        """See that the memory begins with a text; None leaves it as it is."""
+        if description is not None and self.description != description:
+            body = memory_rows.body_of(description)
+            self.change.drafts.append(RowDraft(RULE, DESCRIPTION, body, self.change.now, label=DESCRIPTION))
 
 
 def _next_number(extra: Mapping[str, Any]) -> int:
     return 1 + max([int(event["n"]) for event in extra["told"]], default=0)
+
+
+def _place_of(
+    here: Mapping[str, Kept], entry: LogEntry, conversation: str | None, *, own: bool
+) -> tuple[str, Kept | None]:
+    """Under which key a message is kept, or would be, and what is there."""
+    key, other = _text_keys(entry.key, conversation)
+    known = here.get(key)
+    if known is None or own:
+        return key, known
+    # A message that another part of memory has is the one that is kept, or takes its place.
+    is_same = not is_listed(known) or same_body(known.body, entry.body)
+    return (key, known) if is_same and conversation_of(known) == conversation else (other, here.get(other))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsGround(MemorySession):
+    """The access to the facts of one memory.
+
+    Attributes:
+        settings: How they are kept and learned.
+        description: The text with which the memory begins, if somebody gave one.
+    """
+
+    settings: FactsConfig = field(default_factory=FactsConfig)
+    description: str | None = None
+
+    def look(self, name: str | None, find: Callable[[FactView], T], **inputs: Any) -> T:
+        """`read`, given the facts that the memory shows."""
+        return self.read(name, lambda tx, view: find(FactView(tx, view)), **inputs)
+
+    def edit(self, name: str | None, make: Callable[[FactChanges], T], **inputs: Any) -> T:
+        """`write`, given the facts that are to be changed."""
+        return self.write(name, lambda tx, change: make(self.changes(tx, change)), **inputs)
+
+    def changes(self, tx: Transaction, change: Change) -> FactChanges:
+        """The facts that are to be changed, in a transaction."""
+        return FactChanges(tx, change, self.point.path, self.database.new_id)
+
+    def keep(
+        self, messages: Sequence[Message], *, conversation: str | None = None, own: bool = True, name: str | None = None
+    ) -> list[str]:
+        """Keep messages as they are, and have them wait; see `FactChanges.keep`."""
+
+        def make(facts: FactChanges) -> list[str]:
+            facts.describe(self.description)
+            return facts.keep(messages, conversation=conversation, own=own)
+
+        return self.edit(name, make, messages=messages)

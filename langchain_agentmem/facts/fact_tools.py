@@ -31,11 +31,10 @@ from langchain_agentmem.base.namespaces import configurable_of, id_of, path_of
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.facts import fact_commands
 from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
-from langchain_agentmem.facts.fact_extraction import FactsGround, learn, times_in
+from langchain_agentmem.facts.fact_extraction import Due, learn, times_in
+from langchain_agentmem.facts.fact_store import FactsGround
 from langchain_agentmem.facts.kg_memory import KGMemory
-from langchain_agentmem.facts.source_texts import Due
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tool_arguments import Arguments, Text
 from langchain_agentmem.language_models.tool_factory import LIMIT, Operation, listed, passage, tools_of, within
@@ -298,7 +297,7 @@ class RememberFacts(MemoryRunnable):
         with ground.step("facts.remember", message_ids=[message.message_id for message in read]) as step:
             new: list[str] = []
             if read:
-                new = fact_commands.keep(ground, read, conversation=conversation, own=False)
+                new = ground.keep(read, conversation=conversation, own=False)
             learned = learn(ground, self._model, wanted=wanted, patient=True)
             step.finish(lambda: {"new_ids": new, **learned.told()})
         return {}

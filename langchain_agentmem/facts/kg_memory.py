@@ -51,11 +51,13 @@ from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.log_entries import message_of
+from langchain_agentmem.conversations.log_entries import message_of as message_given
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts import fact_commands, fact_graph, fact_part, fact_queries, fact_store, source_texts
+from langchain_agentmem.facts import fact_part, fact_queries
 from langchain_agentmem.facts.fact import (
+    ALIAS,
+    SINGLE,
     Alias,
     Contradiction,
     Entity,
@@ -63,26 +65,35 @@ from langchain_agentmem.facts.fact import (
     ExtractionFailure,
     Fact,
     FactsConfig,
+    FactSource,
     Neighbour,
+    check_order,
+    confidence_given,
     entity_key,
     maybe_time,
     name_of,
     predicate_key,
+    role_given,
+    rule_draft,
+    sources_given,
+    thing_given,
 )
-from langchain_agentmem.facts.fact_commands import DESCRIPTION, FactSource
-from langchain_agentmem.facts.fact_events import apart, declared, named_alike
-from langchain_agentmem.facts.fact_extraction import FactsGround, Learned, learn
-from langchain_agentmem.facts.fact_store import Book, FactStatement, FactView, LearnedAt, SpokenTurn
+from langchain_agentmem.facts.fact_extraction import LONGEST_SILENCE, Learned, failures, in_time, learn, waiting
+from langchain_agentmem.facts.fact_store import (
+    BEHIND_ALL,
+    DESCRIPTION,
+    FactChanges,
+    FactsGround,
+    FactStatement,
+    FactView,
+    LearnedAt,
+    SpokenTurn,
+    chosen,
+    message_of,
+)
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
-from langchain_agentmem.messages.message import (
-    AgentCallLike,
-    Content,
-    Message,
-    MessageFields,
-    MessageLike,
-    ToolCallLike,
-)
+from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.rewinding import branch_tree
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
@@ -90,7 +101,7 @@ from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, Task, TaskKey, backoff
 from langchain_agentmem.storage.database import MemoryLike, database_of
-from langchain_agentmem.tracing import SILENT, given_only, outcome, outcome_with
+from langchain_agentmem.tracing import given_only, outcome, outcome_with
 
 TYPE = "kg"
 """What a file of facts says it is."""
@@ -231,27 +242,27 @@ class KGMemory(EventSource):
             InvalidInput: An argument is wrong.
         """
         start, end = maybe_time(valid_from, "valid_from"), maybe_time(valid_to, "valid_to")
-        fact_commands.check_order(start, end)
+        check_order(start, end)
         said = FactStatement(
-            role=fact_commands.role_given(role),
-            subject=fact_commands.thing_given(subject, "The subject"),
+            role=role_given(role),
+            subject=thing_given(subject, "The subject"),
             predicate=name_of(predicate, "The predicate"),
-            object=fact_commands.thing_given(obj, "The object"),
+            object=thing_given(obj, "The object"),
             start=start,
             end=end,
-            sure=fact_commands.confidence_given(confidence),
+            sure=confidence_given(confidence),
         )
-        sources = fact_commands.sources_given(source)
+        sources = sources_given(source)
 
-        def make(book: Book) -> SpokenTurn:
-            here = source_texts.among(book.facts, sources)
+        def make(facts: FactChanges) -> SpokenTurn:
+            here = facts.texts(sources)
             turns: list[SpokenTurn] = []
             for message, conversation in sources:
-                text = source_texts.chosen(here, message, conversation)
+                text = chosen(here, message, conversation)
                 at = None if text is None else text.created_at
                 told = said._replace(message=message, conversation=conversation, said_at=at)
-                turns.append(book.tell(told, turns[0].fact_id if turns else None))
-            return turns[0] if turns else book.tell(said)
+                turns.append(facts.tell(told, turns[0].fact_id if turns else None))
+            return turns[0] if turns else facts.tell(said)
 
         named = {"subject": said.subject, "predicate": said.predicate, "object": said.object}
         message_ids = [message for message, _ in sources]
@@ -262,8 +273,8 @@ class KGMemory(EventSource):
     def undo(self, fact_id: str) -> None:
         """Take back the last thing that happened to a fact; once more, and it is as it was before.
 
-        If another value ended it, it goes on beside that, as a contradiction. Else the last that was said or corrected
-        of it does not count; a fact that is new is gone, and what it had ended goes on.
+        The last that was said or corrected of it does not count; a fact that is new is gone, and what it had ended goes
+        on. So a fact that another value ended goes on once that other fact is undone.
 
         Args:
             fact_id: Which fact.
@@ -273,10 +284,10 @@ class KGMemory(EventSource):
         """
         text_given(fact_id, "An id")
 
-        def make(book: Book) -> str | None:
-            book.undo(book.facts.row(fact_id))
-            kept = book.written[fact_id]
-            return kept.text if book.facts.states({fact_id: kept}) else None
+        def make(facts: FactChanges) -> str | None:
+            facts.undo(facts.row(fact_id))
+            kept = facts.written[fact_id]
+            return kept.text if facts.states({fact_id: kept}) else None
 
         self._ground.edit("facts.undo", make, fact_id=fact_id)
 
@@ -297,8 +308,9 @@ class KGMemory(EventSource):
         check_flag("single_valued", single_valued)
         names = [name_of(each, "A predicate") for each in predicates]
 
-        def make(book: Book) -> None:
-            book.change.drafts += [declared(name, single=single_valued, now=book.change.now) for name in names]
+        def make(facts: FactChanges) -> None:
+            now, rule = facts.change.now, {"single": single_valued}
+            facts.change.drafts += [rule_draft(SINGLE, each, rule, now) for each in names]
 
         self._ground.edit("facts.declare", make, predicates=names, single_valued=single_valued)
 
@@ -316,8 +328,8 @@ class KGMemory(EventSource):
         """
         name, into = name_of(name, "A name"), name_of(into, "A name")
 
-        def make(book: Book) -> bool:
-            one, other = map(book.facts.rules.canonical, (name, into))
+        def make(facts: FactChanges) -> bool:
+            one, other = map(facts.rules.canonical, (name, into))
             if one == other:
                 if entity_key(name) == entity_key(into) or one != entity_key(name):
                     return False  # it is so already
@@ -325,7 +337,7 @@ class KGMemory(EventSource):
                     f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
                     f"unmerge({safe_repr(into)}) first."
                 )
-            book.change.drafts.append(named_alike(Alias(name=name, into=into, merged=True), book.change.now))
+            facts.change.drafts.append(rule_draft(ALIAS, name, {"name": name, "into": into}, facts.change.now))
             return True
 
         self._ground.edit("facts.merge", make, alias=name, same_as=into)
@@ -333,20 +345,20 @@ class KGMemory(EventSource):
     amerge = awaited(merge, writes=True)
 
     def unmerge(self, name: str) -> bool:
-        """Have a name mean only itself again, or refuse a proposal.
+        """Have a name mean only itself again.
 
         Args:
             name: The name that was merged.
 
         Returns:
-            Whether it was merged, or proposed to be.
+            Whether it was merged.
         """
         name = name_of(name, "A name")
 
-        def make(book: Book) -> bool:
-            there = entity_key(name) in book.facts.rules.aliases
+        def make(facts: FactChanges) -> bool:
+            there = entity_key(name) in facts.rules.aliases
             if there:
-                book.change.drafts.append(apart(name, book.change.now))
+                facts.change.drafts.append(rule_draft(ALIAS, name, None, facts.change.now))
             return there
 
         return self._ground.edit("facts.unmerge", make, alias=name)
@@ -363,7 +375,7 @@ class KGMemory(EventSource):
             Whether it was there.
         """
         key = text_given(message_id, "An id")
-        return self._ground.edit("facts.remove", partial(fact_commands.remove, key=key), id=key)
+        return self._ground.edit("facts.remove", lambda facts: facts.remove(key), id=key)
 
     aremove_by_id = awaited(remove_by_id, writes=True)
 
@@ -441,7 +453,7 @@ class KGMemory(EventSource):
         named = _named(before=before, entity=entity, predicate=predicate)
 
         def find(facts: FactView) -> list[Fact]:
-            behind = fact_store.BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
+            behind = BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
             if before is not None:
                 there = facts.named(FACT, [before]).get(before)
                 if there is None:
@@ -449,7 +461,7 @@ class KGMemory(EventSource):
                 behind = min(behind, LearnedAt(there.created_at, there.number))
             names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
             labels = None if predicate is None else [predicate_key(predicate)]
-            return facts.learned(most, behind, names=names, predicates=labels, recorded=by, at=at)
+            return fact_queries.newest(facts, most, behind, names=names, predicates=labels, recorded=by, at=at)
 
         return self._ground.look("facts.latest", find, limit=most, **named, valid=valid, recorded=recorded)
 
@@ -564,19 +576,10 @@ class KGMemory(EventSource):
 
     aformat_for_prompt = awaited(format_for_prompt)
 
-    def aliases(self, *, proposed: bool = False) -> list[Alias]:
-        """List the names that are merged.
-
-        Args:
-            proposed: Those that a model proposes to merge, instead. Nothing comes of a proposal until `merge` is
-            called.
-        """
-
-        def find(facts: FactView) -> list[Alias]:
-            return [alias for alias in facts.rules.aliases.values() if alias.merged is not proposed]
-
+    def aliases(self) -> list[Alias]:
+        """List the names that are merged."""
         shown = partial(outcome_with, name="alias", into="same_as")
-        return self._ground.look("facts.aliases", find, outputs=shown, proposed=proposed)
+        return self._ground.look("facts.aliases", lambda facts: list(facts.rules.aliases.values()), outputs=shown)
 
     aaliases = awaited(aliases)
 
@@ -587,7 +590,7 @@ class KGMemory(EventSource):
             prefix: How the name begins; case does not count. Default: any name.
             limit: Most entities. Default: all.
         """
-        find = partial(fact_graph.entities, prefix=text_given(prefix, "A prefix"), most=limit_given(limit))
+        find = partial(fact_queries.entities, prefix=text_given(prefix, "A prefix"), most=limit_given(limit))
         return self._ground.look("facts.entities", find, prefix=prefix)
 
     aentities = awaited(entities)
@@ -616,9 +619,16 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        when = fact_graph.FactFilter(self._ground, predicates, valid, recorded)
-        most = fact_graph.most_steps("depth", depth)
-        find = partial(fact_graph.neighbours, entity=text_given(entity, "An entity"), depth=most, when=when)
+        wanted = None if predicates is None else texts_given(predicates, "Predicates")
+        labels = None if wanted is None else [predicate_key(each) for each in wanted]
+        by = maybe_time(recorded, "recorded")
+        at = self._ground.now() if valid is None else time_given(valid, "valid")
+        check_whole("depth", depth, 1)
+        text_given(entity, "An entity")
+
+        def find(facts: FactView) -> list[Neighbour]:
+            return fact_queries.walk(facts, entity, depth, predicates=labels, recorded=by, at=at)[1]
+
         return self._ground.look("facts.neighbours", find, entity=entity, depth=depth)
 
     aneighbours = awaited(neighbours)
@@ -642,44 +652,30 @@ class KGMemory(EventSource):
         Raises:
             MissingExtra: networkx is not installed.
         """
-        when, named = fact_graph.FactFilter(self._ground, None, valid, recorded), _named(entity=entity)
-        if entity is None:
-            find = partial(fact_queries.matching, recorded=when.recorded, at=when.at)
-        else:
-            most = fact_graph.most_steps("depth", depth)
-            find = partial(fact_graph.around_entity, entity=entity, depth=most, when=when)
+        by, named = maybe_time(recorded, "recorded"), _named(entity=entity)
+        at = self._ground.now() if valid is None else time_given(valid, "valid")
+        check_whole("depth", depth, 1)
+
+        def find(facts: FactView) -> list[Fact]:
+            if entity is None:
+                return fact_queries.matching(facts, recorded=by, at=at)
+            return fact_queries.walk(facts, entity, depth, recorded=by, at=at)[0]
+
         facts = self._ground.look("facts.draw", find, **named, depth=depth, valid=valid, recorded=recorded)
-        return fact_graph.as_networkx(facts)
+        return fact_queries.as_networkx(facts)
 
     ato_networkx = awaited(to_networkx)
 
     # -- what was said -----------------------------------------------------------------------------------------------
 
-    def add(
-        self,
-        message: MessageLike | None = None,
-        *,
-        role: str | None = None,
-        content: Content = None,
-        name: str | None = None,
-        tool_calls: Sequence[ToolCallLike] | None = None,
-        agent_calls: Sequence[AgentCallLike] | None = None,
-        images: Sequence[str] | None = None,
-        tool_call_id: str | None = None,
-    ) -> str:
+    def add(self, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> str:
         """Keep what was said, and have facts extracted from it later; nobody waits for a model.
 
         The same message added again, by its id, is kept once.
 
         Args:
             message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
-            role: "user", "assistant", "system", "tool", or another; needed when there is no `message`.
-            content: Text, a dictionary, or a list of content blocks.
-            name: The name of the speaker or of the tool.
-            tool_calls: Tool calls, as values or dictionaries.
-            agent_calls: Agent calls, as values or dictionaries.
-            images: Paths or URLs.
-            tool_call_id: Which call a tool's message answers.
+            **fields: Those of a `Message`, when there is no `message`: `role`, which is needed, `content`, `name`, ….
 
         Returns:
             The message's id.
@@ -688,18 +684,8 @@ class KGMemory(EventSource):
             MessageError: Neither message nor role is given, the message is malformed, or its id is taken by other
                 content.
         """
-        said, _ = message_of(
-            message,
-            new_id=self._database.new_id,
-            role=role,
-            content=content,
-            name=name,
-            tool_calls=tool_calls,
-            agent_calls=agent_calls,
-            images=images,
-            tool_call_id=tool_call_id,
-        )
-        fact_commands.keep(self._ground, [said], name="facts.add")
+        said, _ = message_given(message, new_id=self._database.new_id, **fields)
+        self._ground.keep([said], name="facts.add")
         self._wake()
         return said.message_id
 
@@ -718,8 +704,8 @@ class KGMemory(EventSource):
             MessageError: There is neither, the fact was taken back, or a change does not fit.
         """
         text_given(message_id, "An id")
-        make = partial(fact_commands.update, key=message_id, changes=changes)
-        if self._ground.edit("facts.update", make, id=message_id, changes=given_only(changes)):
+        shown = {"id": message_id, "changes": given_only(changes)}
+        if self._ground.edit("facts.update", lambda facts: facts.update(message_id, changes), **shown):
             self._wake()
 
     aupdate = awaited(update, writes=True)
@@ -754,9 +740,9 @@ class KGMemory(EventSource):
     def reset_memory(self) -> None:
         """Delete everything but the description, and what is declared of predicates. Listeners are told."""
 
-        def make(book: Book) -> int:
-            gone = fact_commands.clear(book)
-            fact_commands.describe(book, self._ground.description)
+        def make(facts: FactChanges) -> int:
+            gone = facts.clear()
+            facts.describe(self._ground.description)
             return gone
 
         self._ground.edit("facts.reset", make)
@@ -827,7 +813,7 @@ class KGMemory(EventSource):
         """
         if n is not None:
             check_whole("n", n)
-        find = partial(_listing, limit=n, role=fact_commands.role_given(role))
+        find = partial(_listing, limit=n, role=role_given(role))
         return self._retrieve("facts.retrieve_by_role", find, include_ids=include_ids, role=role, n=n)
 
     aretrieve_by_role = awaited(retrieve_by_role)
@@ -888,13 +874,13 @@ class KGMemory(EventSource):
             raise InvalidInput(
                 "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
             )
-        content, role = text_given(text, "The text"), fact_commands.role_given(role)
-        said, _ = message_of(new_id=self._database.new_id, role=role, content=content)
+        content, role = text_given(text, "The text"), role_given(role)
+        said, _ = message_given(new_id=self._database.new_id, role=role, content=content)
         key, path = said.message_id, self._ground.point.path
         self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too
         try:
             with self._ground.step("facts.remember", messages=[said]) as step:
-                fact_commands.keep(self._ground, [said])
+                self._ground.keep([said])
                 learn(self._ground, self._model, wanted=lambda due: due.key == key, patient=True)
                 facts = self._ground.look(None, lambda facts: facts.told_by(key, path))
                 step.finish(lambda: outcome(facts))
@@ -920,12 +906,17 @@ class KGMemory(EventSource):
         """
         if self._model is None:
             return 0
-        learned = Learned()
+        learned = Learned(lost=True)
+
+        def work(lease: Lease) -> Learned:
+            return learn(self._ground, self._model, learned=learned, holds=lease.holds)
+
         with self._ground.step("facts.drain") as step:
-            if isinstance(self._ground.point, BranchAt):
-                self._in_turn(learned)
-            else:
-                learn(self._ground, self._model, learned=learned)
+            if not isinstance(self._ground.point, BranchAt):
+                learned = learn(self._ground, self._model)
+            while learned.lost:
+                learned.lost = False
+                self._database.background.in_turn(self._key, work)
             step.finish(learned.told)
         return learned.messages
 
@@ -933,7 +924,7 @@ class KGMemory(EventSource):
 
     def waiting(self) -> int:
         """How many messages wait to have facts extracted from them."""
-        return self._ground.look("facts.waiting", lambda facts: len(source_texts.waiting(facts)))
+        return self._ground.look("facts.waiting", lambda facts: len(waiting(facts)))
 
     awaiting = awaited(waiting)
 
@@ -943,7 +934,7 @@ class KGMemory(EventSource):
         Args:
             limit: The last of them, at most so many. Default: all.
         """
-        return self._ground.look("facts.failures", partial(source_texts.failures, limit=limit_given(limit)))
+        return self._ground.look("facts.failures", partial(failures, limit=limit_given(limit)))
 
     afailures = awaited(failures)
 
@@ -981,8 +972,7 @@ class KGMemory(EventSource):
 
     def _everything(self, facts: FactView) -> list[_Item]:
         """The description, and all that was said and all facts."""
-        written = fact_commands.description_of(facts)
-        first = self._ground.description if written is None else written
+        first = self._ground.description if facts.description is None else facts.description
         described = [] if first is None else [(DESCRIPTION, Message(role="system", content=first))]
         return [*described, *_listing(facts)]
 
@@ -1007,21 +997,13 @@ class KGMemory(EventSource):
         def look(facts: FactView) -> list[_Item]:
             items = find(facts)
             raw = facts.named(TEXT, [key for key, item in items if isinstance(item, Fact) and item.raw])
-            return [(key, fact_store.message_of(raw[key]) if key in raw else item) for key, item in items]
+            return [(key, message_of(raw[key]) if key in raw else item) for key, item in items]
 
         images = ImageFiles()
         items = [(key, _provider_dict(key, item, images)) for key, item in self._ground.look(name, look, **asked)]
         for event in images.events(self.namespace, self.name):
             self._database.hooks.emit(event)
         return [{**told, "message_id": key} if include_ids else told for key, told in items]
-
-    def _in_turn(self, learned: Learned) -> None:
-        """Learn once it is this memory's turn, and until nobody else is at it."""
-        while True:
-            learned.lost = False
-            self._database.background.in_turn(self._key, partial(self._learn, learned, patient=False))
-            if not learned.lost:
-                return
 
     def _wake(self) -> None:
         if self._task is not None:
@@ -1032,25 +1014,20 @@ class KGMemory(EventSource):
         if self._asking:
             return None
         now = self._ground.now()
-        waits = source_texts.waiting(FactView(tx, self._ground.point.view(tx, now)))
-        ready, later = source_texts.in_time(waits, self.settings.max_attempts, now)
+        waits = waiting(FactView(tx, self._ground.point.view(tx, now)))
+        ready, later = in_time(waits, self.settings.max_attempts, now)
         if ready or later is None:
             return 0.0 if ready else None
         # Nobody waits here for what is parked for a day: whoever looks then asks about it.
         pause = (later - now) / 1_000_000
-        return pause if pause <= source_texts.LONGEST_SILENCE else None
+        return pause if pause <= LONGEST_SILENCE else None
 
     def _learn_due(self, lease: Lease) -> float | None:
         """Extract facts from what waits, in the background. Whoever has taken the lease over may die."""
-        learned = Learned()
-        self._learn(learned, lease, patient=True)
-        return backoff(0) if learned.lost else None
-
-    def _learn(self, learned: Learned, lease: Lease, *, patient: bool) -> None:
-        # `drain` is one step, however often it has to try; in the background nothing else shows what is done.
-        with self._ground.step("facts.drain") if patient else SILENT as step:
-            learn(self._ground, self._model, learned=learned, holds=lease.holds, patient=patient)
+        with self._ground.step("facts.drain") as step:
+            learned = learn(self._ground, self._model, holds=lease.holds, patient=True)
             step.finish(learned.told)
+        return backoff(0) if learned.lost else None
 
 
 def _named(**names: Any) -> dict[str, Any]:

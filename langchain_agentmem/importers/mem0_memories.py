@@ -24,7 +24,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import name_of
-from langchain_agentmem.facts.fact_store import Book, FactStatement, FactView
+from langchain_agentmem.facts.fact_store import FactChanges, FactStatement
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import record
@@ -124,8 +124,7 @@ def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parc
     said = FactStatement("user", subject, predicate, object_)
 
     def tell(tx: Transaction, change: Change) -> list[str]:
-        book = Book(facts=FactView(tx, change.view), change=change, path=at.path, new_id=new_uuid)
-        turn = book.tell(said)
+        turn = FactChanges(tx, change, at.path, new_uuid).tell(said)
         return [turn.fact_id] if turn.operation == "added" else []
 
     def make(tx: Transaction, now: int, tail: int) -> list[str]:

@@ -62,8 +62,7 @@ from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.fact_extraction import FactsGround
+from langchain_agentmem.facts.fact_store import FactsGround
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.layers import prompt_context, recall_memory
@@ -268,7 +267,7 @@ class LayeredMemory(Layer):
     @property
     def _facts_ground(self) -> FactsGround:
         """Where the facts of the same branch or thread are."""
-        return FactsGround(database=self._ground.database, point=self._ground.point, settings=FactsConfig())
+        return FactsGround(database=self._ground.database, point=self._ground.point)
 
     def is_enabled(self) -> bool:
         """Whether agents should use it, as its settings say."""

@@ -30,7 +30,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import edited, new_version
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, Outdated
-from langchain_agentmem.facts import fact_commands, fact_events
+from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
@@ -236,9 +236,9 @@ class Corrections:
         place = {name: changes.pop(name) for name in _PLACE if name in changes}
 
         def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> Kept:
-            book = layers._facts_ground.book(tx, change)
-            book.correct(old, fact_commands.fields_given(old.extra, changes))
-            return book.written[fact_id]
+            facts = layers._facts_ground.changes(tx, change)
+            facts.correct(old, changes)
+            return facts.written[fact_id]
 
         return self._correcting(FACT, fact_id, edit, by=by, expected=expected, **place)
 
@@ -296,7 +296,7 @@ class Corrections:
         def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
             if kind != FACT:
                 return RowDraft(kind, key, None, change.now)
-            told = fact_events.counting(old.extra["told"])
+            told = fact_values.counting(old.extra["told"])
             return _switched(layers, tx, change, old, [event["n"] for event in told if event["do"] == SAID])
 
         return self._correcting(kind, key, edit, **how)
@@ -585,9 +585,9 @@ def _events_of(version: Kept | RowDraft | None) -> Sequence[Mapping[str, Any]]:
 
 def _switched(layers: LayeredMemory, tx: Transaction, change: Change, fact: Kept, events: Sequence[int]) -> Kept:
     """Return a fact after some of its events have been switched off, or on again."""
-    book = layers._facts_ground.book(tx, change)
-    book.switch(fact, events)
-    return book.written[fact.key]
+    facts = layers._facts_ground.changes(tx, change)
+    facts.switch(fact, events)
+    return facts.written[fact.key]
 
 
 def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
@@ -597,7 +597,7 @@ def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
     if kind != FACT:
         columns = {name: getattr(given, name) for name in _COLUMNS}
         return {"text": text_of(given.body), **columns, "extra": dict(given.extra or {})}
-    known = fact_events.state(given.extra or {})
+    known = fact_values.state(given.extra or {})
     return None if known is None else {name: getattr(known, name) for name in _FACT_FIELDS}
 
 

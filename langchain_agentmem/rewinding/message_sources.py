@@ -1,6 +1,6 @@
 """What is remembered because a message says so, and is forgotten when the message is.
 
-Whoever tells of something is an event of it, among others (`facts/fact_events.py`). A message that is removed from
+Whoever tells of something is an event of it, among others (`facts/fact.py`). A message that is removed from
 its conversation is taken out of every version that rests on it, wherever that lies; what nobody tells of any more goes.
 """
 

@@ -43,7 +43,7 @@ class Shown(NamedTuple):
 
 
 class Happening(NamedTuple):
-    """Something that happened to a fact: it was told of, corrected, or put beside another."""
+    """Something that happened to a fact: it was told of, or corrected."""
 
     number: int
     at: datetime
@@ -74,7 +74,6 @@ class Content(NamedTuple):
     lasting: bool
     sure: float | None
     tellings: tuple[Happening, ...]
-    beside: frozenset[str]
 
     @property
     def order(self) -> tuple[datetime, datetime, int]:
@@ -121,10 +120,7 @@ class World:
             elif says_more(self.content(known), telling):
                 self._happens(known, at, "told", telling)
 
-    def undo(self, at: datetime, key: str, beside: str | None) -> None:
-        if beside is not None:
-            self._happens(key, at, "beside", {"other": beside})
-            return
+    def undo(self, at: datetime, key: str) -> None:
         entry = self.facts[key]
         last = entry.touched[-1][1]
         happened = (each._replace(counts=each.counts != (each.number == last)) for each in entry.happenings)
@@ -184,7 +180,6 @@ class World:
             lasting=any(each.what["end"] is None for each in told),
             sure=max(sure, default=None),
             tellings=tuple(told),
-            beside=frozenset(each.what["other"] for each in counting if each.kind == "beside"),
         )
         for each in counting:
             if each.kind == "corrected":
@@ -198,7 +193,7 @@ class World:
         """When each fact ended, and the fact that ended it, if one did."""
         found: dict[str, tuple[datetime | None, str | None]] = {}
         for key, content in known.items():
-            after = [(other.order, name) for name, other in known.items() if self._ends(other, name, content)]
+            after = [(other.order, name) for name, other in known.items() if self._ends(other, content)]
             order, name = min(after, default=((content.end,), None))
             found[key] = (order[0], name) if content.end is None else (content.end, None)
         return found
@@ -280,9 +275,9 @@ class World:
         thing, differ = self._thing(one), self.canonical(one.object) != self.canonical(other.object)
         return differ and thing == self._thing(other) and thing[1] in self.single
 
-    def _ends(self, later: Content, name: str, earlier: Content) -> bool:
+    def _ends(self, later: Content, earlier: Content) -> bool:
         """Whether a value is one that would end another that nobody gave an end."""
-        if not self._rivals(later, earlier) or not later.lasting or name in earlier.beside:
+        if not self._rivals(later, earlier) or not later.lasting:
             return False
         if later.start == earlier.start:
             return later.order > earlier.order and not later.given
@@ -345,18 +340,6 @@ class Branch:
 
     def get(self, key: str) -> Shown | None:
         return next((fact for fact in self.now.shown() if fact.id == key), None)
-
-    def ended_last(self, key: str) -> str | None:
-        """The other fact that ended one, if it did not so when something happened to that for the last time."""
-        known = self.now.contents()
-        if key not in known:
-            return None
-        ender = self.now.ends(known)[key][1]
-        if ender is None:
-            return None
-        before = self.known(self.now.facts[key].touched[-1][0])
-        pair = {each: content for each, content in before.contents().items() if each in (key, ender)}
-        return None if key in pair and before.ends(pair)[key][1] == ender else ender
 
     def times(self) -> Iterator[datetime]:
         """Every time that matters: when something was learned, and when something began or ended."""

@@ -133,9 +133,8 @@ class History:
             with pytest.raises(MessageError):
                 branch.facts.undo(key)
             return
-        beside = branch.brute.ended_last(key)
         branch.facts.undo(key)
-        branch.brute.do(self.clock.now, "undo", key=key, beside=beside)
+        branch.brute.do(self.clock.now, "undo", key=key)
 
     def correct(self, branch: Telling) -> None:
         if not branch.brute.now.facts:

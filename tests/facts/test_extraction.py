@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from langchain_agentmem.base.clock import micros
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.fact_extraction import BATCH_CHARS, question, read, reply_of, structured, time_in
-from langchain_agentmem.facts.source_texts import Due
+from langchain_agentmem.facts.fact_extraction import BATCH_CHARS, Due, question, read, reply_of, structured, time_in
 from langchain_agentmem.messages.message import Message
 from tests.support.models import ScriptedModel, calling
 
@@ -27,7 +26,7 @@ FACT = {"message": 1, "subject": "Maya", "predicate": "likes", "object": "tea"}
 
 
 def due(text="Hello", key="m1", *, role="user", name=None, at=NOW):
-    return Due(key, 0, Message(role=role, content=text, name=name, message_id=key), micros(at), None)
+    return Due(key, Message(role=role, content=text, name=name, message_id=key), micros(at), None)
 
 
 TWO = [due("one", "m1"), due("two", "m2")]
@@ -69,7 +68,6 @@ class TestWhatIsAsked:
         system, _ = asked(due())
         example = read(system.content[system.content.index('{"facts": [{') :], ONE)
         assert triples(example) == [(0, "Maya Ortiz", "lives in", "Lisbon")]
-        assert example.same == (("Maya", "Maya Ortiz", "message 2 signs with the full name"),)
 
     def test_a_long_message_is_clipped(self):
         _, human = asked(due("x" * 50_000))
@@ -143,22 +141,6 @@ class TestShapes:
     def test_numbers_and_truths_are_values(self):
         for value, text in ((42, "42"), (1.5, "1.5"), (True, "true"), (False, "false"), (0, "0"), ("0", "0")):
             assert triples(read([{"subject": "x", "predicate": "is", "object": value}], ONE)) == [(0, "x", "is", text)]
-
-    def test_names_that_may_be_one_are_told(self):
-        same = [
-            {"name": "Maya", "same_as": "Maya Ortiz", "why": "signed"},
-            {"name": "M.", "same_as": "Maya Ortiz"},
-            {"name": "Maya", "same_as": " maya. "},
-            {"name": "", "same_as": "Maya"},
-            {"name": "x"},
-            {"name": "Tom", "same_as": "Thomas", "why": 7},
-            "Maya = M.",
-            None,
-        ]
-        answer = read({"facts": [], "same": same}, ONE)
-        assert answer.same == (("Maya", "Maya Ortiz", "signed"), ("M.", "Maya Ortiz", ""), ("Tom", "Thomas", ""))
-        assert answer.problems == ()
-        assert read({"facts": [], "same": "Maya"}, ONE).same == ()
 
 
 class TestCutOff:
@@ -234,7 +216,7 @@ class TestStructuredOutput:
     def test_several_tool_calls_are_one_answer(self):
         """Some models make one for each message, and only the first of them is parsed."""
         calls = [
-            {"name": "facts", "args": {"facts": [FACT], "same": [{"name": "M.", "same_as": "Maya"}]}, "id": "1"},
+            {"name": "facts", "args": {"facts": [FACT]}, "id": "1"},
             {"name": "facts", "args": {"facts": [{**FACT, "message": 2}]}, "id": "2"},
             {"name": "facts", "args": {**FACT, "object": "rain"}, "id": "3"},
             {"name": "other", "args": {"x": 1}, "id": "4"},
@@ -243,5 +225,4 @@ class TestStructuredOutput:
         for reply in (raw, {"raw": raw, "parsed": calls[0]["args"], "parsing_error": None}):
             answer = read(reply_of(reply), TWO)
             assert triples(answer) == [TEA, (1, *TEA[1:]), (0, "Maya", "likes", "rain")]
-            assert answer.same == (("M.", "Maya", ""),)
             assert len(answer.problems) == 1

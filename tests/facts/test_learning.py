@@ -10,9 +10,9 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts import fact_extraction, source_texts
+from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact import FactsConfig
-from langchain_agentmem.facts.source_texts import LONGEST_ANSWER
+from langchain_agentmem.facts.fact_extraction import LONGEST_ANSWER
 from langchain_agentmem.storage import background
 from tests.support.models import ScriptedModel, calling
 
@@ -210,10 +210,10 @@ class TestBatches:
 
 
 NONSENSE = {
-    "It is a refusal.": [AIMessage("", additional_kwargs={"refusal": "No."}), "I cannot help with that.",
-                         AIMessage([{"type": "refusal", "refusal": "Not this."}])],
     "It is empty.": ["", None, AIMessage("")],
-    "It is prose, and no JSON object.": ["Maya seems to like tea.", 42],
+    "It is prose, and no JSON object.": ["Maya seems to like tea.", 42, "I cannot help with that.",
+                                         AIMessage("", additional_kwargs={"refusal": "No."}),
+                                         AIMessage([{"type": "refusal", "refusal": "Not this."}])],
     "It is cut off.": ["```json\n{", "{" * 2_000, '{"facts": [{"subject": "Maya", "pred'],
     "It is neither an object with facts nor a list of them.": [{}, {"facts": "none"}],
     "Fact 1: it is no object": [[["Maya", "likes"]]],
@@ -275,7 +275,7 @@ class TestFailing:
 
     def test_the_last_failures_are_kept(self, here, monkeypatch):
         monkeypatch.setattr(fact_extraction, "BATCH_MESSAGES", 1)
-        monkeypatch.setattr(source_texts, "KEPT_FAILURES", 10)
+        monkeypatch.setattr(fact_extraction, "KEPT_FAILURES", 10)
         facts = failing(here, Scripted(lambda _: "no"), *likes(*"abcdefgh"), max_attempts=2)
         failures = facts.failures()
         assert (len(failures), failures[-1].message_ids) == (10, ("m7",))
@@ -366,18 +366,6 @@ def test_secrets_stay_out_of_facts(here):
     facts = learned(here, Scripted(), "Maya | has the key | sk-abcdefghijklmnopqrstuvwxyz123456")
     [fact] = facts.history("Maya")
     assert "sk-" not in fact.object
-
-
-def test_names_that_a_model_takes_for_one_are_proposed_and_never_merged(here):
-    same = [{"name": "Maya", "same_as": "Maya Ortiz", "why": "she signed"}]
-    answer = {"facts": [["Maya", "likes", "tea"]], "same": same}
-    facts = here.facts("b", model=Scripted(meanwhile=lambda *_: answer))
-    said(facts, "Hi, I like tea. Maya Ortiz")
-    facts.drain()
-    [alias] = facts.aliases(proposed=True)
-    assert (alias.name, alias.into, alias.why, alias.merged) == ("Maya", "Maya Ortiz", "she signed", False)
-    assert facts.aliases() == []
-    assert facts.history("Maya Ortiz") == []
 
 
 def test_a_text_that_is_extracted_at_once_is_asked_about_once(here):

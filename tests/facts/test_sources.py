@@ -374,7 +374,6 @@ def tell_secrets(memory):
     facts.update(fact.id, obj="jibtagged")
     facts.fork("fork").update(fact.id, obj="jibtagged too")
     assert len(facts.failures()) == 1
-    assert [each.name for each in facts.aliases(proposed=True)] == ["quixotry"]
     return thread
 
 
@@ -397,7 +396,7 @@ class TestTraces:
             memory.erase(thread_id=thread)
             assert traces(memory, url) == []
             assert {fact.text for fact in facts.as_of()} == {"Maya likes tea", "Ben likes figs"}
-            assert facts.aliases(proposed=True) == facts.failures() == []
+            assert facts.failures() == []
             assert memory.admin.verify().problems == ()
 
     def test_nothing_of_an_erased_conversation_can_be_read_from_the_storage(self, url, monkeypatch):
@@ -445,4 +444,4 @@ class TestWhileAModelIsAsked:
             # Neither a search nor a look at failures would still tell of what is gone.
             told = [*(fact.text for fact in facts.search("zyxquorvex")), *map(repr, facts.failures())]
             assert "zyxquorvex" not in " ".join(told)
-            assert facts.as_of() == facts.aliases(proposed=True) == []
+            assert facts.as_of() == []

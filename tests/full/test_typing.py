@@ -24,7 +24,7 @@ from langchain_agentmem import compaction
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionOptions
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
-from langchain_agentmem.facts.fact_commands import _FACT_FIELDS
+from langchain_agentmem.facts.fact import _FACT_FIELDS
 from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
 from langchain_agentmem.facts.kg_memory import FactFields
 from langchain_agentmem.injection.memory_injection import InjectionOptions, MemoryInjection

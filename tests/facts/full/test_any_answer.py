@@ -34,7 +34,7 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = ["same", *(name for names in fact_extraction._NAMES.values() for name in names)]
+KEYS = [name for names in fact_extraction._NAMES.values() for name in names]
 OBJECTS = st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=6)
 REPLIES = JUNK | OBJECTS | st.lists(OBJECTS, max_size=3) | st.fixed_dictionaries({"facts": st.lists(OBJECTS | JUNK)})
 

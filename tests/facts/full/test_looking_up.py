@@ -60,12 +60,12 @@ def batch(memory: AgentMemory, name: str, count: int, subject: str = "friend {}"
     ground = memory.facts(name)._ground
 
     def make(tx, change):
-        book = ground.book(tx, change)
+        facts = ground.changes(tx, change)
         for number in range(count):
             change.now += 1  # learned one after the other
-            book.written.clear()  # no two of them are about the same
+            facts.written.clear()  # no two of them are about the same
             said = fact_store.FactStatement("user", subject.format(number), "likes", obj.format(number))
-            book.tell(said)
+            facts.tell(said)
 
     ground.write("facts.add", make)
 
