@@ -29,7 +29,7 @@ from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tab
 WANTED = frozenset({"session_id", "message"})
 
 
-def read_histories(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_histories(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """Chat histories, see above.
 
     Args:
@@ -46,7 +46,7 @@ def read_histories(source: Any, to: parcels.Destination, stack: ExitStack) -> pa
         names = [name for name, columns in sorted(tables.columns.items()) if columns >= WANTED]
         if not names:
             raise InvalidInput(f"{tables.name} has no table with session_id and message, as chat histories have.")
-        return parcels.SourceReading(_in_tables(tables, names, to), sum(map(tables.count, names)))
+        return _in_tables(tables, names, to)
     return parcels.of_files(given, (".json",), _in_file, to)
 
 

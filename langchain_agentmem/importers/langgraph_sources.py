@@ -46,7 +46,7 @@ _Row = Mapping[str, Any]
 _Wanted = Callable[[Any], str | None]
 
 
-def read_saver(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_saver(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """Threads of a saver of another package.
 
     Args:
@@ -84,50 +84,47 @@ def _counted(saver: BaseCheckpointSaver[Any]) -> Counter[str]:
 
 def _threads(
     saver: BaseCheckpointSaver[Any], counts: Mapping[Any, int], to: parcels.Destination
-) -> parcels.SourceReading:
-    def things() -> Iterator[parcels.Thing]:
-        for thread, count in counts.items():
-            what, build = f"the thread {safe_repr(thread)}", partial(_thread, saver, str(thread), count)
-            told = (each.metadata for each in _checkpoints(saver, str(thread)))
-            found = [*parcels.owned(to, thread, what, count, build, told=told, holds="checkpoints")]
-            del told  # ends the listing, for which a saver may hold a lock, before the thread is listed to be copied
-            yield from found
-
-    return parcels.SourceReading(things(), sum(counts.values()))
+) -> Iterator[parcels.Thing]:
+    for thread, count in counts.items():
+        what, build = f"the thread {safe_repr(thread)}", partial(_thread, saver, str(thread), count)
+        told = (each.metadata for each in _checkpoints(saver, str(thread)))
+        found = [*parcels.owned(to, thread, what, count, build, told=told, holds="checkpoints")]
+        del told  # ends the listing, for which a saver may hold a lock, before the thread is listed to be copied
+        yield from found
 
 
 def _thread(saver: BaseCheckpointSaver[Any], thread: str, count: int, home: parcels.Destination) -> parcels.Parcel:
     """Return the parcel of a thread, each checkpoint of which is written by itself."""
     what = f"the thread {safe_repr(thread)}"
 
-    def store(memory: AgentMemory, *, dry_run: bool) -> parcels.ParcelCount:
+    def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
         ours = (memory.within(home.namespace) if home.namespace else memory).checkpointer
         if dry_run:
             return parcels.whole(what, partial(_rehearsed, ours, saver, thread))
         done = parcels.whole(what, partial(ours.import_checkpoints, saver, thread_ids=[thread]))
         for reason in done.left_out.values():
             raise InvalidInput(reason)
-        return parcels.ParcelCount(done.checkpoints, done.known)
+        return done.checkpoints, done.known
 
     place = parcels.ImportedTo(id=thread, namespace=home.namespace)
     return parcels.Parcel(holds="checkpoints", what=what, count=count, store=store, place=place)
 
 
-def _rehearsed(ours: AgentMemorySaver, saver: BaseCheckpointSaver[Any], thread: str) -> parcels.ParcelCount:
+def _rehearsed(ours: AgentMemorySaver, saver: BaseCheckpointSaver[Any], thread: str) -> tuple[int, int]:
     new, configs = [], []
     for each in _checkpoints(saver, thread):
         configs.append(each.config)
         new.append(ours.adopt(each, dry_run=True))
     if configs and (reason := refusal(ours.database, configs)) is not None:
         raise InvalidInput(reason)
-    return parcels.ParcelCount(new.count(True), new.count(False))
+    return new.count(True), new.count(False)
 
 
 def _checkpoints(saver: BaseCheckpointSaver[Any], thread: str) -> Iterator[CheckpointTuple]:
     return saver.list({"configurable": {"thread_id": thread}})
 
 
-def read_store(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_store(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """Items of a store of another package.
 
     Args:
@@ -141,7 +138,7 @@ def read_store(source: Any, to: parcels.Destination, stack: ExitStack) -> parcel
     return _read_items(source, to, stack, lambda _: None)
 
 
-def read_langmem(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_langmem(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """What langmem keeps in a store: its items alone, as they are, so that langmem finds them in our store.
 
     Arguments and errors are those of `read_store`.
@@ -155,9 +152,9 @@ def _of_langmem(value: Any) -> str | None:
     return "it is none of langmem's, which have kind and content: the kind langgraph-store brings all items."
 
 
-def _read_items(source: Any, to: parcels.Destination, stack: ExitStack, refused: _Wanted) -> parcels.SourceReading:
+def _read_items(source: Any, to: parcels.Destination, stack: ExitStack, refused: _Wanted) -> Iterator[parcels.Thing]:
     if isinstance(source, BaseStore):
-        return parcels.SourceReading(_items(_through_methods(source), to, refused))
+        return _items(_through_methods(source), to, refused)
     if isinstance(source, BaseCheckpointSaver):
         raise InvalidInput(f"{safe_repr(source)} is a saver, not a store: its kind is langgraph-saver.")
     tables = stack.enter_context(foreign_tables(parcels.path_or_url(source)))
@@ -166,7 +163,7 @@ def _read_items(source: Any, to: parcels.Destination, stack: ExitStack, refused:
     rows = ({**row, "namespace": row["prefix"].split(".")} for row in tables.rows(STORE, "prefix", "key"))
     vectors = tables.count(VECTORS) if VECTORS in tables.columns else 0
     aside = [parcels.LeftOut("its vectors", "a memory with index=… makes its own.", vectors)] if vectors else []
-    return parcels.SourceReading(chain(_items(rows, to, refused), aside), tables.count(STORE) + vectors)
+    return chain(_items(rows, to, refused), aside)
 
 
 def _through_methods(store: BaseStore) -> Iterator[_Row]:

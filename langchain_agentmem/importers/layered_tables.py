@@ -38,43 +38,39 @@ _ALWAYS = 1_000_000_000
 
 
 class _Form(NamedTuple):
-    """How a file names its tables, and the columns that differ.
+    """How a file names its tables and columns.
 
     Attributes:
         core: The table of core memory.
         recall: The table of events.
         archival: The table of records.
-        kind: The column that says what kind of event it is.
-        event: The column of an event's text.
-        at: The column of its time.
-        text: The column of a record's text.
-        tags: The column of its tags.
-        name: The column of a branch's name.
+        columns: What its columns are called here, where that differs.
         copies: Whether a fork has a copy of its parent's core memory.
     """
 
     core: str
     recall: str
     archival: str
-    kind: str
-    event: str
-    at: str
-    text: str
-    tags: str
-    name: str
+    columns: Mapping[str, str]
     copies: bool
 
+    def rows(self, tables: ForeignTables, table: str, order: str) -> Iterator[dict[str, Any]]:
+        """The rows of a table, with the names of columns that are used here."""
+        for row in tables.rows(table, order):
+            yield {self.columns.get(name, name): value for name, value in row.items()}
 
+
+_RENAMED = {
+    "event_type": "kind",
+    "content": "text",
+    "timestamp": "created_at",
+    "tags_json": "tags",
+    "node_name": "name",
+}
 _FORMS = (
-    _Form(
-        "core_memory", "recall_memory", "archival_memory",
-        "event_type", "content", "timestamp", "content", "tags_json", "node_name", copies=True,
-    ),
-    _Form(
-        "core_kv", "events", "archival",
-        "kind", "text", "created_at", "text", "tags", "node_uid", copies=False,
-    ),
-)  # fmt: skip
+    _Form("core_memory", "recall_memory", "archival_memory", _RENAMED, copies=True),
+    _Form("core_kv", "events", "archival", {"node_uid": "name"}, copies=False),
+)
 
 
 class _Dated(NamedTuple):
@@ -84,12 +80,13 @@ class _Dated(NamedTuple):
     draft: RowDraft
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class _Branch:
     """A branch of the source.
 
     Attributes:
         key: Its id there.
+        parent: The id of the branch that it was forked from; None for a root.
         name: Its name here.
         made: When it was made.
         rows: What was remembered on it, oldest first.
@@ -99,36 +96,19 @@ class _Branch:
     """
 
     key: str
+    parent: str | None
     name: str
     made: int
     rows: list[_Dated] = field(default_factory=list)
     forks: list[_Branch] = field(default_factory=list)
     copied: set[str] | None = None
 
-    def core(self) -> list[_Dated]:
-        """Its core memory."""
-        return [each for each in self.rows if each.draft.kind == CORE]
-
-    def leave_copied(self, core: Mapping[str, _Dated], theirs: Mapping[str, _Dated]) -> None:
-        """Leave out what a fork got from its parent, which it is shown anyway.
-
-        Args:
-            core: Its core memory.
-            theirs: Its parent's.
-        """
-        self.copied = set()
-        for key, each in core.items():
-            was = theirs.get(key)
-            if was is not None and was.at <= self.made and _says(was.draft) == _says(each.draft):
-                self.copied.add(key)
-                self.rows.remove(each)
-
-    def count(self) -> int:
-        """How much is remembered on it and its forks."""
-        return len(self.rows) + sum(each.count() for each in self.forks)
+    def core(self) -> dict[str, _Dated]:
+        """Its core memory, by its keys."""
+        return {each.draft.key: each for each in self.rows if each.draft.kind == CORE}
 
 
-def read_memgpt(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_memgpt(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """Core, recall and archival memory, see above.
 
     Args:
@@ -143,39 +123,52 @@ def read_memgpt(source: Any, to: parcels.Destination, stack: ExitStack) -> parce
     form = next((each for each in _FORMS if {each.core, each.recall, each.archival} <= tables.columns.keys()), None)
     if form is None or "branches" not in tables.columns:
         raise InvalidInput(f"{tables.name} has no tables of core, recall and archival memory with branches.")
-    return parcels.at_once(_trees(tables, form, to))
+    return _trees(tables, form, to)
 
 
 def _trees(tables: ForeignTables, form: _Form, to: parcels.Destination) -> Iterator[parcels.Thing]:
     """Each branch that has no parent, with all its forks."""
-    found, parents = _branches(tables, form, to)
+    found = _branches(tables, form, to)
     yield from _remembered(tables, form, found, to)
-    core = {key: {each.draft.key: each for each in branch.core()} for key, branch in found.items()}
+    core = {key: branch.core() for key, branch in found.items()}
     roots: list[_Branch] = []
-    for key, branch in sorted(found.items(), key=lambda each: (each[1].made, each[0])):
+    for branch in sorted(found.values(), key=lambda each: (each.made, each.key)):
         branch.rows.sort(key=lambda each: each.at)
-        parent = found.get(parents.get(key) or "")
+        parent = found.get(branch.parent or "")
         if parent is not None and form.copies:
-            branch.leave_copied(core[key], core[parent.key])
+            _leave_copied(branch, core[branch.key], core[parent.key])
         (roots if parent is None else parent.forks).append(branch)
     if len(roots) == 1:
         roots[0].name = MAIN
-    reached = {id(each) for root in roots for each in _all(root)}
-    for branch in found.values():
-        if id(branch) not in reached:
-            yield parcels.LeftOut(
-                f"the branch {safe_repr(branch.key)}", "it is among its own parents.", len(branch.rows) or 1, "memories"
-            )
+    reached = {each.key for root in roots for each in _all(root)}
+    for key in found.keys() - reached:
+        what, count = f"the branch {safe_repr(key)}", len(found[key].rows) or 1
+        yield parcels.LeftOut(what, "it is among its own parents.", count, "memories")
     for root in roots:
         at = BranchAt(to.path(), root.name, to.scopes)
-        what = f"the branch {safe_repr(root.name)} and its forks"
+        count = sum(len(each.rows) for each in _all(root))
         make = partial(_replayed, at=at, branch=root, kind=to.kind)
-        yield parcels.written("memories", what, root.count(), at.path, make)
+        yield parcels.written("memories", f"the branch {safe_repr(root.name)} and its forks", count, at.path, make)
     for name in ("inherited_exclusions", "inherited_summaries"):
         if name in tables.columns and (count := tables.count(name)):
-            yield parcels.LeftOut(
-                f"rows of {name}", "they say what a fork was not shown; here it sees all of it.", count
-            )
+            why = "they say what a fork was not shown; here it sees all of it."
+            yield parcels.LeftOut(f"rows of {name}", why, count)
+
+
+def _leave_copied(branch: _Branch, core: Mapping[str, _Dated], theirs: Mapping[str, _Dated]) -> None:
+    """Leave out what a fork got from its parent, which it is shown anyway.
+
+    Args:
+        branch: The fork.
+        core: Its core memory.
+        theirs: Its parent's.
+    """
+    branch.copied = set()
+    for key, each in core.items():
+        was = theirs.get(key)
+        if was is not None and was.at <= branch.made and _says(was.draft) == _says(each.draft):
+            branch.copied.add(key)
+            branch.rows.remove(each)
 
 
 def _says(draft: RowDraft) -> tuple[Any, ...]:
@@ -188,18 +181,14 @@ def _all(branch: _Branch) -> Iterator[_Branch]:
         yield from _all(each)
 
 
-def _branches(
-    tables: ForeignTables, form: _Form, to: parcels.Destination
-) -> tuple[dict[str, _Branch], dict[str, str | None]]:
+def _branches(tables: ForeignTables, form: _Form, to: parcels.Destination) -> dict[str, _Branch]:
     found: dict[str, _Branch] = {}
-    parents: dict[str, str | None] = {}
     names = parcels.Names()
-    for row in tables.rows("branches", "created_at"):
-        key = str(row["id"])
-        name = names.given(row.get(form.name) or key)
-        found[key] = _Branch(key=key, name=id_of(name, "branch"), made=parcels.time_of(row["created_at"], to.now))
-        parents[key] = None if row["parent_id"] is None else str(row["parent_id"])
-    return found, parents
+    for row in form.rows(tables, "branches", "created_at"):
+        key, parent = str(row["id"]), None if row["parent_id"] is None else str(row["parent_id"])
+        name = id_of(names.given(row.get("name") or key), "branch")
+        found[key] = _Branch(key, parent, name, parcels.time_of(row["created_at"], to.now))
+    return found
 
 
 def _remembered(
@@ -211,7 +200,7 @@ def _remembered(
         meta = {(row["branch_id"], row["key"]): row for row in tables.rows("core_meta")}
     names: dict[str, parcels.Names] = defaultdict(parcels.Names)
     for table, drafted in ((form.core, _core), (form.recall, _event), (form.archival, _record)):
-        for row in tables.rows(table, "id"):
+        for row in form.rows(tables, table, "id"):
             what = f"{table} {safe_repr(row.get('id', row.get('key')))}"
             branch = found.get(str(row["branch_id"]))
             if branch is None:
@@ -219,13 +208,13 @@ def _remembered(
                 continue
             more = meta.get((row["branch_id"], row.get("key")), {})
             try:
-                branch.rows.append(drafted({**more, **row}, form, names[branch.key], to))
+                branch.rows.append(drafted({**more, **row}, names[branch.key], to))
             except parcels.MALFORMED as error:
                 yield parcels.LeftOut(what, parcels.why(error), holds="memories")
 
 
-def _core(row: Mapping[str, Any], form: _Form, names: parcels.Names, to: parcels.Destination) -> _Dated:
-    del form, names
+def _core(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
+    del names
     created = parcels.time_of(row.get("created_at"), parcels.time_of(row.get("updated_at"), to.now))
     updated = parcels.time_of(row.get("updated_at"), created)
     [(key, value)] = redact_value({name_given(row["key"], "a key"): text_given(row["value"], "A value")}).items()
@@ -239,19 +228,19 @@ def _core(row: Mapping[str, Any], form: _Form, names: parcels.Names, to: parcels
     return _Dated(updated, RowDraft(CORE, key, body_of(value), created, importance=importance, expires_at=end))
 
 
-def _event(row: Mapping[str, Any], form: _Form, names: parcels.Names, to: parcels.Destination) -> _Dated:
-    at = parcels.time_of(row[form.at], to.now)
-    kind, text = name_given(row[form.kind], "a kind of event"), text_given(row[form.event], "An event")
-    key = names.given(None, row["branch_id"], row[form.at], kind, text)
+def _event(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
+    at = parcels.time_of(row["created_at"], to.now)
+    kind, text = name_given(row["kind"], "a kind of event"), text_given(row["text"], "An event")
+    key = names.given(None, row["branch_id"], row["created_at"], kind, text)
     return _Dated(at, RowDraft(EVENT, key, body_of(redact(text)), at, label=redact(kind), findable=True))
 
 
-def _record(row: Mapping[str, Any], form: _Form, names: parcels.Names, to: parcels.Destination) -> _Dated:
+def _record(row: Mapping[str, Any], names: parcels.Names, to: parcels.Destination) -> _Dated:
     at = parcels.time_of(row["created_at"], to.now)
-    text = redact(text_given(row[form.text], "A record"))
+    text = parcels.clean(row["text"], "A record")
     own = row["id"] if isinstance(row["id"], str) else None
     key = id_of(names.given(own, row["branch_id"], row["created_at"], text), "record")
-    return _Dated(at, record(key, text, _tags(row.get(form.tags)), at))
+    return _Dated(at, record(key, text, _tags(row.get("tags")), at))
 
 
 def _tags(written: Any) -> Sequence[str]:
@@ -287,8 +276,8 @@ def _replayed(tx: Transaction, now: int, tail: int, *, at: BranchAt, branch: _Br
 
 def _begun(tx: Transaction, change: Change, fork: _Branch) -> list[str]:
     """Write the core memory of a new fork, whatever its parent has."""
-    core = {each.draft.key: each.draft for each in fork.core()}
-    change.drafts += core.values()
+    core = fork.core()
+    change.drafts += [each.draft for each in core.values()]
     if fork.copied is not None:
         for each in memory_rows.current(tx, change.view, CORE):
             if each.key not in fork.copied and each.key not in core:

@@ -20,11 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.argument_checks import name_given, text_given
-from langchain_agentmem.base.clock import new_uuid
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.layers.archival_memory import record
@@ -51,7 +49,7 @@ class _Agent(NamedTuple):
     home: parcels.Destination
 
 
-def read_letta(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_letta(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """Agents of Letta, see above.
 
     Args:
@@ -68,7 +66,7 @@ def read_letta(source: Any, to: parcels.Destination, stack: ExitStack) -> parcel
     tables = stack.enter_context(foreign_tables(given))
     if not all(wanted <= tables.columns.get(name, frozenset()) for name, wanted in _WANTED.items()):
         raise InvalidInput(f"{tables.name} has no tables of agents, blocks and messages, as Letta's server has.")
-    return parcels.SourceReading(_in_tables(tables, to))
+    return _in_tables(tables, to)
 
 
 def _agent(row: Row, names: parcels.Names, to: parcels.Destination) -> _Agent | None:
@@ -189,7 +187,7 @@ def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[parcels.Thing]:
     names = parcels.Names()
     for row in rows:
         try:
-            text = redact(text_given(row["text"], "A passage"))
+            text = parcels.clean(row["text"], "A passage")
             key = id_of(names.given(row.get("id"), text), "record")
             more = redact_value(parcels.json_plain(row.get("metadata_") or row.get("metadata")))
             tags = [redact(str(each)) for each in parcels.json_plain(row.get("tags")) or ()]
@@ -223,7 +221,7 @@ def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[par
 
 
 def _entries(home: parcels.Destination, name: str, said: Sequence[tuple[int, Row]]) -> parcels.Parcel:
-    return parcels.conversation(home, name, [entry_of(message_of(each, new_id=new_uuid)[0], at) for at, each in said])
+    return parcels.conversation(home, name, [parcels.said(each, at) for at, each in said])
 
 
 def _said(rows: Sequence[Row], to: parcels.Destination) -> tuple[list[tuple[int, Row]], int]:

@@ -16,12 +16,10 @@ from operator import itemgetter
 from typing import Any
 from urllib.parse import unquote
 
-from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import new_uuid
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import name_of
 from langchain_agentmem.facts.fact_store import FactChanges, FactStatement
@@ -41,7 +39,7 @@ _TAGS = {"agent_id": "agent", "run_id": "run", "app_id": "app"}
 _KNOWN = frozenset({"id", "memory", "user_id", "categories", "created_at", "expiration_date", *_TAGS})
 
 
-def read_mem0(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_mem0(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """What mem0 remembers, see above.
 
     Args:
@@ -57,14 +55,13 @@ def read_mem0(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels
         tables = stack.enter_context(foreign_tables(path))
         if not tables.columns.get(HISTORY, frozenset()) >= _HISTORY:
             raise InvalidInput(f"{tables.name} has no table of mem0's history.")
-        messages = tables.count(SAID) if SAID in tables.columns else 0
-        return parcels.SourceReading(_of_history(tables, to), len(tables.counts(HISTORY, "memory_id")) + messages)
+        return _of_history(tables, to)
     given = parcels.json_of_file(path, to.limits)
     lists = given if isinstance(given, Mapping) else {"results": given}
     found, relations = lists.get("results", lists.get("memories")), lists.get("relations") or ()
     if not isinstance(found, list) or not isinstance(relations, Sequence):
         raise InvalidInput(f"{safe_repr(str(path))} does not hold what mem0's get_all gives: a list of results.")
-    return parcels.SourceReading(_of_export(found, relations, to), len(found) + len(relations))
+    return _of_export(found, relations, to)
 
 
 def _of_export(found: Sequence[Any], relations: Sequence[Any], to: parcels.Destination) -> Iterator[parcels.Thing]:
@@ -95,7 +92,7 @@ def _page(to: parcels.Destination, page: Sequence[RowDraft], labels: tuple[str, 
 
 
 def _memory(given: Mapping[str, Any], to: parcels.Destination) -> RowDraft:
-    text = redact(text_given(given["memory"], "A memory"))
+    text = parcels.clean(given["memory"], "A memory")
     tags = [f"{tag}:{given[name]}" for name, tag in _TAGS.items() if given.get(name)]
     tags += [str(each) for each in given.get("categories") or ()]
     details = {name: value for name, value in given.items() if name not in _KNOWN and value not in (None, {}, [])}
@@ -112,7 +109,7 @@ def _memory(given: Mapping[str, Any], to: parcels.Destination) -> RowDraft:
 
 def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parcel:
     subject, predicate, object_ = (
-        name_of(redact(text_given(value, "A name")), "A name")
+        name_of(parcels.clean(value, "A name"), "A name")
         for value in (
             given["source"],
             given.get("relationship") or given["relation"],
@@ -168,7 +165,7 @@ def _last(key: Any, rows: Sequence[Mapping[str, Any]], to: parcels.Destination) 
         raise InvalidInput("it was deleted there.")
     times = [parcels.time_of(row["updated_at"] or row["created_at"], to.now) for row in rows]
     before: Any = [[at, redact(str(row["new_memory"]))] for at, row in zip(times, rows, strict=True)][:-1]
-    text = redact(text_given(last["new_memory"], "A memory"))
+    text = parcels.clean(last["new_memory"], "A memory")
     made = parcels.time_of(rows[0]["created_at"], times[0])
     details: dict[str, Any] = {"before": before} if before else {}
     return record(id_of(key, "record"), text, (), made, **details)
@@ -179,7 +176,7 @@ def _session(scope: str, rows: Sequence[Mapping[str, Any]], to: parcels.Destinat
     for row in rows:
         key = names.given(row["id"], row["content"])
         given = {"role": row["role"], "content": row["content"], "name": row["name"], "message_id": key}
-        entries.append(entry_of(message_of(given, new_id=new_uuid)[0], parcels.time_of(row["created_at"], to.now)))
+        entries.append(parcels.said(given, parcels.time_of(row["created_at"], to.now)))
     return parcels.conversation(to, scope, entries, *filter(None, [_user_of(scope)]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +48,7 @@ MOST_TOLD = 1_000
 """How much of what was left out is told one by one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class MovingReport:
     """What an import brought.
 
@@ -69,53 +69,36 @@ class MovingReport:
     kind: str
     source: str
     dry_run: bool
-    added: Mapping[str, int]
-    known: Mapping[str, int]
-    added_to: Mapping[str, int]
-    left_out: tuple[parcels.LeftOut, ...]
-    left: int
-    left_by: Mapping[str, int]
-    places: tuple[parcels.ImportedTo, ...]
-
-
-@dataclass
-class _Tally:
-    """The counts of a `MovingReport` so far."""
-
     added: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
     added_to: Counter[str] = field(default_factory=Counter)
-    left_by: Counter[str] = field(default_factory=Counter)
     left_out: list[parcels.LeftOut] = field(default_factory=list)
     left: int = 0
+    left_by: Counter[str] = field(default_factory=Counter)
     places: list[parcels.ImportedTo] = field(default_factory=list)
 
-    def leave(self, thing: parcels.LeftOut) -> None:
-        self.left += thing.count
-        self.left_by[thing.holds] += thing.count
-        if thing.holds in WHOLES:
-            self.left_by[WHOLES[thing.holds]] += 1
-        if len(self.left_out) < MOST_TOLD:
-            self.left_out.append(thing)
 
-    def bring(self, memory: AgentMemory, parcel: parcels.Parcel, *, dry_run: bool) -> None:
-        try:
-            stored = parcel.store(memory, dry_run=dry_run)
-        except InvalidInput as error:
-            self.leave(parcels.LeftOut(parcel.what, parcels.why(error), parcel.count, parcel.holds))
-            return
-        self.added[parcel.holds] += stored.added
-        self.known[parcel.holds] += stored.known
-        if parcel.place is not None:
-            self.places.append(parcel.place)
-        if stored.added and parcel.holds in WHOLES:
-            self.added_to[WHOLES[parcel.holds]] += 1
+def _leave(report: MovingReport, thing: parcels.LeftOut) -> None:
+    report.left += thing.count
+    report.left_by[thing.holds] += thing.count
+    if thing.holds in WHOLES:
+        report.left_by[WHOLES[thing.holds]] += 1
+    if len(report.left_out) < MOST_TOLD:
+        report.left_out.append(thing)
 
-    def report(self, kind: str, source: str, *, dry_run: bool) -> MovingReport:
-        counts: dict[str, Any] = {name: dict(+value) for name, value in vars(self).items() if type(value) is Counter}
-        left, places = tuple(self.left_out), tuple(self.places)
-        about: dict[str, Any] = {"kind": kind, "source": source, "dry_run": dry_run}
-        return MovingReport(**about, **counts, left=self.left, left_out=left, places=places)
+
+def _bring(report: MovingReport, parcel: parcels.Parcel, memory: AgentMemory) -> None:
+    try:
+        added, known = parcel.store(memory, dry_run=report.dry_run)
+    except InvalidInput as error:
+        _leave(report, parcels.LeftOut(parcel.what, parcels.why(error), parcel.count, parcel.holds))
+        return
+    report.added += Counter({parcel.holds: added})
+    report.known += Counter({parcel.holds: known})
+    if parcel.place is not None:
+        report.places.append(parcel.place)
+    if added and parcel.holds in WHOLES:
+        report.added_to[WHOLES[parcel.holds]] += 1
 
 
 def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: Any) -> None:
@@ -132,11 +115,11 @@ def check_source(memory: AgentMemory, kind: SourceKind, source: Any, **options: 
         MissingExtra: The package that reads the source is not installed.
     """
     with ExitStack() as stack:
-        _open(source, destination(memory, kind, **options), stack)
+        _next(_name_of(source), KINDS[kind](source, destination(memory, kind, **options), stack))
 
 
-def _open(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
-    return parcels.whole(_name_of(source), partial(KINDS[to.kind], source, to, stack))
+def _next(name: str, things: Iterator[parcels.Thing]) -> parcels.Thing | None:
+    return parcels.whole(name, lambda: next(things, None))
 
 
 def _name_of(source: Any) -> str:
@@ -186,20 +169,18 @@ def moving(
     to, tell, name = destination(memory, kind, **options), listener_given(progress, "progress"), _name_of(source)
     inputs = {"kind": kind, "source": name, "namespace": list(to.namespace), "dry_run": dry_run}
     with memory.database.step("care.import_from", lambda: inputs) as step:
-        tally = _Tally()
+        report = MovingReport(kind, name, dry_run)
         with ExitStack() as stack:
-            reading = _open(source, to, stack)
-            while (thing := parcels.whole(name, lambda: next(reading.things, None))) is not None:
+            things = parcels.whole(name, partial(KINDS[to.kind], source, to, stack))
+            while (thing := _next(name, things)) is not None:
                 if isinstance(thing, parcels.LeftOut):
-                    tally.leave(thing)
+                    _leave(report, thing)
                 else:
-                    tally.bring(memory, thing, dry_run=dry_run)
+                    _bring(report, thing, memory)
                 if tell is not None:
-                    done = tally.added.total() + tally.known.total() + tally.left
-                    tell(Progress(thing.what, done, None if to.chosen else reading.total))
+                    tell(Progress(thing.what, report.added.total() + report.known.total() + report.left, None))
         for each in sorted(to.chosen.unmet):
-            tally.leave(parcels.LeftOut(safe_repr(each), "the source has nothing of this id."))
-        report = tally.report(kind, name, dry_run=dry_run)
+            _leave(report, parcels.LeftOut(safe_repr(each), "the source has nothing of this id."))
         step.finish(lambda: {"added": report.added, "known": report.known, "left": report.left})
     return report
 

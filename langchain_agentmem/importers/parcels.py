@@ -15,13 +15,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from langchain_agentmem.base.clock import is_time, micros, time_given
+from langchain_agentmem.base.argument_checks import text_given
+from langchain_agentmem.base.clock import is_time, micros, new_uuid, time_given
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, id_of, named, namespace_of, path_of
+from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import printable, safe_repr
 from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
@@ -183,18 +186,6 @@ class ImportedTo:
     namespace: Namespace
 
 
-class ParcelCount(NamedTuple):
-    """What came of a parcel.
-
-    Attributes:
-        added: How many things were new.
-        known: How many were here already.
-    """
-
-    added: int
-    known: int
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parcel:
     """Things that are written at once.
@@ -203,15 +194,15 @@ class Parcel:
         holds: Their kind.
         what: The name of the parcel in a report, such as "the conversation 'a'".
         count: The number of things.
-        store: Writes those that a memory does not have, or counts them in a `dry_run`. Raises `InvalidInput` where they
-            cannot be stored; then none was.
+        store: Writes those that a memory does not have, or counts them in a `dry_run`; returns how many these are, and
+            how many were there already. Raises `InvalidInput` where they cannot be stored; then none was.
         place: The thread or conversation that they belong to. Default: none.
     """
 
     holds: Holds
     what: str
     count: int
-    store: Callable[..., ParcelCount]
+    store: Callable[..., tuple[int, int]]
     place: ImportedTo | None = None
 
 
@@ -232,7 +223,7 @@ def written(holds: Holds, what: str, count: int, path: str, make: Make, name: st
     """
     place = None if name is None else ImportedTo(id=name, namespace=namespace_of(path))
 
-    def store(memory: AgentMemory, *, dry_run: bool) -> ParcelCount:
+    def store(memory: AgentMemory, *, dry_run: bool) -> tuple[int, int]:
         database = memory.database
         now = database.now()
 
@@ -246,7 +237,7 @@ def written(holds: Holds, what: str, count: int, path: str, make: Make, name: st
             if place is not None and new:
                 event = partial(MessagesStored, namespace=place.namespace, conversation_id=place.id)
                 database.emit(partial(event, message_ids=tuple(new)))
-        return ParcelCount(len(new), count - len(new))
+        return len(new), count - len(new)
 
     return Parcel(holds=holds, what=what, count=count, store=store, place=place)
 
@@ -254,20 +245,8 @@ def written(holds: Holds, what: str, count: int, path: str, make: Make, name: st
 Thing: TypeAlias = Parcel | LeftOut
 
 
-class SourceReading(NamedTuple):
-    """A source that was opened.
-
-    Attributes:
-        things: What it holds, and what of it is left out.
-        total: How many things that will be, as far as it is known before.
-    """
-
-    things: Iterator[Thing]
-    total: int | None = None
-
-
-Reader: TypeAlias = Callable[[Any, Destination, ExitStack], SourceReading]
-"""Opens a source, which the stack closes."""
+Reader: TypeAlias = Callable[[Any, Destination, ExitStack], Iterator[Thing]]
+"""Opens a source, which the stack closes, and yields what it holds, and what of it is left out."""
 
 
 def parcel_of(what: str, count: int, build: Callable[[], Parcel], holds: Holds) -> Thing:
@@ -367,6 +346,29 @@ def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *label
     return written("messages", f"the conversation {safe_repr(name)}", len(entries), at.path, make, name)
 
 
+def said(given: Mapping[str, Any], said_at: int) -> LogEntry:
+    """The entry of a message.
+
+    Args:
+        given: Its role, content, id and so on.
+        said_at: When it was said.
+    """
+    return entry_of(message_of(given, new_id=new_uuid)[0], said_at)
+
+
+def clean(value: Any, what: str) -> str:
+    """A text without secrets.
+
+    Args:
+        value: The text.
+        what: What it is, such as "A record".
+
+    Raises:
+        InvalidInput: It is no text.
+    """
+    return redact(text_given(value, what))
+
+
 def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: str) -> Parcel:
     """What is remembered in a namespace, on its branch "main", which its threads see.
 
@@ -436,17 +438,11 @@ def is_sqlite(source: Path | str) -> bool:
     return isinstance(source, Path) and source.is_file() and begins_plain(source)
 
 
-def at_once(things: Iterable[Thing]) -> SourceReading:
-    """What a source holds that is read whole before anything is written."""
-    found = list(things)
-    return SourceReading(iter(found), sum(each.count for each in found))
-
-
 FileReader: TypeAlias = Callable[[Path, str, Destination], Iterator[Thing]]
 """Reads a file, given what it is called: its name without its ending, and the folders that lead to it."""
 
 
-def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destination) -> SourceReading:
+def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destination) -> Iterator[Thing]:
     """What a file holds, or each file in a folder and below. Of a folder, what cannot be read is left out.
 
     Args:
@@ -459,20 +455,17 @@ def of_files(path: Path, endings: Sequence[str], read: FileReader, to: Destinati
         InvalidInput: A file that was named cannot be read.
     """
     if not path.is_dir():
-        return at_once(read(path, path.stem, to))
+        yield from [*read(path, path.stem, to)]
+        return
     files = sorted(each for each in path.rglob("*") if each.suffix.lower() in endings and each.is_file())
     if not files:
         raise InvalidInput(f"In {safe_repr(str(path))} and below it no file ends in {' or '.join(endings)}.")
-
-    def things() -> Iterator[Thing]:
-        for each in files:
-            name = each.relative_to(path).with_suffix("").as_posix()
-            try:
-                yield from [*read(each, name, to)]
-            except MALFORMED as error:
-                yield LeftOut(f"the file {safe_repr(each.name)}", why(error))
-
-    return SourceReading(things())
+    for each in files:
+        name = each.relative_to(path).with_suffix("").as_posix()
+        try:
+            yield from [*read(each, name, to)]
+        except MALFORMED as error:
+            yield LeftOut(f"the file {safe_repr(each.name)}", why(error))
 
 
 def text_of_file(path: Path, limits: MemoryLimits) -> str:

@@ -8,26 +8,23 @@ are experiences, which go to a folder that `AgentMemory.experiences` reads. MARS
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.junk_rules import reasons
 from langchain_agentmem.audit.legacy_json import drafts_of, read_document
-from langchain_agentmem.base.argument_checks import text_given
-from langchain_agentmem.base.clock import micros, moment, new_uuid
+from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.data_tables import read_yaml
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations.log_entries import entry_of, message_of, post_entry, round_entry
+from langchain_agentmem.conversations.log_entries import post_entry, round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, read_experience
@@ -40,14 +37,12 @@ if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
 
 _TIME = re.compile(r"-(\d{8}-\d{6})-")
-_Rehearsed: TypeAlias = defaultdict[Path, set[str]]
-"""The ids of experiences that a dry run would write, by folder."""
 
 
 # -- TaskWeaver ----------------------------------------------------------------------------------------------------
 
 
-def read_taskweaver(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_taskweaver(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """Sessions and experiences of TaskWeaver.
 
     Args:
@@ -59,14 +54,13 @@ def read_taskweaver(source: Any, to: parcels.Destination, stack: ExitStack) -> p
         InvalidInput: There is no such file, or it is no session.
     """
     del stack
-    read = partial(_session, defaultdict(set))
-    return parcels.of_files(parcels.path_given(source), (".yaml", ".yml", ".json"), read, to)
+    return parcels.of_files(parcels.path_given(source), (".yaml", ".yml", ".json"), _session, to)
 
 
-def _session(rehearsed: _Rehearsed, path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
     given = parcels.json_of_file(path, to.limits) if path.suffix.lower() == ".json" else _yaml_of_file(path, to)
     if isinstance(given, Mapping) and "rounds" not in given and ("exp_id" in given or "experience_text" in given):
-        yield from _experience(rehearsed, path, name, to)
+        yield from _experience(path, name, to)
         return
     if not isinstance(given, Mapping) or not isinstance(given.get("rounds"), list):
         raise InvalidInput(f"{safe_repr(str(path))} is no session of TaskWeaver: it has no rounds.")
@@ -85,7 +79,7 @@ def _as_session(name: str, entries: Sequence[LogEntry], to: parcels.Destination)
     return parcels.conversation(to, name, entries)
 
 
-def _experience(rehearsed: _Rehearsed, path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
+def _experience(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:
     read = read_experience(path.read_bytes())
     if isinstance(read, str):
         raise InvalidInput(read)
@@ -99,14 +93,13 @@ def _experience(rehearsed: _Rehearsed, path: Path, name: str, to: parcels.Destin
         return
     folders = name.split("/")[:-1]
     below = folders[folders.index("experience") + 1 :] if "experience" in folders else folders
-    directory = to.experiences.joinpath(*below)
-    store = partial(_store_experience, read, directory, rehearsed[directory])
+    store = partial(_store_experience, read, to.experiences.joinpath(*below))
     yield parcels.Parcel(holds="experiences", what=what, count=1, store=store)
 
 
 def _store_experience(
-    experience: Experience, directory: Path, rehearsed: set[str], memory: AgentMemory, *, dry_run: bool
-) -> parcels.ParcelCount:
+    experience: Experience, directory: Path, memory: AgentMemory, *, dry_run: bool
+) -> tuple[int, int]:
     """Write an experience to a folder, unless that has one of its id."""
     if not dry_run:
         try:
@@ -114,13 +107,11 @@ def _store_experience(
         except OSError as error:
             raise InvalidInput(f"Experiences cannot be written to {safe_repr(str(directory))}: {error}.") from error
     library = memory.experiences(directory) if directory.is_dir() else None
-    if experience.exp_id in rehearsed | {each.exp_id for each in (library.load() if library else ())}:
-        return parcels.ParcelCount(0, 1)
-    if dry_run:
-        rehearsed.add(experience.exp_id)
-    elif library:
+    if library and experience.exp_id in {each.exp_id for each in library.load()}:
+        return 0, 1
+    if library and not dry_run:
         library.add(experience)
-    return parcels.ParcelCount(1, 0)
+    return 1, 0
 
 
 def _yaml_of_file(path: Path, to: parcels.Destination) -> Any:
@@ -166,7 +157,7 @@ def _time_in(name: str, otherwise: int) -> int:
 # -- MARSYS --------------------------------------------------------------------------------------------------------
 
 
-def read_marsys(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_marsys(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """What MARSYS' `save_to_file` wrote; the name of the file is taken for the id of the conversation.
 
     Args:
@@ -201,8 +192,7 @@ def _conversation(name: str, messages: Sequence[Any], saved_at: int, to: parcels
     names, entries = parcels.Names(), []
     for each in messages:
         key = names.given(each.get("message_id"), each)
-        made, _ = message_of({**each, "message_id": key}, new_id=new_uuid)
-        entries.append(entry_of(made, saved_at))
+        entries.append(parcels.said({**each, "message_id": key}, saved_at))
     return parcels.conversation(to, name, entries)
 
 
@@ -210,7 +200,7 @@ def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destin
     """Facts as records: in such a sentence nobody can tell the subject from the object."""
     names, drafts = parcels.Names(), []
     for each in messages:
-        text = redact(text_given(each["content"], "A fact"))
+        text = parcels.clean(each["content"], "A fact")
         drafts.append(record(names.given(None, each), text, ["fact", f"role:{each['role']}"], saved_at))
     return parcels.memories(to, f"the facts of {safe_repr(name)}", drafts)
 
@@ -218,7 +208,7 @@ def _facts(name: str, messages: Sequence[Any], saved_at: int, to: parcels.Destin
 # -- OPUS ----------------------------------------------------------------------------------------------------------
 
 
-def read_opus(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels.SourceReading:
+def read_opus(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterator[parcels.Thing]:
     """Prompts and replies of an agent_memory.json, however damaged, as entries of the audit trail.
 
     Args:
@@ -237,17 +227,13 @@ def read_opus(source: Any, to: parcels.Destination, stack: ExitStack) -> parcels
     here = [each for each in loaded.entries if to.chosen.has(each.conversation_id)]
     said = [each for each in here if each.prompt or each.reply]
     drafts = drafts_of(said, namespace_of(path_), moment(to.now), _judged)
-
-    def things() -> Iterator[parcels.Thing]:
-        for number, page in enumerate(pages(drafts)):
-            what = f"entries from {number * PAGE + 1:,} on, in {parcels.where(to)}"
-            yield parcels.written("entries", what, len(page), path_, _added(path_, page))
-        if empty := len(here) - len(said):
-            yield parcels.LeftOut("entries", "they have neither prompt nor reply.", empty, "entries")
-        for each in loaded.lost:
-            yield parcels.LeftOut("an entry", each, holds="entries")
-
-    return parcels.SourceReading(things(), len(loaded.entries) + len(loaded.lost))
+    for number, page in enumerate(pages(drafts)):
+        what = f"entries from {number * PAGE + 1:,} on, in {parcels.where(to)}"
+        yield parcels.written("entries", what, len(page), path_, _added(path_, page))
+    if empty := len(here) - len(said):
+        yield parcels.LeftOut("entries", "they have neither prompt nor reply.", empty, "entries")
+    for each in loaded.lost:
+        yield parcels.LeftOut("an entry", each, holds="entries")
 
 
 def _judged(entry: AuditEntry) -> AuditEntry:
