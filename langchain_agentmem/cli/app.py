@@ -153,7 +153,7 @@ def search(
         )
         empty = "Nothing was found."
         if not found and namespace is None and not everything:
-            there = console.elsewhere(memory, kinds)
+            there = console.elsewhere(memory, kinds=kinds)
             empty = f"Nothing was found in the root namespace.{there}{' Or say --everything.' if there else ''}"
             if as_json and there:  # the list is empty, and who reads it is told as well
                 typer.echo(empty, err=True)

@@ -57,7 +57,7 @@ def entries(
 
 
 def _none(memory: AgentMemory, namespace: str | None) -> str:
-    return f"There are no entries.{console.elsewhere(memory, ['audit'], namespace_named(namespace))}"
+    return f"There are no entries.{console.elsewhere(memory, namespace_named(namespace), ['audit'])}"
 
 
 @audit.command()

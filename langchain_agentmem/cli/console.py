@@ -9,18 +9,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import typer
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -40,8 +38,7 @@ from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Wh
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.upkeep.admin import NamespaceSummary
-from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSummary
+from langchain_agentmem.upkeep.database_report import ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -171,48 +168,31 @@ def time_option(told: str, name: str | None = None) -> Any:
 
 
 def elsewhere(
-    memory: AgentMemory, kinds: Sequence[MemoryKind] | None, here: tuple[str, ...] = (), *, whose: str | None = None
+    memory: AgentMemory,
+    here: tuple[str, ...] = (),
+    kinds: Sequence[MemoryKind] | None = None,
+    *,
+    below: bool = False,
+    threads: bool = False,
 ) -> str:
     """For who found nothing: where there is something, by the options that lead there; "" where there is nothing.
 
     Args:
         memory: Where.
-        kinds: What was looked for, as a user calls it. Default: all that a search usually finds.
         here: The namespace in which it was looked.
-        whose: The branch or thread of which it was looked for, where these are apart. Default: they are not.
+        kinds: What was looked for, as a user calls it. Default: all that a search usually finds.
+        below: Whether it was looked below that namespace, too.
+        threads: Whether threads of that namespace were left out.
     """
     memory.search("", kinds=kinds, everything=True)  # what waits for the index enters it
     stored_as, places = all_parts().stored_as(kinds), []
     for row in memory.database.engine.read(lambda tx: search_index.held(tx, stored_as)):
-        where, options = namespace_of(row["path"]), []
-        if where == here and whose in (None, row["name"]):
-            continue
-        if whose is not None and (row["of_thread"] or row["name"] != MAIN):
-            options += ["--thread" if row["of_thread"] else "--branch", row["name"]]
-        places.append(shlex.join(options if where == here else [*options, "--namespace", named(where)]))
-    return _elsewhere(places)
-
-
-def other_places(
-    namespace: str | None, found: Iterable[NamespaceSummary | ThreadSummary | BranchSummary], *, name: str | None = None
-) -> str:
-    """For who named a namespace that holds nothing: which ones hold something; "" where none does.
-
-    Args:
-        namespace: The namespace as it was written. Those that are written nearly so come first.
-        found: What there is in any namespace.
-        name: The thread or conversation that was looked for there. Default: anything.
-    """
-    where = namespace_named(namespace)
-    if name is None and any(each.namespace[: len(where)] == where for each in found):
-        return ""
-    places = [named(each.namespace) if each.namespace else "the root" for each in found]
-    return _elsewhere([*get_close_matches(namespace or "", places, _PLACES), *places])
-
-
-def _elsewhere(places: Iterable[str]) -> str:
-    told = some([*dict.fromkeys(places)])
-    return f" Elsewhere there is something: {told}." if told else ""
+        where = namespace_of(row["path"])
+        if where != here and not (below and where[: len(here)] == here):
+            places.append(shlex.join(["--namespace", named(where)]))
+        elif where == here and threads and row["of_thread"]:
+            places.append(shlex.join(["--thread", row["name"]]))
+    return f" Elsewhere there is something: {some([*dict.fromkeys(places)])}." if places else ""
 
 
 def some(places: Sequence[str]) -> str:
@@ -283,8 +263,6 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 LONGEST_LINE = 160
 _WIDE = 100_000
 """Columns of an output that nobody watches: lines are as long as they are."""
-_HANG = 3
-"""So much further in begins what is left of a line that is too long for a terminal."""
 
 
 class Screen:
@@ -302,21 +280,16 @@ class Screen:
             self._console.width = _WIDE
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print one line; on a terminal that is too narrow for it, several, and no word is broken.
+        """Print one line; on a terminal that is too narrow for it, several, of which no word is broken.
 
         Args:
             text: Any text.
             style: How it looks on a terminal that knows colours.
         """
-        said, wide = printable(text), self._console.width
-        lines = [""]
-        for word in re.findall(r"\s*\S+", said) if cell_len(said) > wide else [said]:
-            if lines[-1].strip() and cell_len(lines[-1] + word) > wide:
-                lines.append(" " * (len(said) - len(said.lstrip()) + _HANG) + word.lstrip())
-            else:
-                lines[-1] += word
-        for each in lines:
-            self._console.print(Text(each, style=style), soft_wrap=True)
+        said = printable(text)
+        if self._console.is_terminal:
+            said = textwrap.fill(said, self._console.width, break_long_words=False, break_on_hyphens=False)
+        self._console.print(Text(said, style=style), soft_wrap=True)
 
     def heading(self, text: str) -> None:
         """Print a heading, after an empty line."""

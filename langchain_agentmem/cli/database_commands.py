@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base import encryption_key as keys
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
@@ -84,7 +83,7 @@ def export(
     with working("Nothing was written.", "writing") as watch, console.existing(database) as memory:
         whose = memory if namespace is None else memory.within(namespace_named(namespace))
         told = asdict(whose.export(file, progress=watch, key=key, as_json=as_json))
-        others = "" if any(told.values()) else console.other_places(namespace, memory.admin.namespaces())
+        others = "" if any(told.values()) else console.elsewhere(memory, namespace_named(namespace), below=True)
     return Report({"path": file, **told}, f"{file} was written: {_counts(told)}.{others}")
 
 
@@ -212,7 +211,7 @@ def erase(
             report = memory.erase(**given, dry_run=True)
             found, more, others = _counts(report.counts), _items_elsewhere(report.elsewhere, namespace), ""
             if not any(report.counts.values()) and not more:
-                others = _other_places(memory, namespace, thread or conversation)
+                others = console.elsewhere(memory, given["namespace"] or (), below=conversation is None)
         if not dry_run and not yes and any(report.counts.values()):
             told = printable(f"This deletes{where}, for ever: {found}.{more}")
             if not sys.stdin.isatty():
@@ -232,13 +231,6 @@ def erase(
     # It can be kept as the proof of an erasure.
     value = {**given, **console.plain(report), "dry_run": dry_run, "at": datetime.now(UTC)}
     return Report(value, printable(told + more))
-
-
-def _other_places(memory: AgentMemory, namespace: str | None, name: str | None) -> str:
-    if name is None:
-        return console.other_places(namespace, memory.admin.namespaces())
-    found = memory.admin.threads(thread_id=name, sizes=False).threads
-    return console.other_places(namespace, found, name=name)
 
 
 def _items_elsewhere(places: Sequence[tuple[str, ...]], namespace: str | None) -> str:
@@ -284,8 +276,7 @@ def prune(
             progress=watch,
         )
         nothing = not report.threads and not report.conversations
-        # What there is elsewhere takes long to count, and helps who named a namespace.
-        others = console.other_places(namespace, memory.admin.namespaces()) if nothing and namespace else ""
+        others = console.elsewhere(memory, namespace_named(namespace), below=True) if nothing else ""
     would = "would be " if dry_run else ""
     return Report(
         report,
@@ -408,7 +399,7 @@ def namespaces(*, database: Existing, namespace: Within = None) -> Report:
     """
     with console.existing(database) as memory, console.progress_bar("counting"):
         found = sorted(memory.admin.namespaces(namespace_named(namespace)), key=lambda each: -each.bytes)
-        others = "" if found else console.other_places(namespace, memory.admin.namespaces())
+        others = "" if found else console.elsewhere(memory, namespace_named(namespace), below=True)
     counts = ("threads", "messages", "checkpoints", "memories", "items", "audit", "bytes")
     rows = [(named(each.namespace), *(f"{getattr(each, name):,}" for name in counts)) for each in found]
     lines = [console.Rows(("namespace", *counts), rows, counts)] if found else [f"Nothing is stored there.{others}"]

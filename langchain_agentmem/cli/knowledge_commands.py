@@ -64,7 +64,7 @@ def facts(
             found = place.as_of(as_of, known) if entity is None else _naming(place, entity, as_of, known)
         empty = "No such facts are known."
         if not near and not found:
-            empty += console.elsewhere(memory, ["fact"], place.namespace, whose=branch if thread is None else thread)
+            empty += console.elsewhere(memory, place.namespace, ["fact"], threads=thread is None)
     if neighbours:
         return console.list_report(near, _near_lines, _near, empty, limit)
     return console.list_report(found, _lines, lambda fact: fact.to_dict(), empty, limit)

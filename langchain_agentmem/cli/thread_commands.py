@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +18,7 @@ from langchain_agentmem.cli.console import AsJson, Existing, Line, Most, Report,
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio import thread_views as views
-from langchain_agentmem.upkeep.database_report import BranchSummary, ThreadSummary
+from langchain_agentmem.upkeep.database_report import ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -57,7 +57,7 @@ def listed(
         found = memory.admin.threads(
             namespace_named(namespace), query=query, role=role, since=since, until=until, limit=most
         )
-        others = () if found.threads else memory.admin.threads().threads
+        empty = "" if found.threads else _none(memory, "threads and no conversations", namespace)
     rows = [
         (
             each.thread_id,
@@ -70,15 +70,14 @@ def listed(
         for each in found.threads
     ]
     headings = ("thread", "namespace", *_NUMBERS, "changed", "newest checkpoint", "title")
-    empty = _none("threads and no conversations", namespace, others)
     lines = [console.Rows(headings, rows, _NUMBERS) if rows else empty, *console.more(len(rows), found.total)]
     return Report(found.threads, lines)
 
 
-def _none(what: str, namespace: str | None, found: Sequence[ThreadSummary | BranchSummary]) -> str:
-    """That there are none, and where there are some."""
+def _none(memory: AgentMemory, what: str, namespace: str | None) -> str:
+    """That there are none, and where there is something."""
     within = "" if namespace is None else f" in {namespace}"
-    return f"There are no {what}{within}.{console.other_places(namespace, found)}"
+    return f"There are no {what}{within}.{console.elsewhere(memory, namespace_named(namespace), below=True)}"
 
 
 @threads.command()
@@ -310,7 +309,7 @@ def branches(
             most = limit or (None if as_json else console.LIMIT)
             return _checkpoint_tree(memory, console.one_thread(memory, thread, namespace), most)
         found = memory.admin.branches(namespace_named(namespace))
-        empty = [] if found else [_none("named branches", namespace, memory.admin.branches())]
+        empty = [] if found else [_none(memory, "named branches", namespace)]
     drawn = _drawn((each, (each.namespace, each.name), (each.namespace, each.parent)) for each in found)
     shown = [*drawn][: limit or console.LIMIT]
     lines: list[Line] = [*empty]

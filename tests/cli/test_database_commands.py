@@ -183,7 +183,7 @@ class TestErasing:
             assert memory.admin.stats()["messages"] == memory.admin.stats()["checkpoints"] == 0
 
     def test_who_names_what_holds_nothing_is_told_where_there_is_something(self, agentmem, database, tmp_path):
-        there = "Elsewhere there is something: ada/private"
+        there = "Elsewhere there is something: --namespace ada/private"
         for name, *options in (
             ("erase", "--yes"),
             ("prune", "--keep-messages", "9"),
