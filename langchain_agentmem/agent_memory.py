@@ -100,7 +100,7 @@ class AgentMemory(Maintenance, Closing):
         on_thread_delete: What becomes of what a thread taught the others of its namespace, when it is deleted: "keep"
             or "forget". Default: "keep"; erasing it forgets it in any case.
         hooks: Functions that are called with every event. Exceptions they raise are logged and suppressed.
-        trace_content: How traces, hooks' steps and streams show what was said and remembered: True as it is, False not
+        trace_content: How traces and hooks' steps show what was said and remembered: True as it is, False not
             at all, else as this function from text to text gives it. Ids, names, counts, scores and times are always
             shown. What the agent's own runs show, such as the messages given to its model, is LangChain's to hide.
         strict: Whether the checkpointer imports no class but those that are held to be safe or allowed: see

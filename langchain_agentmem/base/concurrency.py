@@ -27,15 +27,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from functools import partial, wraps
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 THREAD_NAME = "agentmem-worker"
-IDLE = 10.0
-"""Seconds that an idle thread is kept."""
 LOOP_CHECK = 5.0
 """Seconds after which a thread that waits for an event loop checks whether the loop was closed."""
 
@@ -224,13 +222,19 @@ def _begin(call: _Call, make: Callable[[], Coroutine[Any, Any, T]], done: Future
         call.task = task
 
 
+def in_own_thread(function: Callable[[], T]) -> Future[T]:
+    """Begin to call a function in a new thread, in a copy of this context, which nobody needs to wait for."""
+    answer: Future[T] = Future()
+    run = partial(contextvars.copy_context().run, function)
+    threading.Thread(target=_settle, args=[answer, run], name=f"{THREAD_NAME}-call", daemon=True).start()
+    return answer
+
+
 def abandonable(function: Callable[[], T]) -> T:
     """Call a function that may take long and writes nothing; in a worker it can be cancelled."""
     if not is_in_worker():
         return function()
-    answer: Future[T] = Future()
-    run = partial(contextvars.copy_context().run, function)
-    threading.Thread(target=_settle, args=[answer, run], name=f"{THREAD_NAME}-call", daemon=True).start()
+    answer = in_own_thread(function)
     on_callers_loop(partial(_wait_for, answer))
     return answer.result()
 
@@ -353,15 +357,11 @@ class Workers:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def allow(self, size: int) -> None:
-        """Let at least so many threads work at a time."""
-        self.size = max(self.size, size)
-
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Have a function called in a thread.
 
         Raises:
-            RuntimeError: No thread works, and none can be started.
+            RuntimeError: A thread is needed, and none can be started.
         """
         future: Future[T] = Future()
         state = self._state
@@ -377,39 +377,25 @@ class Workers:
     def place_given_up(self) -> Iterator[None]:
         """Let another thread work during the block."""
         state = self._state
-        with state.lock:
-            state.threads -= 1
-            if not state.tasks.empty():
-                with contextlib.suppress(RuntimeError):  # no thread can be started: this one takes the next call
-                    self._employ(state)
         try:
+            with state.lock:
+                state.threads -= 1
+                if not state.tasks.empty():
+                    self._employ(state)
             yield
         finally:
             with state.lock:
                 state.threads += 1  # it goes on immediately: for a moment one more than usual works
 
     def _employ(self, state: _State) -> None:
-        """Start a thread if there is a place, with the lock held. If none can be started, another has to work."""
+        """Start a thread if there is a place, with the lock held. If there is none, a thread that works goes on."""
         if state.threads < self.size:
-            try:
-                threading.Thread(target=self._run, args=[state], name=THREAD_NAME, daemon=True).start()
-            except RuntimeError:
-                if not state.threads:
-                    raise
-            else:
-                state.threads += 1
+            threading.Thread(target=self._run, args=[state], name=THREAD_NAME, daemon=True).start()
+            state.threads += 1
 
     def _run(self, state: _State) -> None:
         while True:
-            try:
-                future, function = state.tasks.get(timeout=IDLE)
-            except Empty:
-                with state.lock:
-                    if state.tasks.empty():
-                        state.threads -= 1
-                        state.idle = max(0, state.idle - 1)
-                        return
-                continue
+            future, function = state.tasks.get()
             if future.set_running_or_notify_cancel():
                 _settle(future, function)
             del future, function

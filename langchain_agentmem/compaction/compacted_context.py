@@ -7,12 +7,11 @@ turn, longer than before: its messages are compared with those of the last time,
 counted and checked. The digest of a place says everything that was said up to there, so what was compacted once is
 found again by it: after a restart, in another process, and on another branch of the thread.
 
-`CompactionReport` reports a compaction to hooks, to an event bus, to LangGraph's custom stream, and to traces.
+`CompactionReport` reports a compaction to hooks, to an event bus, and to traces.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +44,6 @@ from langchain_agentmem.messages.message_marks import is_filler, summary_in
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Step, brief
-from langchain_agentmem.tracing.langchain_runs import stream_writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +353,7 @@ NOTHING, COMPACTED, NOT_SMALLER = ("nothing to do", "compacted", "cannot be made
 
 
 class CompactionReport:
-    """Reports one compaction, or one look that found nothing to compact, to hooks, event bus, stream and traces.
+    """Reports one compaction, or one look that found nothing to compact, to hooks, event bus and traces.
 
     Args:
         database: Whose hooks are called.
@@ -467,10 +465,3 @@ class CompactionReport:
         self._database.hooks.emit(event)
         if self._bus is not None:
             self._bus.emit(event)
-        if (write := stream_writer(None)) is not None:
-            with self._database.tracing.unharmed("writing to the custom stream"):
-                fields = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
-                if (error := fields.get("error")) is not None:
-                    shown = self._database.tracing.shown_error(error)
-                    fields["error"] = repr(error) if shown is error else str(shown)
-                write({"event": type(event).__name__} | fields)

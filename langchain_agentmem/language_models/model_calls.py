@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import wait
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -20,7 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
 
-from langchain_agentmem.base.concurrency import callers_loop, check_cancelled, is_in_worker, on_callers_loop
+from langchain_agentmem.base.concurrency import (
+    callers_loop,
+    check_cancelled,
+    in_own_thread,
+    is_in_worker,
+    on_callers_loop,
+)
 from langchain_agentmem.base.encoding import THOUGHTS, kind_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
@@ -193,18 +198,8 @@ def _reply(model: Any, question: list[BaseMessage], config: Any) -> Any:
 
 def _reply_in_time(call: Callable[[], Any], timeout: float | None) -> Any:
     """Call a model in a thread that is abandoned when time is up: nothing else can end a call that hangs."""
-    reply: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            reply.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the reply is waited for
-            reply.set_exception(error)
-
-    thread = threading.Thread(target=partial(contextvars.copy_context().run, run), name="agentmem-ask", daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if not reply.done():
+    reply = in_own_thread(call)
+    if not wait([reply], timeout).done:
         raise TimeoutError(f"The model gave no answer within {timeout:g} s.")
     return reply.result()
 

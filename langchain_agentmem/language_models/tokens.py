@@ -6,7 +6,7 @@ own estimate stands in.
 
 Counts are kept per message, under what the message says and never under which object it is: a message changed in
 place is counted anew, and a context that grew costs only what is new. What a provider reports it was sent corrects
-the counts, per model and within bounds.
+the counts, within bounds.
 
 `clipped` cuts a text to a number of tokens. `Budget` and `Measure` say how much room memory has in a prompt.
 """
@@ -255,9 +255,6 @@ def _probed_form(counter: Callable[[Any], int], makes: Mapping[str, Callable[[st
             f"{safe_repr(counter)} may count the characters of a text or the messages of a list. Give a function "
             "whose parameter is annotated: text: str, message: BaseMessage, or messages: list[BaseMessage]."
         )
-    # A counter of messages takes each letter of a text for a message, and counts more than there are letters.
-    if growth["text"] and not (growth["messages"] and growth["text"] > len(_PROBE)):
-        return "text"
     return next((form for form in ("messages", "message") if growth[form]), "text")
 
 
@@ -303,7 +300,7 @@ class TokenCounter:
         self._counter = counter
         self._image_tokens = image_tokens
         self._counts: OrderedDict[Any, Any] = OrderedDict()
-        self._factors: dict[str, tuple[float, int]] = {}
+        self._factor, self._learned = 1.0, 0
         self._failed = False
         self._chosen = None if counter is None else self._choose(counter)
 
@@ -360,12 +357,7 @@ class TokenCounter:
         return MESSAGE_OVERHEAD + fixed + self._count_texts(texts)
 
     def count(
-        self,
-        messages: Iterable[Countable],
-        *,
-        tools: Iterable[ToolLike] | None = None,
-        system: Countable | None = None,
-        model: str = "",
+        self, messages: Iterable[Countable], *, tools: Iterable[ToolLike] | None = None, system: Countable | None = None
     ) -> int:
         """Count a context: what a model is sent in one call.
 
@@ -373,7 +365,6 @@ class TokenCounter:
             messages: As for `count_message`. Only those not counted before cost time.
             tools: LangChain tools, dict schemas, pydantic classes or functions. Default none.
             system: A string or message sent before the others. Default none.
-            model: The model's name, for what `observe` learned about it. Default "", the model without a name.
 
         Returns:
             Tokens, calibrated.
@@ -381,38 +372,23 @@ class TokenCounter:
         Raises:
             MessageError: One of the messages is not a message.
         """
-        return math.ceil(self._raw(messages, tools, system) * self.factor(model))
+        total = sum(map(self.count_message, messages))
+        if system is not None and not (isinstance(system, str) and not system):
+            total += self.count_message(system)
+        if tools is not None and not isinstance(tools, Iterable):
+            raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")
+        total += sum(_TOOL_OVERHEAD + self._count_tool(tool) for tool in (() if tools is None else tools))
+        return math.ceil(total * self._factor)
 
-    def observe(
-        self,
-        messages: Iterable[Countable],
-        reported: int,
-        *,
-        tools: Iterable[ToolLike] | None = None,
-        system: Countable | None = None,
-        model: str = "",
-    ) -> None:
+    def learn(self, counted: int, reported: int, reply_id: str | None = None) -> None:
         """Learn from the tokens that a provider reported for a context.
 
         Contexts of fewer than 200 tokens teach nothing, because overheads dominate there.
 
         Args:
-            messages: Exactly what was sent.
+            counted: The tokens of the context, as `count` gives them before anything was learned.
             reported: The provider's input tokens, those read from a cache included (as LangChain's are).
-            tools: As for `count`.
-            system: As for `count`.
-            model: The model's name.
-        """
-        self.learn(self._raw(messages, tools, system), reported, model=model)
-
-    def learn(self, counted: int, reported: int, reply_id: str | None = None, *, model: str = "") -> None:
-        """Learn from the tokens that a provider reported for what was counted here already.
-
-        Args:
-            counted: The tokens, uncalibrated.
-            reported: The provider's input tokens.
             reply_id: The reply that it came with, which teaches once. Default: none, and it teaches each time.
-            model: The model's name.
         """
         if counted < _LEARNS_FROM or not isinstance(reported, int | float) or not 0 < reported < math.inf:
             return
@@ -421,31 +397,13 @@ class TokenCounter:
             return
         ratio = min(max(reported / counted, _LEAST_FACTOR), _MOST_FACTOR)
         with self._lock:
-            factor, seen = self._factors.get(model, (1.0, 0))
+            self._learned += 1
             # The plain mean at first, then one that forgets, so that a provider's change is followed.
-            weight = max(_LEAST_WEIGHT, 1 / (seen + 1))
-            self._factors[model] = (factor + (ratio - factor) * weight, seen + 1)
+            self._factor += (ratio - self._factor) * max(_LEAST_WEIGHT, 1 / self._learned)
 
-    def factor(self, model: str = "") -> float:
-        """What counts for a model are multiplied by: between 0.5 and 2.0, and 1.0 before anything was learned.
-
-        Args:
-            model: The model's name.
-        """
-        return self._factors.get(model, (1.0, 0))[0]
-
-    def reset(self, model: str | None = None) -> None:
-        """Forget what was learned about a model, or about all of them.
-
-        Args:
-            model: The model's name. Default None: every model.
-        """
-        with self._lock:
-            if model is None:
-                self._factors.clear()
-            else:
-                self._factors.pop(model, None)
-            self._counts.clear()
+    def factor(self) -> float:
+        """Return what counts are multiplied by: between 0.5 and 2.0, and 1.0 before anything was learned."""
+        return self._factor
 
     def _counting(self) -> tuple[str, Callable[[str], int]]:
         if self._chosen is None:
@@ -484,14 +442,6 @@ class TokenCounter:
             )
         named = counter if hasattr(counter, "__qualname__") else type(counter)
         return f"custom:{named.__qualname__}", _text_counter(count) if model is None else count
-
-    def _raw(self, messages: Iterable[Countable], tools: Iterable[ToolLike] | None, system: Countable | None) -> int:
-        total = sum(map(self.count_message, messages))
-        if system is not None and not (isinstance(system, str) and not system):
-            total += self.count_message(system)
-        if tools is not None and not isinstance(tools, Iterable):
-            raise InvalidInput(f"tools come as a list, not as {safe_repr(tools)}.")
-        return total + sum(_TOOL_OVERHEAD + self._count_tool(tool) for tool in (() if tools is None else tools))
 
     def _count_texts(self, texts: tuple[str, ...]) -> int:
         # The key is what is said, so it cannot be stale. Long texts are kept as their digest, not as themselves.

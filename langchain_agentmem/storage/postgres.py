@@ -242,7 +242,7 @@ class PostgresEngine(Engine):
     ) -> None:
         super().__init__(opening)
         for workers in (reading, writing):
-            workers.allow(opening.pool_size)
+            workers.size = max(workers.size, opening.pool_size)
         self._pooled = False
         self.schema = opening.schema
         self._given = None if isinstance(url, str) else url

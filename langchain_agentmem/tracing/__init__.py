@@ -23,8 +23,8 @@ Within the package a step is taken like this:
 
 A step that is heard becomes a run under the caller's run, in LangSmith and in any other LangChain tracer: it is told to
 them the way LangChain tells its own, through the callbacks of the surrounding config. While the step is open it is the
-surrounding run, so that a model called within it shows beneath it. Whoever streams a graph with `stream_mode="custom"`
-sees it begin and end. Hooks get a `StepStarted` and a `StepFinished`, and the log one DEBUG line.
+surrounding run, so that a model called within it shows beneath it. Hooks get a `StepStarted` and a `StepFinished`, and
+the log one DEBUG line.
 
 Three things decide the shape of these modules:
 

@@ -9,17 +9,12 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from langchain_agentmem.base.namespaces import running_config
-
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-
-RUNTIME = "__pregel_runtime"
-"""Where LangGraph keeps what a node is given, its stream writer among it."""
 
 _TURNS = tuple(f"on_{kind}_{turn}" for kind in ("chain", "retriever", "tool") for turn in ("start", "end", "error"))
 _SILENT = "langchain_core.callbacks.base"
@@ -37,19 +32,6 @@ def may_be_traced(config: Mapping[str, Any] | None) -> bool:
         return True
 
 
-def stream_writer(config: Mapping[str, Any] | None) -> Callable[[Any], object] | None:
-    """What writes to the custom stream of the graph that surrounds this, if somebody reads it."""
-    running = running_config()
-    for each in (config, running):
-        configurable = None if each is None else each.get("configurable")
-        if isinstance(configurable, Mapping) and (runtime := configurable.get(RUNTIME)) is not None:
-            writer: Callable[[Any], object] | None = getattr(runtime, "stream_writer", None)
-            if writer is None or _does_nothing(writer):
-                return None
-            return writer if running is not None else functools.partial(_write_as_of, each, writer)
-    return None
-
-
 def listens(handler: Any) -> bool:
     """Whether a handler wants to hear of steps; the one that watches the attempts of nodes (`rewinding/`) does not."""
     kind: Any = type(handler)
@@ -64,22 +46,6 @@ def _hears_steps(kind: Any) -> bool:
     if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
         return True
     return any(getattr(getattr(kind, turn, None), "__module__", None) != _SILENT for turn in _TURNS)
-
-
-def _write_as_of(config: Any, writer: Callable[[Any], object], event: Any) -> None:
-    """Write in a thread that was given the config of a node and not its context, in which the writer looks for it."""
-    surrounding = sys.modules["langchain_core.runnables.config"].var_child_runnable_config
-    token = surrounding.set(config)
-    try:
-        writer(event)
-    finally:
-        surrounding.reset(token)
-
-
-def _does_nothing(writer: Any) -> bool:
-    """Where nobody reads the custom stream, LangGraph's writer is an empty function: it knows no name of anything."""
-    code = getattr(writer, "__code__", None)
-    return code is not None and not code.co_names and not code.co_freevars
 
 
 def _has_handlers(callbacks: Any) -> bool:
@@ -141,92 +107,67 @@ _CONTENT_FREE = ("langchain_agentmem.", "langchain_core.callbacks.usage", "langg
 """Handlers that take notes of calls without showing them to anybody else, by the module of their class."""
 
 
-class StepRun:
-    """A step, as LangChain's callbacks know it. In an async call `start` and `end` return coroutines."""
+def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
+    """Return the callback manager of a step whose config is complete; None where nobody turns out to listen."""
+    from langchain_core.runnables import config as configs  # noqa: PLC0415 - it takes a quarter of a second
 
-    __slots__ = ("_config", "_manager", "_run", "_surroundings", "_type")
+    # The manager is ours alone, and runs called within the step inherit from another list.
+    made: Any = (
+        configs.get_async_callback_manager_for_config if asynchronous else configs.get_callback_manager_for_config
+    )
+    manager = made(config)
+    manager.handlers = list(filter(listens, manager.handlers))
+    return manager if manager.handlers else None
 
-    def __init__(self, run_type: RunType, config: RunnableConfig, manager: Any) -> None:
-        self._type = run_type
-        self._config = config
-        self._manager = manager
-        self._run: Any = None
-        self._surroundings = contextlib.ExitStack()
 
-    @classmethod
-    def of(cls, run_type: RunType, config: RunnableConfig | None, *, asynchronous: bool) -> StepRun | None:
-        """The run to be, or None where nobody turns out to listen."""
-        # Importing this takes a quarter of a second, which nobody should pay who is not traced.
-        from langchain_core.runnables import config as configs  # noqa: PLC0415
+def start_run(manager: Any, run_type: RunType, name: str, inputs: dict[str, Any], metadata: dict[str, Any]) -> Any:
+    """Tell the tracers that a step begins, and return its run; an async manager returns a coroutine."""
+    if run_type == "retriever":
+        query = str(inputs.get("query", ""))
+        others = {key: value for key, value in inputs.items() if key != "query"}
+        manager.add_metadata({**metadata, **others}, inherit=False)
+        return manager.on_retriever_start(None, query, name=name)
+    manager.add_metadata(metadata, inherit=False)
+    if run_type == "tool":
+        return manager.on_tool_start({"name": name}, str(inputs), inputs=inputs, name=name)
+    return manager.on_chain_start(None, inputs, name=name)
 
-        complete = configs.ensure_config(config)
-        configure: Any = (
-            configs.get_async_callback_manager_for_config if asynchronous else configs.get_callback_manager_for_config
-        )
-        # The manager is ours alone, and runs called within the step inherit from another list.
-        manager = configure(complete)
-        manager.handlers = [
-            _Contained(each) if each.raise_error else each for each in manager.handlers if listens(each)
+
+@contextlib.contextmanager
+def surrounding(run: Any, config: RunnableConfig) -> Iterator[None]:
+    """Make a run the surrounding one of the block, for LangChain and for `@traceable` functions."""
+    from langchain_core.runnables.config import patch_config  # noqa: PLC0415
+    from langchain_core.tracers.langchain import LangChainTracer  # noqa: PLC0415
+
+    child = run.get_child()
+    tracers = [each for each in child.handlers if isinstance(each, LangChainTracer)]
+    trees = filter(None, (each.run_map.get(str(run.run_id)) for each in tracers))
+    with within(patch_config(config, callbacks=child)):
+        if (tree := next(trees, None)) is None:
+            yield
+            return
+        # LangSmith looks for the run that its own functions belong under in a place of its own.
+        from langsmith.run_helpers import set_tracing_parent  # noqa: PLC0415
+
+        with set_tracing_parent(tree):
+            yield
+
+
+def end_run(run: Any, run_type: RunType, outputs: dict[str, Any] | None, error: BaseException | None) -> Any:
+    """Tell the tracers what came of a step; a run of an async manager returns a coroutine."""
+    if error is not None:
+        return getattr(run, f"on_{run_type}_error")(error)
+    result: Any = outputs or {}
+    if run_type == "retriever":
+        from langchain_core.documents import Document  # noqa: PLC0415
+
+        listed = result.get("documents", ())
+        documents = [each for each in listed if isinstance(each, Mapping)]  # not "… (30 in all)"
+        result = [
+            Document(str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
+            for each in documents
         ]
-        return cls(run_type, complete, manager) if manager.handlers else None
-
-    @property
-    def id(self) -> str | None:
-        """The id of the run, once it has started."""
-        return None if self._run is None else str(self._run.run_id)
-
-    def start(self, name: str, inputs: dict[str, Any], metadata: dict[str, Any]) -> Any:
-        """Tell the tracers that it begins."""
-        if self._type == "retriever":
-            query = str(inputs.get("query", ""))
-            others = {key: value for key, value in inputs.items() if key != "query"}
-            self._manager.add_metadata({**metadata, **others}, inherit=False)
-            return self._manager.on_retriever_start(None, query, name=name)
-        self._manager.add_metadata(metadata, inherit=False)
-        if self._type == "tool":
-            return self._manager.on_tool_start({"name": name}, str(inputs), inputs=inputs, name=name)
-        return self._manager.on_chain_start(None, inputs, name=name)
-
-    def enter(self, run: Any) -> None:
-        """Make the started run the surrounding one, for LangChain and for `@traceable` functions."""
-        from langchain_core.runnables.config import patch_config  # noqa: PLC0415
-        from langchain_core.tracers.langchain import LangChainTracer  # noqa: PLC0415
-
-        self._run = run
-        child = run.get_child()
-        self._surroundings.enter_context(within(patch_config(self._config, callbacks=child)))
-        for handler in child.handlers:
-            # LangSmith looks for the run that its own functions belong under in a place of its own.
-            if isinstance(handler, LangChainTracer) and (tree := handler.run_map.get(str(run.run_id))):
-                from langsmith.run_helpers import set_tracing_parent  # noqa: PLC0415
-
-                self._surroundings.enter_context(set_tracing_parent(tree))
-                break
-
-    def leave(self) -> bool:
-        """Give the caller its surroundings back. True if there is a run to end."""
-        # ValueError: the block is left in another context than it was entered in, as a generator's can be.
-        # That context is out of reach, and this one was never changed.
-        with contextlib.suppress(ValueError):
-            self._surroundings.close()
-        return self._run is not None
-
-    def end(self, outputs: dict[str, Any] | None, error: BaseException | None) -> Any:
-        """Tell the tracers what came of it."""
-        if error is not None:
-            return getattr(self._run, f"on_{self._type}_error")(error)
-        result: Any = outputs or {}
-        if self._type == "retriever":
-            from langchain_core.documents import Document  # noqa: PLC0415
-
-            documents = (
-                each for each in result.get("documents", ()) if isinstance(each, Mapping)
-            )  # not "… (30 in all)"
-            result = [
-                Document(str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
-                for each in documents
-            ]
-        return getattr(self._run, f"on_{self._type}_end")(result)
+    return getattr(run, f"on_{run_type}_end")(result)
 
 
 @contextlib.contextmanager
@@ -266,22 +207,3 @@ def unseen() -> Iterator[None]:
 
 def _is_content_free(handler: Any) -> bool:
     return type(handler).__module__.startswith(_CONTENT_FREE)
-
-
-class _Contained:
-    """A handler that wants its errors raised, held back: LangChain logs them instead, and tells the others.
-
-    It passes for an instance of the handler's own class, because LangChain looks for some by their class.
-    """
-
-    raise_error = False
-
-    def __init__(self, handler: Any) -> None:
-        self._handler = handler
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handler, name)
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return type(self._handler)

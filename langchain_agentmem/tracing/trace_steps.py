@@ -19,7 +19,16 @@ from langchain_agentmem.base.clock import Clock, utc_now
 from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
-from langchain_agentmem.tracing.langchain_runs import RunType, StepRun, may_be_traced, stream_writer, unseen, within
+from langchain_agentmem.tracing.langchain_runs import (
+    RunType,
+    end_run,
+    manager_of,
+    may_be_traced,
+    start_run,
+    surrounding,
+    unseen,
+    within,
+)
 from langchain_agentmem.tracing.shown_values import (
     Content,
     Withheld,
@@ -69,9 +78,6 @@ logger = logging.getLogger("langchain_agentmem.tracing")
 
 Values: TypeAlias = Mapping[str, Any]
 Thunk: TypeAlias = Callable[[], Values]
-
-STREAMED_AS = "agentmem"
-"""What the events of the custom stream are marked with, as their "type"."""
 
 _open: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
 """The step that this runs within."""
@@ -170,10 +176,9 @@ class Tracing:
             A step to be entered once. It never raises on its own account, nor hides what the block raises.
         """
         traced = may_be_traced(config)
-        writer = stream_writer(config)
-        if not traced and writer is None and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
+        if not traced and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
             return SILENT
-        return _HeardStep(self, name, run_type, inputs, config, traced=traced, writer=writer)
+        return _HeardStep(self, name, run_type, inputs, config, traced=traced)
 
     def heard(self, config: RunnableConfig | None = None) -> bool:
         """Whether somebody may listen to a step. Ask before reading what only a trace would show.
@@ -181,8 +186,7 @@ class Tracing:
         Args:
             config: The caller's config, where it has been handed one.
         """
-        heard_here = self.hooked or logger.isEnabledFor(logging.DEBUG)
-        return heard_here or may_be_traced(config) or stream_writer(config) is not None
+        return self.hooked or logger.isEnabledFor(logging.DEBUG) or may_be_traced(config)
 
     within = staticmethod(within)
 
@@ -215,22 +219,6 @@ class Tracing:
 class _HeardStep(Step):
     """A step that somebody hears."""
 
-    __slots__ = (
-        "_begun",
-        "_config",
-        "_event",
-        "_in_worker",
-        "_inputs",
-        "_inside",
-        "_name",
-        "_outputs",
-        "_run",
-        "_run_type",
-        "_traced",
-        "_tracing",
-        "_writer",
-    )  # fmt: skip
-
     def __init__(
         self,
         tracing: Tracing,
@@ -240,44 +228,48 @@ class _HeardStep(Step):
         config: RunnableConfig | None,
         *,
         traced: bool,
-        writer: Callable[[Any], object] | None,
     ) -> None:
         self._tracing, self._name, self._run_type, self._inputs, self._config = tracing, name, run_type, inputs, config
-        self._traced, self._writer = traced, writer
+        self._traced = traced
         self._in_worker = is_in_worker()
         self._outputs: Thunk | None = None
-        self._run: StepRun | None = None
+        self._run: Any = None
+        self._surroundings = contextlib.ExitStack()
         self._inside: Token[str | None] | None = None
         # What the events of it tell, while somebody hears of it.
         self._event: dict[str, Any] = {"name": name, "started_at": tracing.clock(), "inputs": {}, "metadata": {}}
-        self._event |= {"step_id": "", "parent_id": None}
 
     @property
     def listening(self) -> bool:
-        return self._run is not None or self._writer is not None or self._tracing.hooked
+        return self._run is not None or self._tracing.hooked
 
     def finish(self, outputs: Thunk) -> None:
         self._outputs = outputs
 
     def __enter__(self) -> Self:
         tracing, event = self._tracing, self._event
+        manager = None
         if self._traced:
             with tracing.unharmed(f"to find who listens to {self._name}"):
-                self._run = StepRun.of(self._run_type, self._config, asynchronous=self._in_worker)
-        if self.listening:
+                from langchain_core.runnables.config import ensure_config  # noqa: PLC0415 - as in `langchain_runs`
+
+                self._config = ensure_config(self._config)
+                manager = manager_of(self._config, asynchronous=self._in_worker)
+        if manager is not None or tracing.hooked:
             inputs = event["inputs"] = tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
             where = tracing.evaluate(lambda: _where(self._config, inputs), f"to see where {self._name} happens")
             event["metadata"] = {**tracing.metadata, **where}
-        if (run := self._run) is not None:
-            start = partial(run.start, self._name, event["inputs"], event["metadata"])
+        if manager is not None:
+            start = partial(start_run, manager, self._run_type, self._name, event["inputs"], event["metadata"])
             with tracing.unharmed(f"to open {self._name}"):
-                run.enter(on_callers_loop(start) if self._in_worker else start())
+                self._run = on_callers_loop(start) if self._in_worker else start()
+                self._surroundings.enter_context(surrounding(self._run, self._config or {}))
         if self.listening:
-            event |= {"step_id": (run and run.id) or str(uuid4()), "parent_id": _open.get()}
+            event["step_id"] = str(uuid4() if self._run is None else self._run.run_id)
+            event["parent_id"] = _open.get()
             self._inside = _open.set(event["step_id"])
-            if tracing.hooked:
-                tracing.hooks.emit(StepStarted(**event))
-            self._stream("started", inputs=event["inputs"])
+        if tracing.hooked:
+            tracing.hooks.emit(StepStarted(**event))
         self._begun = tracing.timer()
         return self
 
@@ -286,34 +278,26 @@ class _HeardStep(Step):
     ) -> None:
         tracing = self._tracing
         duration = tracing.timer() - self._begun
-        if self._inside is not None:
-            # ValueError: left in another context than it was entered in, see `StepRun.leave`.
-            with contextlib.suppress(ValueError):
+        # ValueError: the block is left in another context than it was entered in, as a generator's can be. That context
+        # is out of reach, and this one was never changed.
+        with contextlib.suppress(ValueError):
+            if self._inside is not None:
                 _open.reset(self._inside)
+        with contextlib.suppress(ValueError):
+            self._surroundings.close()
         outputs: dict[str, Any] | None = None
         shown = None if error is None else tracing.shown_error(error)
         if error is None:
             thunk = self._outputs if self.listening else None
             outputs = tracing.evaluate(thunk, f"to read the outputs of {self._name}")
         try:
-            if self._run is not None and self._run.leave():
-                end = partial(self._run.end, outputs, shown)
+            if self._run is not None:
+                end = partial(end_run, self._run, self._run_type, outputs, shown)
                 with tracing.unharmed(f"to close {self._name}"):
                     on_callers_loop(end, always=True) if self._in_worker else end()
         finally:
             # Only the type of an error: its text may quote what was to be remembered.
             failure = "" if error is None else f", failed with {type(error).__name__}"
             logger.debug("%s %.1f ms%s", self._name, duration * 1000, failure)
-            if error is None:
-                self._stream("finished", duration=duration, outputs=outputs)
-            else:
-                self._stream("failed", duration=duration, error=type(error).__name__)
             if tracing.hooked:
                 tracing.hooks.emit(StepFinished(**self._event, duration=duration, outputs=outputs, error=shown))
-
-    def _stream(self, event: str, **details: Any) -> None:
-        """Tell the custom stream of the surrounding graph, if somebody reads it."""
-        if self._writer is not None:
-            place = {"name": self._name, "id": self._event["step_id"], "parent_id": self._event["parent_id"]}
-            with self._tracing.unharmed(f"to stream {self._name}"):
-                self._writer({"type": STREAMED_AS, "event": event, **place, **details})

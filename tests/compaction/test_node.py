@@ -14,7 +14,7 @@ from langgraph.graph import MessagesState
 from langgraph.graph.message import _messages_delta_reducer
 
 from langchain_agentmem import AgentMemory, CompactionNode
-from langchain_agentmem.base.events import MessagesStored, StepStarted
+from langchain_agentmem.base.events import CompactionEvent, MessagesStored, StepFinished, StepStarted
 from langchain_agentmem.compaction import CompactionState, ToolTruncationConfig, summary_in
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -99,23 +99,22 @@ class TestInAGraph:
         assert any(summary_in(message) for message in shown[-1])
         assert len(memory.conversation("t")) == 30
 
-    def test_the_custom_stream_and_hooks_hear_of_steps_and_compactions(self):
-        started = []
-        with AgentMemory(":memory:", record=(), hooks=[started.append]) as memory:
+    def test_hooks_hear_of_steps_and_compactions(self):
+        told = []
+        with AgentMemory(":memory:", record=(), hooks=[told.append]) as memory:
             graph, _ = build(memory, memory.compaction(Summarizer(), SMALL))
-            heard = list(graph.stream({"messages": talk(15)}, at(), stream_mode="custom"))
-        told = [each for each in heard if each.get("type") != "agentmem"]
-        assert {"started", "completed"} == {each["status"] for each in told}
-        assert all(each["event"] == "CompactionEvent" and each["session_id"] == "t" for each in told)
-        steps = [each for each in heard if each.get("type") == "agentmem"]
-        assert [(each["event"], each["name"].rpartition(".")[2]) for each in steps] == [
-            ("started", "compact"),
-            *[(event, name) for name in ("record", "summarize") for event in ("started", "finished")],
-            ("finished", "compact"),
+            graph.invoke({"messages": talk(15)}, at())
+        compactions = [each for each in told if isinstance(each, CompactionEvent)]
+        assert [each.status for each in compactions] == ["started", "completed"]
+        assert {each.session_id for each in compactions} == {"t"}
+        started = [each.name.rpartition(".")[2] for each in told if isinstance(each, StepStarted)]
+        assert [name for name in started if name in ("compact", "record", "summarize")] == [
+            "compact",
+            "record",
+            "summarize",
         ]
-        assert steps[-1]["outputs"]["status"] == "compacted"
-        hooked = [each for each in started if isinstance(each, StepStarted) and "compaction" in each.name]
-        assert {each.step_id: each.name for each in hooked} == {each["id"]: each["name"] for each in steps}
+        [ended] = [each for each in told if isinstance(each, StepFinished) and each.name.endswith(".compact")]
+        assert ended.outputs["status"] == "compacted"
 
     @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
     def test_the_prebuilt_agent_takes_it_as_a_hook(self, memory):

@@ -315,42 +315,35 @@ class TestContext:
 class TestCalibration:
     messages = (HumanMessage("Tell me a long story about the sea. " * 40),)
 
-    def test_learns_per_model_what_the_provider_counted(self):
+    def test_learns_what_the_provider_counted(self):
         counter = TokenCounter("estimate")
         raw = counter.count(self.messages)
-        counter.observe(self.messages, round(raw * 1.2), model="a")
-        assert counter.factor("a") == pytest.approx(1.2, rel=0.01)
-        assert counter.count(self.messages, model="a") == pytest.approx(raw * 1.2, rel=0.01)
-        assert counter.factor("b") == counter.factor() == 1.0
-        assert counter.count(self.messages) == raw
+        counter.learn(raw, round(raw * 1.2))
+        assert counter.factor() == pytest.approx(1.2, rel=0.01)
+        assert counter.count(self.messages) == pytest.approx(raw * 1.2, rel=0.01)
 
-    def test_is_bounded_and_can_be_forgotten(self):
-        counter = TokenCounter("estimate")
-        for model, reported in {"a": 10**9, "b": 1}.items():
+    def test_is_bounded(self):
+        for reported, factor in ((10**9, 2.0), (1, 0.5)):
+            counter = TokenCounter("estimate")
             for _ in range(5):
-                counter.observe(self.messages, reported, model=model)
-        assert (counter.factor("a"), counter.factor("b")) == (2.0, 0.5)
-        counter.reset("a")
-        assert (counter.factor("a"), counter.factor("b")) == (1.0, 0.5)
-        counter.reset()
-        assert counter.factor("b") == 1.0
+                counter.learn(400, reported)
+            assert counter.factor() == factor
 
     def test_learns_nothing_from_nonsense_or_a_tiny_context(self):
         counter = TokenCounter("estimate")
         for reported in (0, -5, None, "many", float("nan"), float("inf")):
-            counter.observe(self.messages, reported)
-        counter.observe([HumanMessage("Hi")], 40)
+            counter.learn(400, reported)
+        counter.learn(4, 40)
         assert counter.factor() == 1.0
 
     def test_follows_a_change_and_is_not_thrown_by_one_outlier(self):
         counter = TokenCounter("estimate")
-        raw = counter.count(self.messages)
         for _ in range(20):
-            counter.observe(self.messages, raw)
-        counter.observe(self.messages, raw * 2)
+            counter.learn(400, 400)
+        counter.learn(400, 800)
         assert 1.0 < counter.factor() < 1.25
         for _ in range(30):
-            counter.observe(self.messages, raw * 2)
+            counter.learn(400, 800)
         assert counter.factor() == pytest.approx(2.0, rel=0.01)
 
 
