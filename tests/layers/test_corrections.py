@@ -252,6 +252,14 @@ class TestAThreadThatSharesNothing:
         memory.checkpointer.delete_thread("alone")
         assert memory.corrections.history() == []
 
+    def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
+        made = self.corrected(memory, graph)
+        memory.admin.adopt("alone", ADA)
+        for each in made:
+            memory.corrections.undo(each.id, by=BY, namespace=ADA)
+        assert (core(memory), memory.conversation("alone", ADA).raw_messages[0].text) == ("Lisbon", "Lisbon")
+        assert len(memory.corrections.history("core", "city", namespace=ADA)) == 2
+
 
 class TestMessages:
     def test_of_a_recorded_thread_show_it_in_its_conversation(self, memory):
