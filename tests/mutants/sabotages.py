@@ -83,7 +83,7 @@ SABOTAGES = (
     ),
     Sabotage(
         "3: a failing tracer ends the run",
-        "tracing/trace_steps.py",
+        "tracing.py",
         "except Exception as error:  # noqa: BLE001 - looking on",
         "except KeyError as error:  #",
         "tracing",

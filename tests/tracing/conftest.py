@@ -7,8 +7,7 @@ import pytest
 from langsmith.utils import get_env_var
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.tracing import Tracing
-from langchain_agentmem.tracing.langchain_runs import environment_asks_for_tracing
+from langchain_agentmem.tracing import Tracing, environment_asks_for_tracing
 
 from .trees import Collector
 

@@ -6,8 +6,8 @@ import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
-from langchain_agentmem.tracing import trace_steps
-from langchain_agentmem.tracing.trace_steps import logger
+from langchain_agentmem import tracing as tracing_module
+from langchain_agentmem.tracing import logger
 
 from .trees import aremember, remember
 
@@ -71,7 +71,7 @@ class TestFailingListeners:
         def fail(*args, **kwargs):
             raise RuntimeError("the mechanism")
 
-        monkeypatch.setattr(trace_steps, turn, fail)
+        monkeypatch.setattr(tracing_module, turn, fail)
         for _ in range(2):
             with tracing.step("memory.conversation.add", config=traced_by):
                 done = True

@@ -9,7 +9,7 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, 
 from langgraph.pregel._messages import StreamMessagesHandler
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.tracing import langchain_runs
+from langchain_agentmem import tracing as tracing_module
 
 from .conftest import forget_environment
 from .trees import Collector
@@ -27,18 +27,18 @@ class TestListeners:
             UsageMetadataCallbackHandler(), StreamMessagesHandler(lambda chunk: None, subgraphs=False),
             BaseCallbackHandler(), AsyncCallbackHandler(),
         ]  # fmt: skip
-        assert not any(map(langchain_runs.listens, silent))
+        assert not any(map(tracing_module.listens, silent))
         with AgentMemory() as memory:
-            assert not langchain_runs.listens(memory.audit.handler())
-        assert all(map(langchain_runs.listens, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
+            assert not tracing_module.listens(memory.audit.handler())
+        assert all(map(tracing_module.listens, [Loud(), Collector(), Mock(hears_nodes_only=False), object()]))
 
     def test_a_library_that_has_moved_its_switches_is_asked_itself(self, tracing, monkeypatch):
         monkeypatch.setitem(sys.modules, "langsmith._internal._context", ModuleType("moved"))
-        assert langchain_runs.may_be_traced(None)
+        assert tracing_module.may_be_traced(None)
 
     @pytest.mark.parametrize("name", ["LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"])
     def test_the_environment_is_heard_before_langsmith_is_loaded(self, monkeypatch, name):
-        assert not langchain_runs._langsmith_may_listen({})
+        assert not tracing_module._langsmith_may_listen({})
         monkeypatch.setenv(name, "true")
         forget_environment()
-        assert langchain_runs._langsmith_may_listen({})
+        assert tracing_module._langsmith_may_listen({})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from langchain_agentmem.tracing.shown_values import summary
+from langchain_agentmem.tracing import summary
 
 
 @dataclass

@@ -8,9 +8,10 @@ from langchain_core.runnables import RunnableLambda
 from langsmith import tracing_context
 from langsmith.utils import get_env_var
 
+from langchain_agentmem import tracing as tracing_module
 from langchain_agentmem.base.concurrency import in_worker, on_callers_loop
 from langchain_agentmem.base.events import Hooks
-from langchain_agentmem.tracing import SILENT, Tracing, langchain_runs, trace_steps
+from langchain_agentmem.tracing import SILENT, Tracing
 from tests.support.waiting import cancelled
 
 from .trees import aremember, never, remember
@@ -39,10 +40,10 @@ class TestSilence:
         get_env_var.cache_clear()
         with tracing_context(enabled=False):
             assert not remember(tracing).listening
-            assert not langchain_runs.may_be_traced(None)
+            assert not tracing_module.may_be_traced(None)
 
     def test_a_maybe_that_comes_to_nothing_computes_nothing(self, tracing, monkeypatch):
-        monkeypatch.setattr(trace_steps, "may_be_traced", lambda config: True)
+        monkeypatch.setattr(tracing_module, "may_be_traced", lambda config: True)
         with tracing.step("memory.conversation.add", inputs=never) as step:
             step.finish(never)
 

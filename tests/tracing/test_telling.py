@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from langchain_agentmem.base.events import Hooks, StepFinished, StepStarted
-from langchain_agentmem.tracing import Tracing
-from langchain_agentmem.tracing.trace_steps import logger
+from langchain_agentmem.tracing import Tracing, logger
 
 from .trees import never, remember
 

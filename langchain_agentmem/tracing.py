@@ -1,0 +1,693 @@
+"""Every operation of memory can be seen as a step of the agent's run, and costs next to nothing while nobody looks.
+
+Where LangSmith is switched on, nothing has to be done. Any other tracer of LangChain's sees the same:
+
+    from langchain_core.tracers.context import collect_runs
+
+    from langchain_agentmem import AgentMemory
+
+    with AgentMemory("agent.db") as memory, collect_runs() as seen:
+        memory.conversation("monday").add_user_message("My sister Ana lives in Lisbon.")
+        memory.search("Where does Ana live?")
+        for run in seen.traced_runs:
+            print(run.name, run.inputs, run.outputs)
+
+`AgentMemory(trace_content=False)` leaves out what was said and remembered, and a function from text to text masks it.
+
+Within the package a step is taken like this:
+
+    tracing = Tracing(hooks, metadata={"agentmem_database": "sqlite"})
+    with tracing.step("memory.conversation.add", inputs=lambda: {"messages": 2}) as step:
+        ids = store(messages)
+        step.finish(lambda: {"ids": ids})
+
+A step that is heard becomes a run under the caller's run, in LangSmith and in any other LangChain tracer: it is told to
+them the way LangChain tells its own, through the callbacks of the surrounding config. While the step is open it is the
+surrounding run, so that a model called within it shows beneath it. Hooks get a `StepStarted` and a `StepFinished`, and
+the log one DEBUG line.
+
+Three things decide the shape of this module:
+
+- Silence must be cheap. LangChain takes tens of microseconds to find out that nobody listens,
+  LangSmith alone more than four. So we first look at the few places where a listener can be, and ask LangChain only
+  when one may be there. Where such a place is not as we know it, because the library has moved on, the answer is
+  "maybe".
+- Inputs and outputs are functions, called only when somebody listens. `Tracing.evaluate` decides by key what of them is
+  content: a text is, unless its key is known to hold a name. So names that users choose never become keys.
+- Looking on never changes what happens: nothing that tracing raises reaches the operation, and what the operation
+  raises passes unchanged.
+
+In an async call the runs of LangChain begin and end on the event loop of the caller (`base/concurrency.py`).
+
+What an agent or a user causes is one step, `memory.<part>.<verb>`. `Tracing.step` makes it:
+`Database.read`, `write` and `step`, a `Search` and `ask` (`model_calls.py`) call it. An operation made of others is one
+step with the telling ones beneath; a detail has no name, and is no step.
+
+- **Where content is withheld**, whatever LangChain itself would show of our Runnables, and of the models that we ask,
+  is no run.
+- **Hooks** are called in the thread of the operation, in the caller's context (`base/events.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar, Token
+from dataclasses import fields, is_dataclass
+from datetime import date
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from uuid import uuid4
+
+from langchain_agentmem.base.clock import Clock, utc_now
+from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
+from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
+from langchain_agentmem.base.namespaces import running_config
+from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+logger = logging.getLogger("langchain_agentmem.tracing")
+
+# --- Who listens, and the runs of LangChain --------------------------------------------------------------------------
+
+_TURNS = tuple(f"on_{kind}_{turn}" for kind in ("chain", "retriever", "tool") for turn in ("start", "end", "error"))
+_SILENT = "langchain_core.callbacks.base"
+"""Where LangChain keeps the methods of handlers that do nothing."""
+
+
+def may_be_traced(config: Mapping[str, Any] | None) -> bool:
+    """Whether a LangChain tracer may be listening. False is certain; True still has to ask LangChain."""
+    try:
+        if config is not None and _has_handlers(config.get("callbacks")):
+            return True
+        return _langchain_may_listen(sys.modules) or _langsmith_may_listen(sys.modules)
+    except AttributeError:
+        # A library half imported by another thread, or a version that keeps these things elsewhere.
+        return True
+
+
+def listens(handler: Any) -> bool:
+    """Whether a handler wants to hear of steps; the one that watches the attempts of nodes (`rewinding/`) does not."""
+    kind: Any = type(handler)
+    return _hears_steps(kind) and not getattr(handler, "hears_nodes_only", False)
+
+
+@functools.lru_cache(256)
+def _hears_steps(kind: Any) -> bool:
+    """Whether handlers of a class do anything when a step begins or ends; those that count tokens hear models only."""
+    if kind.__module__.startswith("langgraph."):
+        return False  # they stream what models, tools and nodes say
+    if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
+        return True
+    return any(getattr(getattr(kind, turn, None), "__module__", None) != _SILENT for turn in _TURNS)
+
+
+def _has_handlers(callbacks: Any) -> bool:
+    handlers = getattr(callbacks, "handlers", callbacks)
+    return any(map(listens, handlers)) if isinstance(handlers, list) else handlers is not None
+
+
+def _langchain_may_listen(modules: Mapping[str, Any]) -> bool:
+    """Whether the surrounding config, a context manager or a global switch brings a handler.
+
+    A module that nobody has imported cannot have been told of a listener.
+    """
+    if (configs := modules.get("langchain_core.runnables.config")) is not None:
+        surrounding = configs.var_child_runnable_config.get()
+        if surrounding is not None and _has_handlers(surrounding.get("callbacks")):
+            return True
+    if (contexts := modules.get("langchain_core.tracers.context")) is not None:
+        if contexts.tracing_v2_callback_var.get() is not None:
+            return True
+        # What `register_configure_hook` was given, `collect_runs` among it.
+        for variable, _, handler, switch in contexts._configure_hooks:
+            given = variable.get()
+            heard = given is not None and listens(given)
+            if heard or (handler is not None and os.environ.get(switch or "")):
+                return True
+    switches = modules.get("langchain_core.globals")
+    return switches is not None and bool(switches.get_debug())
+
+
+def _langsmith_may_listen(modules: Mapping[str, Any]) -> bool:
+    """What `langsmith.utils.tracing_is_enabled` says, in a sixth of its time."""
+    if (utils := modules.get("langsmith.utils")) is None:
+        return environment_asks_for_tracing()
+    context: Any = modules.get("langsmith._internal._context")
+    if (enabled := context._TRACING_ENABLED.get()) is not None:
+        return bool(enabled)
+    if context.get_current_run_tree() is not None:
+        return True
+    if (everywhere := context._GLOBAL_TRACING_ENABLED) is not None:
+        return bool(everywhere)
+    # Cached by LangSmith, for which the environment is what it was when it first looked.
+    read = utils.get_env_var
+    return bool(read("TRACING_V2", default=read("TRACING", default="")) == "true")
+
+
+@functools.cache
+def environment_asks_for_tracing() -> bool:
+    """What LangSmith will find when somebody loads it. Looked up once, as it does: looking takes 5 us."""
+    return any(
+        os.environ.get(f"{library}_{switch}") == "true"
+        for library in ("LANGSMITH", "LANGCHAIN")
+        for switch in ("TRACING_V2", "TRACING")
+    )
+
+
+RunType: TypeAlias = Literal["chain", "retriever", "tool"]
+
+_CONTENT_FREE = ("langchain_agentmem.", "langchain_core.callbacks.usage", "langgraph.")
+"""Handlers that take notes of calls without showing them to anybody else, by the module of their class."""
+
+
+def manager_of(config: RunnableConfig, *, asynchronous: bool) -> Any | None:
+    """Return the callback manager of a step whose config is complete; None where nobody turns out to listen."""
+    from langchain_core.runnables import config as configs  # noqa: PLC0415 - it takes a quarter of a second
+
+    # The manager is ours alone, and runs called within the step inherit from another list.
+    made: Any = (
+        configs.get_async_callback_manager_for_config if asynchronous else configs.get_callback_manager_for_config
+    )
+    manager = made(config)
+    manager.handlers = list(filter(listens, manager.handlers))
+    return manager if manager.handlers else None
+
+
+def start_run(manager: Any, run_type: RunType, name: str, inputs: dict[str, Any], metadata: dict[str, Any]) -> Any:
+    """Tell the tracers that a step begins, and return its run; an async manager returns a coroutine."""
+    if run_type == "retriever":
+        query = str(inputs.get("query", ""))
+        others = {key: value for key, value in inputs.items() if key != "query"}
+        manager.add_metadata({**metadata, **others}, inherit=False)
+        return manager.on_retriever_start(None, query, name=name)
+    manager.add_metadata(metadata, inherit=False)
+    if run_type == "tool":
+        return manager.on_tool_start({"name": name}, str(inputs), inputs=inputs, name=name)
+    return manager.on_chain_start(None, inputs, name=name)
+
+
+@contextlib.contextmanager
+def surrounding(run: Any, config: RunnableConfig) -> Iterator[None]:
+    """Make a run the surrounding one of the block, for LangChain and for `@traceable` functions."""
+    from langchain_core.runnables.config import patch_config  # noqa: PLC0415
+    from langchain_core.tracers.langchain import LangChainTracer  # noqa: PLC0415
+
+    child = run.get_child()
+    tracers = [each for each in child.handlers if isinstance(each, LangChainTracer)]
+    trees = filter(None, (each.run_map.get(str(run.run_id)) for each in tracers))
+    with within(patch_config(config, callbacks=child)):
+        if (tree := next(trees, None)) is None:
+            yield
+            return
+        # LangSmith looks for the run that its own functions belong under in a place of its own.
+        from langsmith.run_helpers import set_tracing_parent  # noqa: PLC0415
+
+        with set_tracing_parent(tree):
+            yield
+
+
+def end_run(run: Any, run_type: RunType, outputs: dict[str, Any] | None, error: BaseException | None) -> Any:
+    """Tell the tracers what came of a step; a run of an async manager returns a coroutine."""
+    if error is not None:
+        return getattr(run, f"on_{run_type}_error")(error)
+    result: Any = outputs or {}
+    if run_type == "retriever":
+        from langchain_core.documents import Document  # noqa: PLC0415
+
+        listed = result.get("documents", ())
+        documents = [each for each in listed if isinstance(each, Mapping)]  # not "… (30 in all)"
+        result = [
+            Document(str(each.get("page_content", "")), metadata=each.get("metadata") or {}, id=each.get("id"))
+            for each in documents
+        ]
+    return getattr(run, f"on_{run_type}_end")(result)
+
+
+@contextlib.contextmanager
+def within(config: RunnableConfig | None) -> Iterator[RunnableConfig]:
+    """Have a config, complete, surround the block as it does a Runnable's, without a run that LangChain would show."""
+    from langchain_core.runnables.config import ensure_config, var_child_runnable_config  # noqa: PLC0415
+
+    complete = ensure_config(config)
+    token = var_child_runnable_config.set(complete)
+    try:
+        yield complete
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """What LangChain runs in the block is told to no tracer; those that only count tokens, or are ours, still hear."""
+    from langchain_core.runnables import config as configs  # noqa: PLC0415
+    from langchain_core.tracers import context  # noqa: PLC0415
+    from langsmith import tracing_context  # noqa: PLC0415
+
+    # Whatever LangChain would add to each run that begins is taken away first, or the manager would be given it.
+    with contextlib.ExitStack() as surroundings:
+        surroundings.enter_context(tracing_context(enabled=False))
+        given: list[ContextVar[Any]] = [context.tracing_v2_callback_var]
+        for variable in given + [hook[0] for hook in context._configure_hooks]:
+            if (handler := variable.get()) is not None and not _is_content_free(handler):
+                surroundings.callback(variable.reset, variable.set(None))
+        config = configs.ensure_config()
+        manager = configs.get_callback_manager_for_config(config)
+        for kept in (manager.handlers, manager.inheritable_handlers):
+            kept[:] = filter(_is_content_free, kept)
+        surroundings.enter_context(within(configs.patch_config(config, callbacks=manager)))
+        yield
+
+
+def _is_content_free(handler: Any) -> bool:
+    return type(handler).__module__.startswith(_CONTENT_FREE)
+
+
+# --- What is shown: plain data that a person can read, with content only as far as the user wants it ------------------
+# Every text is content unless its key says that it is the name of something: an id, a namespace, a kind. So what nobody
+# thought of is withheld, and not shown.
+
+Content: TypeAlias = bool | Callable[[str], str]
+"""How content is shown: as it is, not at all, or as a function gives it."""
+
+NAMES = {
+    "branch", "branches", "checkpoint_ns", "duration", "error_type", "from_branch", "into", "junk", "kind", "kinds",
+    "layer", "layers", "level", "memory", "model", "namespace", "namespace_prefix", "namespace_suffix", "namespaces",
+    "operation", "prefer", "processors", "provider", "recommendations", "role", "roles", "scope", "source", "stage",
+    "status", "strategy", "trigger", "type", "verdict",
+}  # fmt: skip
+"""Keys whose texts are names. So are those that are, or end in, "id", "ids" and "at", and those of "agentmem"."""
+
+GIVEN = {"filter", "value", "values"}
+"""Keys of what users gave in a form of their own. Its keys say nothing, and its numbers are content too."""
+
+_DEEPEST = 8
+_LISTED = 20
+_CHARACTERS, _LENGTH_SHOWN = 300, 30
+
+
+class Withheld(Exception):
+    """Stands for an error whose text is content. It is told in place of it, and never raised."""
+
+
+def _masked(key: str, value: Any, content: Content) -> Any:
+    if isinstance(value, str):
+        return value if _names(key) else _text(value, content)
+    if key in GIVEN and isinstance(value, list | dict):
+        return _text(json.dumps(value, ensure_ascii=False), content)
+    if isinstance(value, list):
+        return [_masked(key, each, content) for each in value]
+    if isinstance(value, dict):
+        masked = {name: _masked(name, each, content) for name, each in value.items()}
+        about = value.get("metadata")
+        if "id" in value and "item" in (value.get("kind"), about.get("kind") if isinstance(about, dict) else None):
+            masked["id"] = _text(str(value["id"]), content)  # an item of a store, whose id is a key that a user chose
+        return masked
+    return value
+
+
+def _text(text: str, content: Content) -> str:
+    return str(content(text)) if callable(content) else f"<{len(text)} characters>"
+
+
+def _names(key: str) -> bool:
+    return (
+        key in NAMES
+        or key in {"id", "ids", "at"}
+        or key.endswith(("_id", "_ids", "_at"))
+        or key.startswith(("agentmem_", "langgraph_"))
+    )
+
+
+def documents(found: Iterable[Any], kind: str | None = None) -> dict[str, Any]:
+    """Return the outputs of a retriever: the hits of a search as documents, with the reasons for each.
+
+    Args:
+        found: The hits.
+        kind: The kind of all of them. Default: the kind of each.
+    """
+    return {"documents": [_document(each, kind or each.kind) for each in found]}
+
+
+def _document(hit: Any, kind: str) -> dict[str, Any]:
+    text = hit.text if hasattr(hit, "text") else hit.content
+    score = None if hit.score is None else round(hit.score, 4)
+    why = None if hit.why is None else str(hit.why)
+    return {"id": hit.id, "page_content": text, "metadata": {"id": hit.id, "kind": kind, "score": score, "why": why}}
+
+
+def outcome(value: Any) -> dict[str, Any]:
+    """Return what a trace shows of the result of an operation: the fields of a record, or how many items there are.
+
+    The keys of a mapping may be chosen by a user, so each is shown as a value.
+    """
+    if isinstance(value, Mapping):
+        value = [{"key": key, "value": each} for key, each in value.items()]
+    shown = summary(value)
+    if isinstance(shown, list):
+        return {"count": len(value), "items": shown}
+    return shown if isinstance(shown, dict) else {"result": shown}
+
+
+def outcome_with(value: Any, **names: str) -> dict[str, Any]:
+    """Return the outcome with other names of fields, where one that is among `NAMES` holds content.
+
+    Args:
+        value: The result.
+        **names: The name to show, by the name of the field.
+    """
+    shown = outcome(value)
+    for each in shown.get("items", [shown]):
+        for field in names.keys() & each if isinstance(each, dict) else ():
+            each[names[field]] = each.pop(field)
+    return shown
+
+
+def given_only(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that were given, as inputs of a step."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def brief(text: str) -> str:
+    """Return the first 300 characters of a text, and how long it is if it is longer.
+
+    Half a surrogate pair cannot be sent: storage keeps it exactly, a trace need not.
+    """
+    is_long = len(text) > _CHARACTERS + _LENGTH_SHOWN
+    shown = f"{text[:_CHARACTERS]}… ({len(text)} characters)" if is_long else text
+    return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode()
+
+
+def summary(value: Any, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one line for each type
+    """Return plain data that a person can read: ids, numbers, and the first 300 characters of texts.
+
+    Args:
+        value: Anything. Of bytes only the number is shown, of a list the first 20, of other objects the fields.
+        depth: How many containers it stands in.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return brief(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, date):
+        return value.isoformat()
+    if depth >= _DEEPEST:  # which also ends cycles
+        return "…"
+    if isinstance(value, Mapping):
+        return {brief(str(key)): summary(each, depth + 1) for key, each in islice(value.items(), _LISTED)}
+    if not isinstance(value, type):
+        for name in ("_asdict", "model_dump"):  # of named tuples, and of LangChain's messages
+            if callable(fields_of := getattr(value, name, None)):
+                return {key: summary(each, depth + 1) for key, each in fields_of().items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        listed = [summary(each, depth + 1) for each in islice(value, _LISTED)]
+        return listed if len(value) <= _LISTED else [*listed, f"… ({len(value)} in all)"]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: summary(getattr(value, each.name), depth + 1) for each in fields(value)}
+    return brief(str(value))
+
+
+# --- Steps: they begin, end, and tell whoever listens -----------------------------------------------------------------
+
+WHERE = {
+    "thread_id": "thread_id",
+    "conversation_id": "conversation_id",
+    "checkpoint_id": "checkpoint_id",
+    "namespace": "agentmem_namespace",
+    "branch": "agentmem_branch",
+}
+"""Inputs that say where a step happens, and what the metadata calls them. LangSmith groups by those of the thread."""
+
+
+def _where(config: Mapping[str, Any] | None, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a step happens: as its inputs say, else the given config, else the running one."""
+    found: dict[str, Any] = {}
+    for each in (running_config(), config):
+        configurable = None if each is None else each.get("configurable")
+        if isinstance(configurable, Mapping):
+            checkpoint_ns = configurable.get("checkpoint_ns") or None
+            checkpoints = configurable.get("checkpoint_map")  # of the graphs that this runs in
+            graph = str(checkpoint_ns or "").rpartition("|")[0]
+            running = checkpoints.get(graph) if isinstance(checkpoints, Mapping) else None
+            found |= given_only(
+                {
+                    "thread_id": configurable.get("thread_id"),
+                    "checkpoint_id": configurable.get("checkpoint_id") or running,
+                    "checkpoint_ns": checkpoint_ns,
+                    "agentmem_namespace": configurable.get("agentmem_namespace"),
+                }
+            )
+    found |= given_only({name: inputs.get(key) for key, name in WHERE.items()})
+    namespace = found.get("agentmem_namespace", "")
+    return found if isinstance(namespace, str) else found | {"agentmem_namespace": "/".join(map(str, namespace))}
+
+
+Values: TypeAlias = Mapping[str, Any]
+Thunk: TypeAlias = Callable[[], Values]
+
+_open: ContextVar[str | None] = ContextVar("agentmem_step", default=None)
+"""The step that this runs within."""
+
+
+class Step:
+    """One operation, as the block of `Tracing.step` holds it. This one serves while nobody listens."""
+
+    __slots__ = ()
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody will see the outputs. Ask before gathering what would be costly to gather."""
+        return False
+
+    def finish(self, outputs: Thunk) -> None:
+        """Say what the operation gave back.
+
+        Args:
+            outputs: Called when the block ends without an error, if somebody listens.
+        """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Do nothing."""
+
+
+SILENT = Step()
+"""The step that nobody hears, shared by all: it has no state."""
+
+
+class Tracing:
+    """Makes the operations of one memory visible.
+
+    Args:
+        hooks: Who gets a `StepStarted` and a `StepFinished` for each operation.
+        metadata: What every step says about where it happened.
+        content: How content is shown: True as it is, False not at all, else as this function from text to text gives
+            it. What is not content, such as ids, counts and kinds, is always shown.
+        clock: The time of day, in UTC.
+        timer: Seconds that only go forward.
+
+    Raises:
+        InvalidInput: `content` is something else.
+    """
+
+    __slots__ = ("_content", "_failures", "clock", "hooked", "hooks", "metadata", "timer")
+
+    def __init__(
+        self,
+        hooks: Hooks | None = None,
+        metadata: Values | None = None,
+        *,
+        content: Content = True,
+        clock: Clock = utc_now,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.hooks = Hooks() if hooks is None else hooks
+        self.hooked = bool(self.hooks)
+        self.metadata = dict(metadata or {})
+        self.clock = clock
+        self.timer = timer
+        if not isinstance(content, bool) and not callable(content):
+            kind = type(content).__name__
+            raise InvalidInput(
+                f"trace_content must be True, False or a function from text to text, not {kind}: {safe_repr(content)}"
+            )
+        self._content = content
+        self._failures = FirstFailures(logger)
+
+    @property
+    def shows_content(self) -> bool:
+        """Whether content is shown as it is."""
+        return self._content is True
+
+    def step(
+        self,
+        name: str,
+        *,
+        run_type: RunType = "chain",
+        inputs: Thunk | None = None,
+        config: RunnableConfig | None = None,
+    ) -> Step:
+        """One operation, for `with`.
+
+        Args:
+            name: `memory.<part>.<verb>`.
+            run_type: What LangChain takes it for. A "retriever" shows its input "query" and its output
+                "documents", a list of LangChain documents or of mappings with "page_content", "metadata" and
+                "id". Its other inputs show as metadata; its other outputs are for hooks only, because
+                LangChain has no room for them.
+            inputs: What the operation was given. Those that say where it happens ("namespace", "thread_id",
+                "conversation_id", "checkpoint_id", "branch") are in its metadata too.
+            config: The caller's config, where it has been handed one. Otherwise the surrounding one is found.
+
+        Returns:
+            A step to be entered once. It never raises on its own account, nor hides what the block raises.
+        """
+        traced = may_be_traced(config)
+        if not traced and not self.hooked and not logger.isEnabledFor(logging.DEBUG):
+            return SILENT
+        return _HeardStep(self, name, run_type, inputs, config, traced=traced)
+
+    def heard(self, config: RunnableConfig | None = None) -> bool:
+        """Whether somebody may listen to a step. Ask before reading what only a trace would show.
+
+        Args:
+            config: The caller's config, where it has been handed one.
+        """
+        return self.hooked or logger.isEnabledFor(logging.DEBUG) or may_be_traced(config)
+
+    within = staticmethod(within)
+
+    def private(self) -> contextlib.AbstractContextManager[None]:
+        """For what LangChain itself would show, such as a model's call: where content is withheld, no tracer hears."""
+        return contextlib.nullcontext() if self.shows_content else unseen()
+
+    @contextlib.contextmanager
+    def unharmed(self, doing: str) -> Iterator[None]:
+        """Keep what goes wrong in the block away from the operation, and log it the first time."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - looking on may not break what is looked at
+            told = error if self.shows_content else Withheld(type(error).__name__).with_traceback(error.__traceback__)
+            self._failures.report(doing, "Tracing failed %s; memory goes on.", doing, error=told)
+
+    def evaluate(self, thunk: Thunk | None, doing: str) -> dict[str, Any]:
+        """What the function says, as it is to be shown; nothing if it fails."""
+        with self.unharmed(doing):
+            told = {} if thunk is None else {key: summary(value) for key, value in thunk().items()}
+            content = self._content
+            return told if content is True else {key: _masked(key, value, content) for key, value in told.items()}
+        return {}
+
+    def shown_error(self, error: BaseException) -> BaseException:
+        """The error as it is to be shown."""
+        with self.unharmed("to show an error"):
+            content = self._content
+            return error if content is True else Withheld(f"{type(error).__name__}: {_text(str(error), content)}")
+        return Withheld(type(error).__name__)  # what should have masked its text has failed
+
+
+class _HeardStep(Step):
+    """A step that somebody hears."""
+
+    def __init__(
+        self,
+        tracing: Tracing,
+        name: str,
+        run_type: RunType,
+        inputs: Thunk | None,
+        config: RunnableConfig | None,
+        *,
+        traced: bool,
+    ) -> None:
+        self._tracing, self._name, self._run_type, self._inputs, self._config = tracing, name, run_type, inputs, config
+        self._traced = traced
+        self._in_worker = is_in_worker()
+        self._outputs: Thunk | None = None
+        self._run: Any = None
+        self._surroundings = contextlib.ExitStack()
+        self._inside: Token[str | None] | None = None
+        # What the events of it tell, while somebody hears of it.
+        self._event: dict[str, Any] = {"name": name, "started_at": tracing.clock(), "inputs": {}, "metadata": {}}
+
+    @property
+    def listening(self) -> bool:
+        return self._run is not None or self._tracing.hooked
+
+    def finish(self, outputs: Thunk) -> None:
+        self._outputs = outputs
+
+    def __enter__(self) -> Self:
+        tracing, event = self._tracing, self._event
+        manager = None
+        if self._traced:
+            with tracing.unharmed(f"to find who listens to {self._name}"):
+                from langchain_core.runnables.config import ensure_config  # noqa: PLC0415 - as above
+
+                self._config = ensure_config(self._config)
+                manager = manager_of(self._config, asynchronous=self._in_worker)
+        if manager is not None or tracing.hooked:
+            inputs = event["inputs"] = tracing.evaluate(self._inputs, f"to read the inputs of {self._name}")
+            where = tracing.evaluate(lambda: _where(self._config, inputs), f"to see where {self._name} happens")
+            event["metadata"] = {**tracing.metadata, **where}
+        if manager is not None:
+            start = partial(start_run, manager, self._run_type, self._name, event["inputs"], event["metadata"])
+            with tracing.unharmed(f"to open {self._name}"):
+                self._run = on_callers_loop(start) if self._in_worker else start()
+                self._surroundings.enter_context(surrounding(self._run, self._config or {}))
+        if self.listening:
+            event["step_id"] = str(uuid4() if self._run is None else self._run.run_id)
+            event["parent_id"] = _open.get()
+            self._inside = _open.set(event["step_id"])
+        if tracing.hooked:
+            tracing.hooks.emit(StepStarted(**event))
+        self._begun = tracing.timer()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tracing = self._tracing
+        duration = tracing.timer() - self._begun
+        # ValueError: the block is left in another context than it was entered in, as a generator's can be. That context
+        # is out of reach, and this one was never changed.
+        with contextlib.suppress(ValueError):
+            if self._inside is not None:
+                _open.reset(self._inside)
+        with contextlib.suppress(ValueError):
+            self._surroundings.close()
+        outputs: dict[str, Any] | None = None
+        shown = None if error is None else tracing.shown_error(error)
+        if error is None:
+            thunk = self._outputs if self.listening else None
+            outputs = tracing.evaluate(thunk, f"to read the outputs of {self._name}")
+        try:
+            if self._run is not None:
+                end = partial(end_run, self._run, self._run_type, outputs, shown)
+                with tracing.unharmed(f"to close {self._name}"):
+                    on_callers_loop(end, always=True) if self._in_worker else end()
+        finally:
+            # Only the type of an error: its text may quote what was to be remembered.
+            failure = "" if error is None else f", failed with {type(error).__name__}"
+            logger.debug("%s %.1f ms%s", self._name, duration * 1000, failure)
+            if tracing.hooked:
+                tracing.hooks.emit(StepFinished(**self._event, duration=duration, outputs=outputs, error=shown))
