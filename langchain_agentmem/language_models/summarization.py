@@ -27,12 +27,12 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import TIMEOUT_MAX
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import Field, field_validator
 
-from langchain_agentmem.base.argument_checks import check_timeout
 from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, kind_of
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.options import Options
@@ -395,20 +395,16 @@ def extract(turns: Sequence[Turn], earlier: Summary | None, budget: int, counter
     """
     earlier = earlier or Summary()
     headings = Summary(user_request="x", summary="x", salient_facts=("x",), open_threads=("x",))
-    frame = counter.count_text(sections(headings))
-    room = max(_LEAST_EXTRACT, budget - frame - _GAPS)
+    room = max(_LEAST_EXTRACT, budget - counter.count_text(sections(headings)) - _GAPS)
     requests = [turn.text for turn in turns if turn.role == "user" and turn.text.strip()]
     lines = [_line(turn) for turn in turns if turn.role != "user"]
-    costs = {
-        "earlier": sum(_costs(earlier, counter).values()),
-        "requests": sum(counter.count_text(each) + 1 for each in requests),
-        "lines": sum(counter.count_text(each) + 1 for each in lines),
-    }
-    rooms = shared(costs, {"earlier": 2, "requests": 1, "lines": 1}, room)
-    before = _cut_to(earlier, rooms["earlier"], counter)
+    before = _cut_to(earlier, room // 2, counter)
+    room -= sum(_costs(before, counter).values())
     newest = range(len(requests) - 1, 0, -1)
-    said = _fitting(requests, [0, *newest][: len(requests)], 2, rooms["requests"], "messages of the user", counter)
-    done = _fitting(lines, range(len(lines) - 1, -1, -1), 1, rooms["lines"], "messages", counter)
+    order = [0, *newest] if requests else []
+    said = _fitting(requests, order, 2, room // 2 if lines else room, "messages of the user", counter)
+    room -= counter.count_text(said)
+    done = _fitting(lines, range(len(lines) - 1, -1, -1), 1, room, "messages", counter)
     found = replace(
         before, user_request=f"{before.user_request}\n{said}", summary=f"{before.summary}\n{done}", provisional=True
     )
@@ -436,39 +432,25 @@ def clip(summary: Summary, budget: int, counter: TokenCounter) -> Summary:
     return found
 
 
-def shared(costs: dict[str, int], weights: dict[str, int], room: int) -> dict[str, int]:
-    """Share out room by weight; what one does not need is shared among the others.
-
-    Args:
-        costs: What each would take.
-        weights: How much of the room is due to each.
-        room: What there is.
-    """
-    given: dict[str, int] = {}
-    while wanting := costs.keys() - given.keys():
-        total = sum(weights[name] for name in wanting)
-        modest = {name: costs[name] for name in wanting if costs[name] * total <= room * weights[name]}
-        if not modest:
-            return given | {name: room * weights[name] // total for name in wanting}
-        given |= modest
-        room -= sum(modest.values())
-    return given
-
-
 def _costs(summary: Summary, counter: TokenCounter) -> dict[str, int]:
-    return {name: sum(map(counter.count_text, _texts(getattr(summary, name)))) for name in _SHARES}
-
-
-def _texts(value: str | Sequence[str]) -> Sequence[str]:
-    return [value] if isinstance(value, str) else [f"- {each}\n" for each in value]
+    costs: dict[str, int] = {}
+    for name in _SHARES:
+        value: str | tuple[str, ...] = getattr(summary, name)
+        texts = [value] if isinstance(value, str) else [f"- {each}\n" for each in value]
+        costs[name] = sum(map(counter.count_text, texts))
+    return costs
 
 
 def _cut_to(summary: Summary, room: int, counter: TokenCounter) -> Summary:
-    rooms = shared(_costs(summary, counter), _SHARES, max(room, 0))
+    """Cut the texts of a summary by their shares of the room; what one does not need the others have."""
+    costs, left = _costs(summary, counter), sum(_SHARES.values())
     found: dict[str, Any] = {}
-    for name, its in rooms.items():
+    for name in sorted(_SHARES, key=lambda name: costs[name] / _SHARES[name]):
+        share = min(costs[name], max(room, 0) * _SHARES[name] // left)
         value = getattr(summary, name)
-        found[name] = (_within if isinstance(value, str) else _first)(value, its, counter)
+        found[name] = (_within if isinstance(value, str) else _first)(value, share, counter)
+        room -= share
+        left -= _SHARES[name]
     return replace(summary, **found)
 
 
@@ -503,16 +485,14 @@ def _fitting(
     """
     kept: dict[int, str] = {}
     for rank, at in enumerate(order):
-        others = order[rank + 1 : certain]
-        share = max(room // 2, room - counter.count_text(texts[others[0]]) - 1) if others else room
         text = texts[at].strip()
-        needed = counter.count_text(text) + 1
-        if needed > share:
-            if rank >= certain:
-                break
-            text, needed = _within(text, share - 1, counter), share
+        if rank < certain:
+            is_last = rank + 1 == min(certain, len(order))
+            text = _within(text, (room if is_last else room // 2) - 1, counter)
+        room -= counter.count_text(text) + 1
+        if room < 0:
+            break
         kept[at] = text
-        room -= needed
     told: list[str] = []
     after = 0
     for at in [*sorted(kept), len(texts)]:
@@ -789,14 +769,8 @@ class SummarizationConfig(Options):
     include_image_payload_bytes: bool = False
     max_retained_images: int | None = Field(default=None, ge=0)
     input_max_tokens: int | None = Field(default=None, ge=100)
-    timeout: float | None = 120.0
+    timeout: float | None = Field(default=120.0, gt=0, le=TIMEOUT_MAX)
     prompt: str | None = None
-
-    @field_validator("timeout", mode="before")
-    @classmethod
-    def _check_timeout(cls, timeout: Any) -> Any:
-        check_timeout(timeout, zero=False)
-        return timeout
 
     @field_validator("prompt")
     @classmethod
