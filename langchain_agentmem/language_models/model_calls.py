@@ -1,4 +1,4 @@
-"""Asking a model.
+"""Asking a model, and why it refused: `refusal` reads whatever a provider's client raised.
 
 def haiku(database: Database, model: Any) -> str:
 text = ask(database, model, [HumanMessage("A haiku about memory.")], "haiku")
@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import run_in_executor
@@ -26,6 +27,7 @@ from langchain_agentmem.base.concurrency import (
     is_in_worker,
     on_callers_loop,
 )
+from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import THOUGHTS, kind_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MissingExtra
@@ -228,3 +230,88 @@ def compaction_key(at: Place, lane: str) -> TaskKey:
     """
     path, name = at
     return TaskKey(path, "compaction", f"{name}\x1f{lane}")
+
+
+# --- Why a model refused ----------------------------------------------------------------------------------------------
+# The wordings, codes and statuses stand in `overflow.yaml`, each with the page that shows it. No provider's package is
+# needed.
+
+Refusal: TypeAlias = Literal["tokens", "bytes", "rate", "unclear", "other"]
+
+_DEEPEST = 8
+_UNCLEAR = frozenset({400, 413, 422})
+"""With these a server says that it is the request that is wrong."""
+
+
+def refusal(error: BaseException) -> Refusal:
+    """What an error, or one that it was raised from, says of the request.
+
+    Args:
+        error: What a model raised.
+
+    Returns:
+        "tokens" where the model takes fewer; "bytes" and "rate" where a smaller request is taken, and nothing is said
+        of what the model takes; "unclear" where the request is refused in words that nobody knows; else "other".
+    """
+    chain = [*map(_told, _chain(error))]
+    kinds: Iterator[Refusal] = (row["kind"] for told in chain for row in _rows() if _fits(row, told))
+    if (kind := next(kinds, None)) is not None:
+        return kind
+    return "unclear" if next((told.status for told in chain if told.status), None) in _UNCLEAR else "other"
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Whether an error says that the input does not fit.
+
+    Args:
+        error: What a model raised.
+    """
+    return refusal(error) in {"tokens", "bytes", "rate"}
+
+
+class _Told(NamedTuple):
+    """What one error says."""
+
+    classes: frozenset[str]
+    status: int | None
+    codes: frozenset[str]
+    words: str
+
+
+@cache
+def _rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = data_table("language_models/overflow.yaml")
+    return rows
+
+
+def _fits(row: Mapping[str, Any], told: _Told) -> bool:
+    """Whether a row of the table says what was told."""
+    return (
+        row.get("status", 0) == told.status
+        or row.get("code") in told.codes
+        or row.get("error") in told.classes
+        or ("words" in row and re.search(row["words"], told.words, re.IGNORECASE | re.DOTALL) is not None)
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised from."""
+    for _ in range(_DEEPEST):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _told(error: BaseException) -> _Told:
+    """What an error says, wherever its client keeps it: as attributes, in the response, or in the body of that."""
+    response = getattr(error, "response", None)
+    body = getattr(error, "body", None)
+    body = body if isinstance(body, Mapping) else response if isinstance(response, Mapping) else {}  # botocore's
+    inner = next((body[key] for key in ("error", "Error") if isinstance(body.get(key), Mapping)), body)
+    names = ("status_code", "status", "http_status", "code")
+    told = [getattr(each, name, None) for each in (error, response) for name in names]
+    told += [(body.get("ResponseMetadata") or {}).get("HTTPStatusCode"), *map(inner.get, ("code", "type", "Code"))]
+    said = [str(value) for value in told if isinstance(value, int | str) and not isinstance(value, bool)]
+    status = next((int(each) for each in said if re.fullmatch(r"[45]\d\d", each)), None)
+    return _Told(frozenset(kind.__name__ for kind in type(error).__mro__), status, frozenset(said), str(error))

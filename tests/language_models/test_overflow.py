@@ -6,7 +6,7 @@ import yaml
 from langchain_core.exceptions import ContextOverflowError
 
 from langchain_agentmem.base.data_tables import data_table
-from langchain_agentmem.language_models.overflow import is_too_large, refusal
+from langchain_agentmem.language_models.model_calls import is_too_large, refusal
 
 SEEN = yaml.safe_load((Path(__file__).parent / "overflow_seen.yaml").read_text(encoding="utf-8"))
 

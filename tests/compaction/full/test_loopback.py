@@ -2,7 +2,7 @@
 
 import pytest
 
-from langchain_agentmem.language_models.overflow import refusal
+from langchain_agentmem.language_models.model_calls import refusal
 from tests.compaction.loopback import loopback
 from tests.compaction.provider_clients import CLIENTS
 
