@@ -96,7 +96,6 @@ class Due(NamedTuple):
         attempts: How often a model failed at it, and not at others.
         failed: Whether it was asked about in vain.
         until: Before when it is not asked about unless somebody wants it now.
-        silent: How often in a row the model was found to be down when it was asked about it; 0 if it answered since.
     """
 
     key: str
@@ -107,7 +106,6 @@ class Due(NamedTuple):
     attempts: int = 0
     failed: bool = False
     until: int = 0
-    silent: int = 0
 
     @property
     def shown(self) -> tuple[str, str | None, str, int]:
@@ -385,29 +383,32 @@ def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[Due]:
             attempts=rows[text.key].extra["attempts"],
             failed=rows[text.key].label == FAILED,
             until=rows[text.key].extra.get("until") or 0,
-            silent=rows[text.key].extra.get("silent") or 0,
         )
         for text in sorted(texts.values(), key=lambda kept: kept.number)  # a failure writes what is due, not the text
     ]
 
 
-def in_time(waits: Sequence[Due], most: int, now: int) -> tuple[list[Due], int | None]:
+def in_time(
+    facts: FactView, most: int, now: int, wanted: Callable[[Due], bool] = lambda _: True
+) -> tuple[list[Due], int | None]:
     """Which messages may be asked about, and in which order.
 
     Those that are parked come last. Of the others none goes before one that was said earlier: it can matter for what
     holds in the end.
 
     Args:
-        waits: Those that wait, in the order in which they came.
+        facts: From where.
         most: After how many attempts a message is parked.
         now: When.
+        wanted: Only these of the messages that wait. Default: all.
 
     Returns:
         They, and when the next of the others may be asked about; None where there is none.
     """
-    down = max((due.until for due in waits if due.silent and due.attempts < most), default=0)
-    if down > now:
-        return [], down
+    waits = [due for due in waiting(facts) if wanted(due)]
+    last = memory_rows.newest(facts.tx, facts.view, FAILURE, limit=1)
+    if waits and last and (last[0].extra.get("until") or 0) > now:
+        return [], last[0].extra["until"]
     ready = list(takewhile(lambda due: due.until <= now, (due for due in waits if due.attempts < most)))
     ready += [due for due in waits if due.attempts >= most and due.until <= now]
     return ready, min((due.until for due in waits if due.until > now), default=None)
@@ -446,70 +447,41 @@ def failures(facts: FactView, limit: int) -> list[ExtractionFailure]:
     ]
 
 
-def _silent(facts: FactView) -> list[Due]:
-    """The messages about which a model gave no answer, and has given none since."""
-    return waiting(facts, [kept.key for kept in facts.every(DUE) if kept.extra.get("silent")])
-
-
-def _failed(facts: FactChanges, some: Sequence[Due], trouble: ExtractionTrouble, most: int) -> int:
-    """A model gave no answer about some messages, or one that could not be used. They wait to be asked about again.
-
-    Returns:
-        How often in a row the model is found to be down by now; 0 where it gave an answer.
-    """
-    silent = 0
-    if trouble.silent:  # who does not wait for the time to come finds nothing new
-        keys = {due.key for due in some}
-        waits = [due for due in _silent(facts) if due.key in keys or due.attempts < most]
-        silent = max([1, *(due.silent + (due.until <= facts.change.now) for due in waits)])
-    for due in some:
-        if silent:
-            _postpone(facts, due, due.attempts, backoff(silent - 1, LONGEST_SILENCE), silent)
-        else:
-            _blame(facts, due, most)
-    if not silent:
-        _answered(facts, some, most)
-    _record(facts, some, trouble)
-    old = facts.every(FAILURE)
-    for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
-        facts.change.remove(FAILURE, kept.key)
-    return silent
-
-
-def _answered(facts: FactChanges, some: Sequence[Due], most: int) -> None:
-    """A model has answered about some, so it is not down: what it was silent about may be asked about again."""
-    keys = {due.key for due in some}
-    silent = [due for due in _silent(facts) if due.key not in keys]
-    last = max((due.until for due in silent), default=0)
-    for due in silent:
-        # What failed last, and later than what was answered about now, may be the reason.
-        if due.until == last > max(each.until for each in some):
-            _blame(facts, due, most)
-        else:
-            _postpone(facts, due, due.attempts, 0.0)
-
-
-def _blame(facts: FactChanges, due: Due, most: int) -> None:
-    _postpone(facts, due, due.attempts + 1, backoff(due.attempts) if due.attempts + 1 < most else PARKED)
-
-
-def _postpone(facts: FactChanges, due: Due, attempts: int, pause: float, silent: int = 0) -> None:
+def _postpone(facts: FactChanges, due: Due, most: int, *, blamed: bool = True) -> None:
+    """A model was asked about a message in vain. It is asked about alone next, and later if it is to blame for that."""
+    attempts, pause = due.attempts, 0.0
+    if blamed:
+        attempts, pause = due.attempts + 1, backoff(due.attempts) if due.attempts + 1 < most else PARKED
     now = facts.change.now
-    until = now + int(pause * 1_000_000)
-    extra = {"told": _resting_on([due], now), "attempts": attempts, "until": until, "silent": silent}
+    extra = {"told": _resting_on([due], now), "attempts": attempts, "until": now + int(pause * 1_000_000)}
     facts.change.drafts.append(RowDraft(DUE, due.key, b"", now, label=FAILED, extra=extra))
 
 
-def _record(facts: FactChanges, some: Sequence[Due], trouble: ExtractionTrouble) -> None:
-    """Note what went wrong."""
+def _record(facts: FactChanges, some: Sequence[Due], trouble: ExtractionTrouble, silent: int = 0) -> None:
+    """Note what went wrong, and how often in a row the model gave no answer: it is left alone for a while then."""
     now = facts.change.now
     extra = {
         "told": _resting_on(some, now),
         "rests_on_all": True,  # the answer may repeat any of them
         "error": trouble.error[:LONGEST_ANSWER],
         "answer": trouble.answer[:LONGEST_ANSWER],
+        "silent": silent,
+        "until": now + int(backoff(silent - 1, LONGEST_SILENCE) * 1_000_000) if silent else 0,
     }
     facts.change.drafts.append(RowDraft(FAILURE, facts.new_id(), b"", now, extra=extra))
+    old = facts.every(FAILURE)
+    for kept in old[: max(0, len(old) + 1 - KEPT_FAILURES)]:
+        facts.change.remove(FAILURE, kept.key)
+
+
+def _silence(facts: FactChanges, *, answered: bool) -> int:
+    """Return how often in a row a model gave no answer, this time included. One that answers is not down any more."""
+    last = memory_rows.newest(facts.tx, facts.view, FAILURE, limit=1)
+    silent = (last[0].extra.get("silent") or 0) if last else 0
+    if answered and silent:
+        extra = {**last[0].extra, "silent": 0, "until": 0}
+        facts.change.drafts.append(RowDraft(FAILURE, last[0].key, b"", last[0].created_at, extra=extra))
+    return 0 if answered else silent + 1
 
 
 def _resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
@@ -547,7 +519,7 @@ class _BatchOutcome(NamedTuple):
     `silent` says how often in a row the model was found to be down, `lost` that somebody else may extract by now.
     """
 
-    read: int
+    read: int = 0
     turns: Sequence[SpokenTurn] = ()
     refused: Sequence[str] = ()
     failure: ExtractionTrouble | None = None
@@ -580,10 +552,13 @@ def learn(
     alone: set[str] = set()
     parked: set[str] = set()
     ready: list[Due] = []
+
+    def look(facts: FactView) -> list[Due]:
+        now = ground.now() if patient else FOREVER
+        return in_time(facts, most, now, lambda due: wanted(due) and due.key not in parked)[0]
+
     while True:
-        if not ready:
-            here = [due for due in ground.look(None, waiting) if wanted(due) and due.key not in parked]
-            ready, _ = in_time(here, most, ground.now() if patient else FOREVER)
+        ready = ready or ground.look(None, look)
         if not ready:
             return learned
         some = _first_batch(ready, alone)
@@ -593,8 +568,9 @@ def learn(
         ready = others if outcome.read else []  # what waits is read again: it is shown in other batches from now on
         if outcome.silent and others and (outcome.silent >= most or some[0].attempts or (is_last and not patient)):
             learned.failed = is_last = True
-            some = [others[outcome.silent % len(others)]]
-            outcome = _batch(ground, model, some, alone, holds)
+            probe = [others[outcome.silent % len(others)]]
+            outcome = _batch(ground, model, probe, alone, holds, suspects=some)
+            some = probe
         if outcome.lost:
             learned.lost = True
             return learned
@@ -609,18 +585,23 @@ def learn(
 
 
 def _batch(
-    ground: FactsGround, model: Any, some: Sequence[Due], alone: set[str], holds: Callable[[Transaction], bool]
+    ground: FactsGround,
+    model: Any,
+    some: Sequence[Due],
+    alone: set[str],
+    holds: Callable[[Transaction], bool],
+    suspects: Sequence[Due] = (),
 ) -> _BatchOutcome:
-    """Have facts extracted from some messages."""
+    """Have facts extracted from some messages. If the model answers, it is `suspects` that it was silent about."""
     answer, said, failure = _asked(ground, model, some)
     if failure is None and answer.unplaced:
         # A fact that names no message has no source. Shown one at a time, none is needed.
         alone.update(due.key for due in some)
-        return _BatchOutcome(0)
+        return _BatchOutcome()
 
     def keep(facts: FactChanges) -> _BatchOutcome:
         if not holds(facts.tx):
-            return _BatchOutcome(0, lost=True)
+            return _BatchOutcome(lost=True)
         # What was changed meanwhile waits to be shown as it is now.
         shown = {due.key: due.shown for due in some}
         still = [due for due in waiting(facts, list(shown)) if due.shown == shown[due.key]]
@@ -629,12 +610,15 @@ def _batch(
         told = ExtractionTrouble(" ".join(answer.problems), said) if failure is None else failure
         if len(still) < len(some):  # the answer may quote what is gone by now, and is not kept
             told = told._replace(error=_GONE, answer="")
+        silent = _silence(facts, answered=not told.silent)
+        for due in waiting(facts, [] if silent else [due.key for due in suspects]):
+            _postpone(facts, due, most)
+        if still and (failure is not None or answer.problems):
+            _record(facts, still, told, silent)
         if failure is not None:
-            silent = _failed(facts, still, told, most) if still else 0
-            return _BatchOutcome(0, failure=told, silent=silent)
-        _answered(facts, some, most)
-        if answer.problems and still:
-            _record(facts, still, told)
+            for due in still:
+                _postpone(facts, due, most, blamed=not silent)
+            return _BatchOutcome(failure=told, silent=silent)
         keys = {due.key for due in still}
         turns = [
             facts.tell(fact._replace(subject=redact(fact.subject), object=redact(fact.object)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -33,15 +33,14 @@ from langchain_agentmem.facts.fact_store import (
     FactsGround,
     FactView,
     LearnedAt,
-    chosen,
     is_listed,
     message_of,
     raw_fact,
 )
 from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages.message import body_text
+from langchain_agentmem.rewinding import outlook
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
-from langchain_agentmem.rewinding.outlook import found
 from langchain_agentmem.storage import query
 from langchain_agentmem.tracing import documents
 
@@ -75,27 +74,16 @@ def evidence(facts: FactView, fact_id: str, path: str) -> list[Evidence]:
     fact = facts.fact(fact_id)
     sources = () if fact is None else fact.told
     here = facts.texts([(each.message_id, each.conversation_id) for each in sources if each.message_id is not None])
-
-    def text_of(key: str | None, conversation: str | None) -> str | None:
-        if key is None:
-            return None
-        if (kept := chosen(here, key, conversation)) is not None:
-            return message_of(kept).text
-        if conversation is None:
-            return None
-        entry = message_log.get(facts.tx, ThreadKey(path, conversation), key)
-        return None if entry is None else body_text(entry.body)
-
-    return [
-        Evidence(
-            message_id=each.message_id,
-            conversation_id=each.conversation_id,
-            role=each.role,
-            recorded_at=each.recorded_at,
-            text=text_of(each.message_id, each.conversation_id),
-        )
-        for each in sources
-    ]
+    found: list[Evidence] = []
+    for each in sources:
+        key, conversation, text = each.message_id, each.conversation_id, None
+        if key is not None and (kept := here.get((key, conversation))) is not None:
+            text = message_of(kept).text
+        elif key is not None and conversation is not None:
+            entry = message_log.get(facts.tx, ThreadKey(path, conversation), key)
+            text = None if entry is None else body_text(entry.body)
+        found.append(Evidence(**asdict(each), text=text))
+    return found
 
 
 def listing(
@@ -207,7 +195,7 @@ def find_facts(
 def _find(ground: FactsGround, asked: str, most: int, *, raw: bool) -> list[Fact]:
     """Search for facts, and for what was said."""
     asked = ground.look(None, lambda facts: _more_names(asked, facts.rules))
-    hits = found(ground, (FACT, TEXT) if raw else (FACT,), asked, most)
+    hits = outlook.found(ground, (FACT, TEXT) if raw else (FACT,), asked, most)
 
     def look(facts: FactView) -> list[Fact]:
         rows = {hit.kept.key: hit.kept for hit in hits if hit.kept.kind == FACT}

@@ -20,7 +20,6 @@ from langchain_agentmem.base.concurrency import collecting_later
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import changed, entry_of
-from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import MessageError
 from langchain_agentmem.facts.fact import (
     ALIAS,
@@ -144,9 +143,11 @@ class FactView:
         found = query.resting_on(self.tx, keys=sources, low=path, high=path + "\x01")
         return self.named(FACT, {row["key"] for row in found if row["kind"] == FACT})
 
-    def texts(self, messages: Sequence[tuple[str, str | None]]) -> dict[str, Kept]:
-        """What is kept under the ids of some messages, each given with its conversation, if that is known."""
-        return self.named(TEXT, {key for each in messages for key in _text_keys(*each)})
+    def texts(self, messages: Sequence[tuple[str, str | None]]) -> dict[tuple[str, str | None], Kept]:
+        """The rows of some messages, each given with its conversation, if that is known."""
+        here = self.named(TEXT, {key for each in messages for key in (each[0], _read_key(*each))})
+        kept = {each: here.get(_read_key(*each)) or here.get(each[0]) for each in messages}
+        return {each: row for each, row in kept.items() if row is not None}
 
     def about(
         self,
@@ -340,23 +341,9 @@ def is_listed(kept: Kept) -> bool:
     return kept.label is None
 
 
-def chosen(here: Mapping[str, Kept], message: str, conversation: str | None) -> Kept | None:
-    """The one of some messages that has an id in a conversation; None where there is none.
-
-    Args:
-        here: What `FactView.texts` returned.
-        message: The id.
-        conversation: The conversation, if it is known.
-    """
-    some = [here[key] for key in _text_keys(message, conversation) if key in here]
-    exact = [kept for kept in some if conversation_of(kept) == conversation]
-    vague = [kept for kept in some if conversation is None or conversation_of(kept) is None]
-    return next(iter((*exact, *vague)), None)
-
-
-def _text_keys(message: str, conversation: str | None) -> tuple[str, str]:
-    """The keys under which a message of a conversation may be kept: its id, and where that is taken, a longer one."""
-    return message, f"{message}\x1f{conversation or ''}"
+def _read_key(message_id: str, conversation: str | None) -> str:
+    """The key of a message that another part of memory has; one that belongs here is kept under its id."""
+    return f"{message_id}\x1f{conversation or ''}"
 
 
 def said_event(number: int, now: int, message_id: str, conversation: str | None) -> dict[str, Any]:
@@ -604,49 +591,37 @@ class FactChanges(FactView):
         Raises:
             MessageError: The id of a message that belongs here is taken by other content.
         """
-        entries = [entry_of(message, self.change.now) for message in messages]
-        here = self.texts([(entry.key, conversation) for entry in entries])
         new: list[str] = []
-        for message, entry in zip(messages, entries, strict=True):
-            key, known = _place_of(here, entry, conversation, own=own)
+        keys = [each.message_id if own else _read_key(each.message_id, conversation) for each in messages]
+        here = self.named(TEXT, keys)
+        for key, message in zip(keys, messages, strict=True):
+            entry = entry_of(message, self.change.now)
+            known = here.get(key)
             if known is not None and same_body(known.body, entry.body):
-                if own and not is_listed(known):
-                    there = conversation_of(known)
-                    self._put(message, known.created_at, conversation=there, listed=True, waits=False)
                 continue
             if known is not None and own:
                 raise MessageError(f"There is another message {safe_repr(entry.key)} here. Use update() to change it.")
             if known is not None:
                 self.forsake(known)
-            self._put(message, entry.created_at, conversation=conversation, listed=own, key=key)
+            self._put(key, message, entry.created_at, conversation=conversation, listed=own)
             new.append(entry.key)
         return new
 
-    def _put(
-        self,
-        message: Message,
-        said_at: int,
-        *,
-        conversation: str | None,
-        listed: bool,
-        key: str | None = None,
-        waits: bool = True,
-    ) -> None:
-        """Keep a message, whatever was there.
+    def _put(self, key: str, message: Message, said_at: int, *, conversation: str | None, listed: bool) -> None:
+        """Keep a message, whatever was there, and have it wait.
 
         Args:
+            key: Its key.
             message: The message.
             said_at: When it was said.
             conversation: The conversation or thread that it belongs to, if it is known.
             listed: Whether it is shown and found beside the facts.
-            key: Under which key. Default: its id.
-            waits: Whether it is to wait for its facts to be extracted. Default: yes.
         """
         entry, now = entry_of(message, said_at), self.change.now
         told = [said_event(1, now, entry.key, conversation)]
         text = RowDraft(
             TEXT,
-            entry.key if key is None else key,
+            key,
             entry.body,
             entry.created_at,
             label=None if listed else "read",
@@ -655,8 +630,8 @@ class FactChanges(FactView):
             findable=listed,
         )
         self.change.drafts.append(text)
-        if waits and message.text.strip():
-            self.change.drafts.append(RowDraft(DUE, text.key, b"", now, extra={"told": told, "attempts": 0}))
+        if message.text.strip():
+            self.change.drafts.append(RowDraft(DUE, key, b"", now, extra={"told": told, "attempts": 0}))
 
     def update(self, key: str, changes: Mapping[str, Any]) -> bool:
         """Change a fact, or what was said. Returns whether something waits to be extracted now.
@@ -669,7 +644,7 @@ class FactChanges(FactView):
             message = changed(message_of(said), changes)
             self.forsake(said)
             there, listed = conversation_of(said), is_listed(said)
-            self._put(message, said.created_at, conversation=there, listed=listed)
+            self._put(key, message, said.created_at, conversation=there, listed=listed)
             return True
         kept = self.row(key)
         if state(kept.extra) is None:
@@ -713,19 +688,6 @@ class FactChanges(FactView):
 
 def _next_number(extra: Mapping[str, Any]) -> int:
     return 1 + max([int(event["n"]) for event in extra["told"]], default=0)
-
-
-def _place_of(
-    here: Mapping[str, Kept], entry: LogEntry, conversation: str | None, *, own: bool
-) -> tuple[str, Kept | None]:
-    """Under which key a message is kept, or would be, and what is there."""
-    key, other = _text_keys(entry.key, conversation)
-    known = here.get(key)
-    if known is None or own:
-        return key, known
-    # A message that another part of memory has is the one that is kept, or takes its place.
-    is_same = not is_listed(known) or same_body(known.body, entry.body)
-    return (key, known) if is_same and conversation_of(known) == conversation else (other, here.get(other))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

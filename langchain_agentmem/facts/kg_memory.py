@@ -88,7 +88,6 @@ from langchain_agentmem.facts.fact_store import (
     FactView,
     LearnedAt,
     SpokenTurn,
-    chosen,
     message_of,
 )
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
@@ -258,7 +257,7 @@ class KGMemory(EventSource):
             here = facts.texts(sources)
             turns: list[SpokenTurn] = []
             for message, conversation in sources:
-                text = chosen(here, message, conversation)
+                text = here.get((message, conversation))
                 at = None if text is None else text.created_at
                 told = said._replace(message=message, conversation=conversation, said_at=at)
                 turns.append(facts.tell(told, turns[0].fact_id if turns else None))
@@ -1014,8 +1013,8 @@ class KGMemory(EventSource):
         if self._asking:
             return None
         now = self._ground.now()
-        waits = waiting(FactView(tx, self._ground.point.view(tx, now)))
-        ready, later = in_time(waits, self.settings.max_attempts, now)
+        facts = FactView(tx, self._ground.point.view(tx, now))
+        ready, later = in_time(facts, self.settings.max_attempts, now)
         if ready or later is None:
             return 0.0 if ready else None
         # Nobody waits here for what is parked for a day: whoever looks then asks about it.

@@ -244,7 +244,6 @@ class TestElsewhere:
         assert [fact.text for fact in facts.search("*") if fact.raw] == ["Tom likes rain", "Tom likes tea"]
         for fact in facts.history("Tom"):
             assert [each.text for each in facts.evidence(fact.id)] == [fact.text]
-        assert facts.waiting() == 0
 
     def test_erasing_a_thread_takes_what_it_alone_told_a_branch(self, memory):
         graph = chat(memory, memory.remember_facts(reader(), branch="user-42"), answer="")

@@ -39,7 +39,7 @@ def lived(facts: Any) -> list[str]:
 
 def look_once(facts: Any) -> None:
     """What the background does when it looks whether there is something to do."""
-    facts._task._round(facts._task._state)
+    facts._task._attempt()
 
 
 def look(facts: Any, clock: Any, hours: float) -> None:
