@@ -43,7 +43,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.message import MessageLike
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import SAID, RowDraft, View
+from langchain_agentmem.rewinding.memory_rows import SAID, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.search.memory_search import Why
 from langchain_agentmem.storage import Transaction
@@ -535,19 +535,6 @@ def rules_in(tx: Transaction, view: View) -> Rules:
         elif kept.label == ALIAS:
             aliases[key] = Alias(name=kept.extra["name"], into=kept.extra["into"])
     return Rules(aliases, frozenset(one))
-
-
-def rule_draft(label: str, name: str, extra: Mapping[str, Any] | None, now: int) -> RowDraft:
-    """Return the row of a rule on a name.
-
-    Args:
-        label: `ALIAS`, or `SINGLE`, whose names are those of predicates.
-        name: The name.
-        extra: What the rule says; None where it no longer counts.
-        now: When it is made.
-    """
-    key = predicate_key(name) if label == SINGLE else entity_key(name)
-    return RowDraft(RULE, f"{label}:{key}", None if extra is None else name.encode(), now, label=label, extra=extra)
 
 
 class FactEnding(NamedTuple):

@@ -33,18 +33,9 @@ from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
+from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_file, name_of
-from langchain_agentmem.facts.fact_store import (
-    FactChanges,
-    FactsGround,
-    FactStatement,
-    FactView,
-    SpokenTurn,
-    conversation_of,
-    is_listed,
-    message_of,
-    said_event,
-)
+from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, SpokenTurn
 from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
 from langchain_agentmem.language_models.model_calls import Writer, ask
 from langchain_agentmem.messages.message import Message
@@ -376,10 +367,10 @@ def waiting(facts: FactView, keys: Sequence[str] | None = None) -> list[Due]:
     return [
         Due(
             key=text.key,
-            message=message_of(text),
+            message=fact_store.message_of(text),
             said_at=text.created_at,
-            conversation=conversation_of(text),
-            listed=is_listed(text),
+            conversation=fact_store.conversation_of(text),
+            listed=fact_store.is_listed(text),
             attempts=rows[text.key].extra["attempts"],
             failed=rows[text.key].label == FAILED,
             until=rows[text.key].extra.get("until") or 0,
@@ -486,7 +477,9 @@ def _silence(facts: FactChanges, *, answered: bool) -> int:
 
 def _resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
     """The events by which a row rests on messages."""
-    return [said_event(place, now, due.message.message_id, due.conversation) for place, due in enumerate(some, 1)]
+    return [
+        fact_store.said_event(place, now, due.message.message_id, due.conversation) for place, due in enumerate(some, 1)
+    ]
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

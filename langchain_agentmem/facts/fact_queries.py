@@ -15,28 +15,10 @@ from langchain_agentmem.base.fencing import fenced, harmless, on_one_line
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MissingExtra
-from langchain_agentmem.facts.fact import (
-    Contradiction,
-    Entity,
-    Evidence,
-    Fact,
-    Neighbour,
-    Rules,
-    clashes,
-    entity_key,
-    maybe_moment,
-    names_of,
-    predicate_key,
-)
-from langchain_agentmem.facts.fact_store import (
-    BEHIND_ALL,
-    FactsGround,
-    FactView,
-    LearnedAt,
-    is_listed,
-    message_of,
-    raw_fact,
-)
+from langchain_agentmem.facts import fact as fact_values
+from langchain_agentmem.facts import fact_store
+from langchain_agentmem.facts.fact import Contradiction, Entity, Evidence, Fact, Neighbour, entity_key, predicate_key
+from langchain_agentmem.facts.fact_store import FactsGround, FactView, LearnedAt
 from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import outlook
@@ -63,8 +45,10 @@ def contradictions(facts: FactView, subjects: Sequence[str] | None, predicate: s
         rows = facts.about(subjects=agreed.keys_of(map(agreed.canonical, subjects)), predicates=agreed.single)
     by_id = {fact.id: fact for fact in facts.settled(rows, whole=True)}
     return [
-        Contradiction(facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=maybe_moment(stop))
-        for one, other, start, stop in clashes(facts.states(rows), agreed)
+        Contradiction(
+            facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=fact_values.maybe_moment(stop)
+        )
+        for one, other, start, stop in fact_values.clashes(facts.states(rows), agreed)
         if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
     ]
 
@@ -78,7 +62,7 @@ def evidence(facts: FactView, fact_id: str, path: str) -> list[Evidence]:
     for each in sources:
         key, conversation, text = each.message_id, each.conversation_id, None
         if key is not None and (kept := here.get((key, conversation))) is not None:
-            text = message_of(kept).text
+            text = fact_store.message_of(kept).text
         elif key is not None and conversation is not None:
             entry = message_log.get(facts.tx, ThreadKey(path, conversation), key)
             text = None if entry is None else body_text(entry.body)
@@ -98,7 +82,7 @@ def listing(
             if kind == FACT:
                 there = facts.settled(rows, whole=limit is None)
             else:
-                there = [raw_fact(kept) for kept in rows.values() if is_listed(kept)]
+                there = [fact_store.raw_fact(kept) for kept in rows.values() if fact_store.is_listed(kept)]
             there = [fact for fact in there if wanted(fact)]
             shown += [(rows[fact.id].created_at, rows[fact.id].number, fact) for fact in there]
             count += len(there)
@@ -111,7 +95,7 @@ def listing(
 def newest(
     facts: FactView,
     limit: int,
-    before: LearnedAt = BEHIND_ALL,
+    before: LearnedAt = fact_store.BEHIND_ALL,
     *,
     names: Iterable[str] | None = None,
     predicates: Iterable[str] | None = None,
@@ -200,14 +184,14 @@ def _find(ground: FactsGround, asked: str, most: int, *, raw: bool) -> list[Fact
     def look(facts: FactView) -> list[Fact]:
         rows = {hit.kept.key: hit.kept for hit in hits if hit.kept.kind == FACT}
         known = {fact.id: fact for fact in facts.settled(rows)}
-        known |= {hit.kept.key: raw_fact(hit.kept) for hit in hits if hit.kept.kind != FACT}
+        known |= {hit.kept.key: fact_store.raw_fact(hit.kept) for hit in hits if hit.kept.kind != FACT}
         there = [(hit, known[hit.kept.key]) for hit in hits if hit.kept.key in known]
         return [replace(fact, score=hit.score, why=hit.why) for hit, fact in there]
 
     return ground.look(None, look)
 
 
-def _more_names(asked: str, agreed: Rules) -> str:
+def _more_names(asked: str, agreed: fact_values.Rules) -> str:
     """A query with the other names of what it names."""
     words = f" {asked.casefold()} "
     aliases = agreed.aliases.values()
@@ -308,7 +292,7 @@ def entities(facts: FactView, prefix: str, most: int) -> list[Entity]:
     rows = facts.named(FACT, {samples[key] for key in chosen_keys})
     shown: list[Entity] = []
     for key in chosen_keys:
-        subject, _, obj = names_of(rows[samples[key]].extra)
+        subject, _, obj = fact_values.names_of(rows[samples[key]].extra)
         name = next((each for each in (subject, obj) if agreed.canonical(each) == key), key)
         others = sorted({alias.name for alias in agreed.aliases.values() if agreed.canonical(alias.name) == key})
         shown.append(Entity(name=agreed.spelled(name), aliases=tuple(others), facts=counts[key]))
@@ -322,7 +306,7 @@ def _named(facts: FactView, low: str) -> list[tuple[str, int, str]]:
         return [(row["name"], row["facts"], row["sample"]) for row in rows]
     naming: dict[str, list[str]] = defaultdict(list)
     for kept in facts.stored.values():
-        subject, _, obj = names_of(kept.extra)
+        subject, _, obj = fact_values.names_of(kept.extra)
         for name in {entity_key(subject), entity_key(obj)}:
             if name.startswith(low):
                 naming[name].append(kept.key)

@@ -21,29 +21,8 @@ from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import changed, entry_of
 from langchain_agentmem.errors import MessageError
-from langchain_agentmem.facts.fact import (
-    ALIAS,
-    RAW_PREDICATE,
-    RULE,
-    Event,
-    Fact,
-    FactsConfig,
-    Rules,
-    Source,
-    State,
-    endings,
-    entity_key,
-    fields_given,
-    maybe_moment,
-    names_of,
-    overlaps,
-    predicate_key,
-    rules_in,
-    says_more,
-    sentence,
-    state,
-    united,
-)
+from langchain_agentmem.facts import fact as fact_values
+from langchain_agentmem.facts.fact import Fact, FactsConfig, Rules, Source, State, entity_key, predicate_key
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_access import Change, MemorySession
@@ -90,7 +69,7 @@ class FactView:
     @cached_property
     def rules(self) -> Rules:
         """What is agreed on names."""
-        return rules_in(self.tx, self.view)
+        return fact_values.rules_in(self.tx, self.view)
 
     @cached_property
     def stored(self) -> dict[str, Kept]:
@@ -100,7 +79,7 @@ class FactView:
     @property
     def description(self) -> str | None:
         """The text with which the memory begins, if one was written."""
-        return next((kept.text for kept in self.named(RULE, [DESCRIPTION]).values()), None)
+        return next((kept.text for kept in self.named(fact_values.RULE, [DESCRIPTION]).values()), None)
 
     def every(self, kind: str) -> list[Kept]:
         """All rows of a kind, in the order in which they were written."""
@@ -176,7 +155,7 @@ class FactView:
             found = self.stored
 
         def is_about(kept: Kept) -> bool:
-            names = names_of(kept.extra, recorded)
+            names = fact_values.names_of(kept.extra, recorded)
             keys = entity_key(names[0]), predicate_key(names[1]), entity_key(names[2])
             return all(some is None or key in some for some, key in zip(wanted, keys, strict=True))
 
@@ -261,10 +240,10 @@ class FactView:
             others = states_of(self.about(subjects=subjects, predicates=predicates, recorded=recorded), recorded)
             every = {**others, **states}
             if self.view.scope is not None:
-                every = united(states, every, agreed)
+                every = fact_values.united(states, every, agreed)
                 states = {key: every[key] for key in states}
         with collecting_later():
-            ends = endings(every, agreed)
+            ends = fact_values.endings(every, agreed)
             return [
                 Fact(
                     id=key,
@@ -273,27 +252,27 @@ class FactView:
                     predicate=known.predicate,
                     object=agreed.spelled(known.object),
                     valid_from=moment(known.start),
-                    valid_to=maybe_moment(ends[key].at),
+                    valid_to=fact_values.maybe_moment(ends[key].at),
                     recorded_at=moment(known.learned),
                     told=tuple(map(_source, known.said)),
                     confidence=known.sure,
                     ended_by=ends[key].by,
                 )
                 for key, known in states.items()
-                if at is None or overlaps(known, ends[key].at, at, at + 1)
+                if at is None or fact_values.overlaps(known, ends[key].at, at, at + 1)
             ]
 
     def states(self, found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
         """What rows say, as `states_of`; what two lines say of the same is one."""
         states = states_of(found, recorded)
-        return states if self.view.scope is None else united(states, {}, self.rules)
+        return states if self.view.scope is None else fact_values.united(states, {}, self.rules)
 
 
 def _json(keys: Iterable[Any] | None) -> str | None:
     return None if keys is None else as_json(sorted(set(keys)))
 
 
-def _source(event: Event) -> Source:
+def _source(event: fact_values.Event) -> Source:
     return Source(
         message_id=event.get("id"),
         conversation_id=event.get("in"),
@@ -306,7 +285,7 @@ def _source(event: Event) -> Source:
 
 def states_of(found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
     """What rows say, by the ids of the facts; those that were taken back, or not known yet, are left out."""
-    return {key: known for key, kept in found.items() if (known := state(kept.extra, recorded)) is not None}
+    return {key: known for key, kept in found.items() if (known := fact_values.state(kept.extra, recorded)) is not None}
 
 
 def raw_fact(kept: Kept) -> Fact:
@@ -316,7 +295,7 @@ def raw_fact(kept: Kept) -> Fact:
         id=kept.key,
         role=message.role,
         subject=message.name or message.role,
-        predicate=RAW_PREDICATE,
+        predicate=fact_values.RAW_PREDICATE,
         object=message.text,
         valid_from=moment(kept.created_at),
         recorded_at=told_at,
@@ -359,17 +338,17 @@ def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> RowDraft:
         extra: What was told of it.
         created_at: When it began to be known.
     """
-    subject, predicate, obj = names_of(extra)
+    subject, predicate, obj = fact_values.names_of(extra)
     return RowDraft(
         FACT,
         key,
-        memory_rows.body_of(sentence(subject, predicate, obj)),
+        memory_rows.body_of(fact_values.sentence(subject, predicate, obj)),
         created_at,
         label=predicate_key(predicate),
         extra=extra,
         subject=entity_key(subject),
         object=entity_key(obj),
-        findable=state(extra) is not None,
+        findable=fact_values.state(extra) is not None,
         source=SOURCES.get(extra["role"]),
     )
 
@@ -445,7 +424,7 @@ class FactChanges(FactView):
         # Of what may have many values at a time, the others say nothing of this one.
         found = self._of(thing, predicate, None if agreed.is_single(predicate) else value)
         states = states_of(found)
-        ends = endings(states, agreed)
+        ends = fact_values.endings(states, agreed)
         start = said.start
         if start is None:
             start = now if said.said_at is None else said.said_at
@@ -462,8 +441,8 @@ class FactChanges(FactView):
             for key, known in states.items()
             if agreed.canonical(known.object) == value
             and (
-                overlaps(known, ends[key].at, start, said.end)
-                or (said.message is not None and said.start is None and not says_more(known, event))
+                fact_values.overlaps(known, ends[key].at, start, said.end)
+                or (said.message is not None and said.start is None and not fact_values.says_more(known, event))
             )
         ]
         if fact is None and not same:
@@ -475,7 +454,7 @@ class FactChanges(FactView):
         kept, told_here = found[key], states[key]
         if (own := kept.extra.get("own")) is not None:  # what other lines tell is not said here yet
             told_here = told_here._replace(said=tuple(each for each in told_here.said if each["n"] in own))
-        if not says_more(told_here, event):
+        if not fact_values.says_more(told_here, event):
             return SpokenTurn(key, kept.text, "known")
         self._happens(kept, event)
         return SpokenTurn(key, self.written[key].text, "changed")
@@ -491,7 +470,7 @@ class FactChanges(FactView):
             InvalidInput: A value cannot be one.
             MessageError: A change does not fit.
         """
-        self._happens(kept, {"do": SET, "fields": fields_given(kept.extra, changes)})
+        self._happens(kept, {"do": SET, "fields": fact_values.fields_given(kept.extra, changes)})
 
     def undo(self, kept: Kept) -> None:
         """Take back the last event of a fact; what was taken back last counts again."""
@@ -566,7 +545,7 @@ class FactChanges(FactView):
         found = self.about(subjects=agreed.keys_of([thing]), predicates=[predicate], objects=objects)
         for key, kept in self.written.items():
             found.pop(key, None)
-            known = state(kept.extra)
+            known = fact_values.state(kept.extra)
             if known and agreed.canonical(known.subject) == thing and predicate_key(known.predicate) == predicate:
                 found[key] = kept
         return found
@@ -647,7 +626,7 @@ class FactChanges(FactView):
             self._put(key, message, said.created_at, conversation=there, listed=listed)
             return True
         kept = self.row(key)
-        if state(kept.extra) is None:
+        if fact_values.state(kept.extra) is None:
             raise MessageError(f"The fact {safe_repr(key)} was taken back. Call undo() to have it again first.")
         self.correct(kept, changes)
         return False
@@ -671,19 +650,31 @@ class FactChanges(FactView):
         """
         gone = [
             kept
-            for kind in (FACT, TEXT, DUE, FAILURE, RULE)
+            for kind in (FACT, TEXT, DUE, FAILURE, fact_values.RULE)
             for kept in self.every(kind)
-            if kind != RULE or rules or kept.label == ALIAS
+            if kind != fact_values.RULE or rules or kept.label == fact_values.ALIAS
         ]
         for kept in gone:
             self.change.remove(kept.kind, kept.key)
         return len(gone)
 
+    def rule(self, label: str, name: str, rule: Mapping[str, Any] | None) -> None:
+        """Make a rule on a name.
+
+        Args:
+            label: `ALIAS`, or `SINGLE`, whose names are those of predicates.
+            name: The name.
+            rule: What it says; None where it no longer counts.
+        """
+        key = f"{label}:{predicate_key(name) if label == fact_values.SINGLE else entity_key(name)}"
+        body = None if rule is None else name.encode()
+        self.change.drafts.append(RowDraft(fact_values.RULE, key, body, self.change.now, label=label, extra=rule))
+
     def describe(self, description: str | None) -> None:
         """See that the memory begins with a text; None leaves it as it is."""
         if description is not None and self.description != description:
             body = memory_rows.body_of(description)
-            self.change.drafts.append(RowDraft(RULE, DESCRIPTION, body, self.change.now, label=DESCRIPTION))
+            self.change.drafts.append(RowDraft(fact_values.RULE, DESCRIPTION, body, self.change.now, label=DESCRIPTION))
 
 
 def _next_number(extra: Mapping[str, Any]) -> int:

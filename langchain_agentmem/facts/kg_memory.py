@@ -54,42 +54,11 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of as message_given
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts import fact_part, fact_queries
-from langchain_agentmem.facts.fact import (
-    ALIAS,
-    SINGLE,
-    Alias,
-    Contradiction,
-    Entity,
-    Evidence,
-    ExtractionFailure,
-    Fact,
-    FactsConfig,
-    FactSource,
-    Neighbour,
-    check_order,
-    confidence_given,
-    entity_key,
-    maybe_time,
-    name_of,
-    predicate_key,
-    role_given,
-    rule_draft,
-    sources_given,
-    thing_given,
-)
+from langchain_agentmem.facts import fact as fact_values
+from langchain_agentmem.facts import fact_part, fact_queries, fact_store
+from langchain_agentmem.facts.fact import Alias, Contradiction, Entity, Evidence, Fact, FactsConfig, Neighbour
 from langchain_agentmem.facts.fact_extraction import LONGEST_SILENCE, Learned, failures, in_time, learn, waiting
-from langchain_agentmem.facts.fact_store import (
-    BEHIND_ALL,
-    DESCRIPTION,
-    FactChanges,
-    FactsGround,
-    FactStatement,
-    FactView,
-    LearnedAt,
-    SpokenTurn,
-    message_of,
-)
+from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, LearnedAt, SpokenTurn
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
@@ -217,7 +186,7 @@ class KGMemory(EventSource):
         *,
         valid_from: datetime | None = None,
         valid_to: datetime | None = None,
-        source: FactSource | Iterable[FactSource] | None = None,
+        source: fact_values.FactSource | Iterable[fact_values.FactSource] | None = None,
         confidence: float | None = None,
     ) -> str:
         """State a fact. What holds already gets another source.
@@ -240,18 +209,18 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        start, end = maybe_time(valid_from, "valid_from"), maybe_time(valid_to, "valid_to")
-        check_order(start, end)
+        start, end = fact_values.maybe_time(valid_from, "valid_from"), fact_values.maybe_time(valid_to, "valid_to")
+        fact_values.check_order(start, end)
         said = FactStatement(
-            role=role_given(role),
-            subject=thing_given(subject, "The subject"),
-            predicate=name_of(predicate, "The predicate"),
-            object=thing_given(obj, "The object"),
+            role=fact_values.role_given(role),
+            subject=fact_values.thing_given(subject, "The subject"),
+            predicate=fact_values.name_of(predicate, "The predicate"),
+            object=fact_values.thing_given(obj, "The object"),
             start=start,
             end=end,
-            sure=confidence_given(confidence),
+            sure=fact_values.confidence_given(confidence),
         )
-        sources = sources_given(source)
+        sources = fact_values.sources_given(source)
 
         def make(facts: FactChanges) -> SpokenTurn:
             here = facts.texts(sources)
@@ -305,11 +274,11 @@ class KGMemory(EventSource):
             InvalidInput: A name cannot be one, or `single_valued` is neither True nor False.
         """
         check_flag("single_valued", single_valued)
-        names = [name_of(each, "A predicate") for each in predicates]
+        names = [fact_values.name_of(each, "A predicate") for each in predicates]
 
         def make(facts: FactChanges) -> None:
-            now, rule = facts.change.now, {"single": single_valued}
-            facts.change.drafts += [rule_draft(SINGLE, each, rule, now) for each in names]
+            for each in names:
+                facts.rule(fact_values.SINGLE, each, {"single": single_valued})
 
         self._ground.edit("facts.declare", make, predicates=names, single_valued=single_valued)
 
@@ -325,18 +294,19 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: They are merged the other way round.
         """
-        name, into = name_of(name, "A name"), name_of(into, "A name")
+        name, into = fact_values.name_of(name, "A name"), fact_values.name_of(into, "A name")
 
         def make(facts: FactChanges) -> bool:
             one, other = map(facts.rules.canonical, (name, into))
             if one == other:
-                if entity_key(name) == entity_key(into) or one != entity_key(name):
+                key = fact_values.entity_key(name)
+                if key == fact_values.entity_key(into) or one != key:
                     return False  # it is so already
                 raise InvalidInput(
                     f"{safe_repr(into)} is merged into {safe_repr(name)}. Take that back with "
                     f"unmerge({safe_repr(into)}) first."
                 )
-            facts.change.drafts.append(rule_draft(ALIAS, name, {"name": name, "into": into}, facts.change.now))
+            facts.rule(fact_values.ALIAS, name, {"name": name, "into": into})
             return True
 
         self._ground.edit("facts.merge", make, alias=name, same_as=into)
@@ -352,12 +322,12 @@ class KGMemory(EventSource):
         Returns:
             Whether it was merged.
         """
-        name = name_of(name, "A name")
+        name = fact_values.name_of(name, "A name")
 
         def make(facts: FactChanges) -> bool:
-            there = entity_key(name) in facts.rules.aliases
+            there = fact_values.entity_key(name) in facts.rules.aliases
             if there:
-                facts.change.drafts.append(rule_draft(ALIAS, name, None, facts.change.now))
+                facts.rule(fact_values.ALIAS, name, None)
             return there
 
         return self._ground.edit("facts.unmerge", make, alias=name)
@@ -413,7 +383,7 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        by, at = maybe_time(recorded, "recorded"), maybe_time(valid, "valid")
+        by, at = fact_values.maybe_time(recorded, "recorded"), fact_values.maybe_time(valid, "valid")
         most, named = limit_given(limit), _named(subject=subject, predicate=predicate, obj=obj)
         at = self._ground.now() if at is None else at
         find = partial(fact_queries.matching, **named, recorded=by, at=at, most=most)
@@ -448,18 +418,18 @@ class KGMemory(EventSource):
             InvalidInput: An argument is wrong, or there is no such fact.
         """
         most = fact_queries.USUAL_LIMIT if limit is None else limit_given(limit)
-        by, at = maybe_time(recorded, "recorded"), maybe_time(valid, "valid")
+        by, at = fact_values.maybe_time(recorded, "recorded"), fact_values.maybe_time(valid, "valid")
         named = _named(before=before, entity=entity, predicate=predicate)
 
         def find(facts: FactView) -> list[Fact]:
-            behind = BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
+            behind = fact_store.BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
             if before is not None:
                 there = facts.named(FACT, [before]).get(before)
                 if there is None:
                     raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
                 behind = min(behind, LearnedAt(there.created_at, there.number))
             names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
-            labels = None if predicate is None else [predicate_key(predicate)]
+            labels = None if predicate is None else [fact_values.predicate_key(predicate)]
             return fact_queries.newest(facts, most, behind, names=names, predicates=labels, recorded=by, at=at)
 
         return self._ground.look("facts.latest", find, limit=most, **named, valid=valid, recorded=recorded)
@@ -481,7 +451,7 @@ class KGMemory(EventSource):
             InvalidInput: An argument is wrong.
         """
         named = _named(subject=text_given(subject, "The subject"), predicate=predicate)
-        find = partial(fact_queries.matching, **named, recorded=maybe_time(recorded, "recorded"))
+        find = partial(fact_queries.matching, **named, recorded=fact_values.maybe_time(recorded, "recorded"))
         return self._ground.look("facts.history", find, **named, recorded=recorded)
 
     ahistory = awaited(history)
@@ -619,8 +589,8 @@ class KGMemory(EventSource):
             InvalidInput: An argument is wrong.
         """
         wanted = None if predicates is None else texts_given(predicates, "Predicates")
-        labels = None if wanted is None else [predicate_key(each) for each in wanted]
-        by = maybe_time(recorded, "recorded")
+        labels = None if wanted is None else [fact_values.predicate_key(each) for each in wanted]
+        by = fact_values.maybe_time(recorded, "recorded")
         at = self._ground.now() if valid is None else time_given(valid, "valid")
         check_whole("depth", depth, 1)
         text_given(entity, "An entity")
@@ -651,7 +621,7 @@ class KGMemory(EventSource):
         Raises:
             MissingExtra: networkx is not installed.
         """
-        by, named = maybe_time(recorded, "recorded"), _named(entity=entity)
+        by, named = fact_values.maybe_time(recorded, "recorded"), _named(entity=entity)
         at = self._ground.now() if valid is None else time_given(valid, "valid")
         check_whole("depth", depth, 1)
 
@@ -812,7 +782,7 @@ class KGMemory(EventSource):
         """
         if n is not None:
             check_whole("n", n)
-        find = partial(_listing, limit=n, role=role_given(role))
+        find = partial(_listing, limit=n, role=fact_values.role_given(role))
         return self._retrieve("facts.retrieve_by_role", find, include_ids=include_ids, role=role, n=n)
 
     aretrieve_by_role = awaited(retrieve_by_role)
@@ -873,7 +843,7 @@ class KGMemory(EventSource):
             raise InvalidInput(
                 "To extract facts a model is needed: memory.facts(…, model=…). Without one, use add_fact()."
             )
-        content, role = text_given(text, "The text"), role_given(role)
+        content, role = text_given(text, "The text"), fact_values.role_given(role)
         said, _ = message_given(new_id=self._database.new_id, role=role, content=content)
         key, path = said.message_id, self._ground.point.path
         self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too
@@ -927,7 +897,7 @@ class KGMemory(EventSource):
 
     awaiting = awaited(waiting)
 
-    def failures(self, limit: int | None = None) -> list[ExtractionFailure]:
+    def failures(self, limit: int | None = None) -> list[fact_values.ExtractionFailure]:
         """What went wrong when facts were extracted, the newest last; the last 100 are kept.
 
         Args:
@@ -972,7 +942,7 @@ class KGMemory(EventSource):
     def _everything(self, facts: FactView) -> list[_Item]:
         """The description, and all that was said and all facts."""
         first = self._ground.description if facts.description is None else facts.description
-        described = [] if first is None else [(DESCRIPTION, Message(role="system", content=first))]
+        described = [] if first is None else [(fact_store.DESCRIPTION, Message(role="system", content=first))]
         return [*described, *_listing(facts)]
 
     def _key_at(self, idx: int) -> str:
@@ -996,7 +966,7 @@ class KGMemory(EventSource):
         def look(facts: FactView) -> list[_Item]:
             items = find(facts)
             raw = facts.named(TEXT, [key for key, item in items if isinstance(item, Fact) and item.raw])
-            return [(key, message_of(raw[key]) if key in raw else item) for key, item in items]
+            return [(key, fact_store.message_of(raw[key]) if key in raw else item) for key, item in items]
 
         images = ImageFiles()
         items = [(key, _provider_dict(key, item, images)) for key, item in self._ground.look(name, look, **asked)]
