@@ -19,7 +19,6 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
@@ -104,14 +103,6 @@ class Due(NamedTuple):
         return self.message.role, self.message.name, self.message.text, self.said_at
 
 
-class ExtractionTrouble(NamedTuple):
-    """What went wrong with some messages: why, what the model said, and whether it said nothing at all."""
-
-    error: str
-    answer: str
-    silent: bool = False
-
-
 class ExtractionAnswer(NamedTuple):
     """What a model answered.
 
@@ -120,12 +111,22 @@ class ExtractionAnswer(NamedTuple):
         problems: What of it cannot be used, in sentences.
         unplaced: Whether some facts do not say which message they come from.
         readable: Whether it is an answer at all.
+        text: What the model said.
+        silent: Whether it gave no answer.
     """
 
     facts: tuple[tuple[int, FactStatement], ...] = ()
     problems: tuple[str, ...] = ()
     unplaced: bool = False
     readable: bool = True
+    text: str = ""
+    silent: bool = False
+
+    @property
+    def error(self) -> str:
+        """What went wrong; "" if nothing did."""
+        unusable = not self.readable and not self.silent
+        return " ".join(["The answer cannot be used:", *self.problems] if unusable else self.problems)
 
 
 # -- the question, and its answer --------------------------------------------------------------------------------------
@@ -448,14 +449,14 @@ def _postpone(facts: FactChanges, due: Due, most: int, *, blamed: bool = True) -
     facts.change.drafts.append(RowDraft(DUE, due.key, b"", now, label=FAILED, extra=extra))
 
 
-def _record(facts: FactChanges, some: Sequence[Due], trouble: ExtractionTrouble, silent: int = 0) -> None:
+def _record(facts: FactChanges, some: Sequence[Due], error: str, answer: str, silent: int) -> None:
     """Note what went wrong, and how often in a row the model gave no answer: it is left alone for a while then."""
     now = facts.change.now
     extra = {
         "told": _resting_on(some, now),
         "rests_on_all": True,  # the answer may repeat any of them
-        "error": trouble.error[:LONGEST_ANSWER],
-        "answer": trouble.answer[:LONGEST_ANSWER],
+        "error": error[:LONGEST_ANSWER],
+        "answer": answer[:LONGEST_ANSWER],
         "silent": silent,
         "until": now + int(backoff(silent - 1, LONGEST_SILENCE) * 1_000_000) if silent else 0,
     }
@@ -485,63 +486,57 @@ def _resting_on(some: Sequence[Due], now: int) -> list[dict[str, Any]]:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Learned:
-    """What learning came to.
+class BatchOutcome(NamedTuple):
+    """What a model was asked about some messages, and what came of it.
 
     Attributes:
-        messages: How many messages wait no more.
-        failed: Whether a model gave no answer, or one that could not be used.
+        read: How many messages wait no more.
+        turns: The facts that were told.
+        refused: What of the answer cannot be used.
+        failure: Why the answer was not kept, or that there was none.
+        silent: How often in a row the model was found to be down.
         lost: Whether somebody else has the right to extract by now.
-        fact_ids: The facts that were added, or of which more is known.
-    """
-
-    messages: int = 0
-    failed: bool = False
-    lost: bool = False
-    fact_ids: dict[str, None] = field(default_factory=dict)
-
-    def told(self) -> dict[str, Any]:
-        """What a trace shows of it."""
-        return {"read": self.messages, "failed": self.failed, "fact_ids": list(self.fact_ids)}
-
-
-class _BatchOutcome(NamedTuple):
-    """What a batch came to: how many messages wait no more, what was said, what was refused, and what went wrong.
-
-    `silent` says how often in a row the model was found to be down, `lost` that somebody else may extract by now.
     """
 
     read: int = 0
     turns: Sequence[SpokenTurn] = ()
     refused: Sequence[str] = ()
-    failure: ExtractionTrouble | None = None
+    failure: str | None = None
     silent: int = 0
     lost: bool = False
+
+
+def summary(outcomes: Sequence[BatchOutcome]) -> dict[str, Any]:
+    """What a trace shows of what was learned."""
+    turns = [turn for each in outcomes for turn in each.turns if turn.operation != "known"]
+    return {
+        "read": sum(each.read for each in outcomes),
+        "failed": any(each.failure is not None for each in outcomes),
+        "fact_ids": list(dict.fromkeys(turn.fact_id for turn in turns)),
+    }
 
 
 def learn(
     ground: FactsGround,
     model: Any,
     *,
-    learned: Learned | None = None,
     holds: Callable[[Transaction], bool] = lambda _: True,
     wanted: Callable[[Due], bool] = lambda _: True,
     patient: bool = False,
-) -> Learned:
+) -> list[BatchOutcome]:
     """Have facts extracted from what waits.
 
     Args:
         ground: The memory.
         model: Who extracts them: whatever `usable_model` gives, but None.
-        learned: What was learned before, to which more is added. Default: nothing.
         holds: Whether the right to do so is still held; asked in the transaction that keeps them. Default: it is.
         wanted: From which messages. Default: all.
         patient: Whether to ask only about what may be asked about now, and to stop when something fails. Default: ask
             about everything, again at once where an answer cannot be used, until it is parked; and stop when the model
             gives no answer.
     """
-    learned, most = learned or Learned(), ground.settings.max_attempts
+    outcomes: list[BatchOutcome] = []
+    most = ground.settings.max_attempts
     alone: set[str] = set()
     parked: set[str] = set()
     ready: list[Due] = []
@@ -553,28 +548,22 @@ def learn(
     while True:
         ready = ready or ground.look(None, look)
         if not ready:
-            return learned
+            return outcomes
         some = _first_batch(ready, alone)
         outcome = _batch(ground, model, some, alone, holds)
+        outcomes.append(outcome)
         is_last = some[0].failed
         others = ready[len(some) :]
         ready = others if outcome.read else []  # what waits is read again: it is shown in other batches from now on
         if outcome.silent and others and (outcome.silent >= most or some[0].attempts or (is_last and not patient)):
-            learned.failed = is_last = True
-            probe = [others[outcome.silent % len(others)]]
-            outcome = _batch(ground, model, probe, alone, holds, suspects=some)
-            some = probe
-        if outcome.lost:
-            learned.lost = True
-            return learned
-        learned.messages += outcome.read
-        learned.fact_ids |= {turn.fact_id: None for turn in outcome.turns if turn.operation != "known"}
-        if outcome.failure is not None:
-            learned.failed = True
-            if patient or (outcome.silent and is_last):
-                return learned
-            if not outcome.silent:
-                parked |= {due.key for due in some if due.attempts + 1 >= most}
+            is_last, suspects = True, some
+            some = [others[outcome.silent % len(others)]]
+            outcome = _batch(ground, model, some, alone, holds, suspects)
+            outcomes.append(outcome)
+        if outcome.lost or (outcome.failure is not None and (patient or (outcome.silent and is_last))):
+            return outcomes
+        if outcome.failure is not None and not outcome.silent:
+            parked |= {due.key for due in some if due.attempts + 1 >= most}
 
 
 def _batch(
@@ -584,34 +573,34 @@ def _batch(
     alone: set[str],
     holds: Callable[[Transaction], bool],
     suspects: Sequence[Due] = (),
-) -> _BatchOutcome:
+) -> BatchOutcome:
     """Have facts extracted from some messages. If the model answers, it is `suspects` that it was silent about."""
-    answer, said, failure = _asked(ground, model, some)
-    if failure is None and answer.unplaced:
+    answer = _asked(ground, model, some)
+    if answer.readable and answer.unplaced:
         # A fact that names no message has no source. Shown one at a time, none is needed.
         alone.update(due.key for due in some)
-        return _BatchOutcome()
+        return BatchOutcome()
 
-    def keep(facts: FactChanges) -> _BatchOutcome:
+    def keep(facts: FactChanges) -> BatchOutcome:
         if not holds(facts.tx):
-            return _BatchOutcome(lost=True)
+            return BatchOutcome(lost=True)
         # What was changed meanwhile waits to be shown as it is now.
         shown = {due.key: due.shown for due in some}
         still = [due for due in waiting(facts, list(shown)) if due.shown == shown[due.key]]
         facts.change.writer = Writer("model")
         most = ground.settings.max_attempts
-        told = ExtractionTrouble(" ".join(answer.problems), said) if failure is None else failure
+        error, text = answer.error, answer.text
         if len(still) < len(some):  # the answer may quote what is gone by now, and is not kept
-            told = told._replace(error=_GONE, answer="")
-        silent = _silence(facts, answered=not told.silent)
+            error, text = _GONE, ""
+        silent = _silence(facts, answered=not answer.silent)
         for due in waiting(facts, [] if silent else [due.key for due in suspects]):
             _postpone(facts, due, most)
-        if still and (failure is not None or answer.problems):
-            _record(facts, still, told, silent)
-        if failure is not None:
+        if still and answer.problems:
+            _record(facts, still, error, text, silent)
+        if not answer.readable:
             for due in still:
                 _postpone(facts, due, most, blamed=not silent)
-            return _BatchOutcome(failure=told, silent=silent)
+            return BatchOutcome(failure=error, silent=silent)
         keys = {due.key for due in still}
         turns = [
             facts.tell(fact._replace(subject=redact(fact.subject), object=redact(fact.object)))
@@ -620,7 +609,7 @@ def _batch(
         ]
         for due in still:
             facts.change.remove(DUE, due.key)
-        return _BatchOutcome(len(still), turns, answer.problems)
+        return BatchOutcome(len(still), turns, answer.problems)
 
     return ground.edit("facts.learn", keep, message_ids=[due.message.message_id for due in some])
 
@@ -629,11 +618,10 @@ class _Reports(FirstFailures):
     """What goes wrong with extraction, told in the log once for each database and each way to fail."""
 
 
-def _asked(
-    ground: FactsGround, model: Any, some: Sequence[Due]
-) -> tuple[ExtractionAnswer, str, ExtractionTrouble | None]:
-    """What a model answers about some messages, in its words too, and what went wrong."""
+def _asked(ground: FactsGround, model: Any, some: Sequence[Due]) -> ExtractionAnswer:
+    """What a model answers about some messages; that there was no answer, where it raised something."""
     single = ground.look(None, lambda facts: sorted(facts.rules.single))
+    raised: Exception | None = None
     try:
         reply = ask(
             ground.database,
@@ -644,17 +632,16 @@ def _asked(
             reply_of,
             inputs=lambda: ground.trace_inputs(said=[due.message for due in some]),
         )
-        answer = read(reply, some)
-        source, raised = "".join(answer.problems[:1]), None
-        trouble = ExtractionTrouble("The answer cannot be used: " + " ".join(answer.problems), str(reply))
+        answer = read(reply, some)._replace(text=str(reply))
+        source = "".join(answer.problems[:1])
     except Exception as error:  # whatever a model raises, the messages go on waiting
         if leaves_the_node(error):
             raise
-        answer, source, raised = ExtractionAnswer(readable=False), type(error).__name__, error
-        trouble = ExtractionTrouble(f"The model gave no answer: {source}: {error}", "", silent=True)
-    if answer.readable:
-        return answer, str(reply), None
-    reports = ground.database.attached(_Reports, partial(_Reports, logger))
-    message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"
-    reports.report(source, message, len(some), brief(trouble.error), error=raised)
-    return answer, trouble.answer, trouble
+        raised, source = error, type(error).__name__
+        problem = f"The model gave no answer: {source}: {error}"
+        answer = ExtractionAnswer(problems=(problem,), readable=False, silent=True)
+    if not answer.readable:
+        reports = ground.database.attached(_Reports, partial(_Reports, logger))
+        message = "No facts were extracted from %d messages, which wait to be tried again; see failures(). %s"
+        reports.report(source, message, len(some), brief(answer.error), error=raised)
+    return answer

@@ -32,7 +32,7 @@ from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
-from langchain_agentmem.facts.fact_extraction import Due, learn, times_in
+from langchain_agentmem.facts.fact_extraction import Due, learn, summary, times_in
 from langchain_agentmem.facts.fact_store import FactsGround
 from langchain_agentmem.facts.kg_memory import KGMemory
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
@@ -299,7 +299,7 @@ class RememberFacts(MemoryRunnable):
             if read:
                 new = ground.keep(read, conversation=conversation, own=False)
             learned = learn(ground, self._model, wanted=wanted, patient=True)
-            step.finish(lambda: {"new_ids": new, **learned.told()})
+            step.finish(lambda: {"new_ids": new, **summary(learned)})
         return {}
 
     def _messages(self, given: Any) -> list[BaseMessage]:

@@ -55,9 +55,9 @@ from langchain_agentmem.conversations.log_entries import message_of as message_g
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.facts import fact as fact_values
-from langchain_agentmem.facts import fact_part, fact_queries, fact_store
+from langchain_agentmem.facts import fact_extraction, fact_part, fact_queries, fact_store
 from langchain_agentmem.facts.fact import Alias, Contradiction, Entity, Evidence, Fact, FactsConfig, Neighbour
-from langchain_agentmem.facts.fact_extraction import LONGEST_SILENCE, Learned, failures, in_time, learn, waiting
+from langchain_agentmem.facts.fact_extraction import BatchOutcome
 from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, LearnedAt, SpokenTurn
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
@@ -850,7 +850,7 @@ class KGMemory(EventSource):
         try:
             with self._ground.step("facts.remember", messages=[said]) as step:
                 self._ground.keep([said])
-                learn(self._ground, self._model, wanted=lambda due: due.key == key, patient=True)
+                fact_extraction.learn(self._ground, self._model, wanted=lambda due: due.key == key, patient=True)
                 facts = self._ground.look(None, lambda facts: facts.told_by(key, path))
                 step.finish(lambda: outcome(facts))
             return facts
@@ -875,25 +875,26 @@ class KGMemory(EventSource):
         """
         if self._model is None:
             return 0
-        learned = Learned(lost=True)
+        learned: list[BatchOutcome] = []
 
-        def work(lease: Lease) -> Learned:
-            return learn(self._ground, self._model, learned=learned, holds=lease.holds)
+        def work(lease: Lease) -> None:
+            learned.extend(fact_extraction.learn(self._ground, self._model, holds=lease.holds))
 
         with self._ground.step("facts.drain") as step:
-            if not isinstance(self._ground.point, BranchAt):
-                learned = learn(self._ground, self._model)
-            while learned.lost:
-                learned.lost = False
+            if isinstance(self._ground.point, BranchAt):
                 self._database.background.in_turn(self._key, work)
-            step.finish(learned.told)
-        return learned.messages
+                while learned and learned[-1].lost:
+                    self._database.background.in_turn(self._key, work)
+            else:
+                learned = fact_extraction.learn(self._ground, self._model)
+            step.finish(lambda: fact_extraction.summary(learned))
+        return sum(each.read for each in learned)
 
     adrain = awaited(drain, writes=True)
 
     def waiting(self) -> int:
         """How many messages wait to have facts extracted from them."""
-        return self._ground.look("facts.waiting", lambda facts: len(waiting(facts)))
+        return self._ground.look("facts.waiting", lambda facts: len(fact_extraction.waiting(facts)))
 
     awaiting = awaited(waiting)
 
@@ -903,7 +904,7 @@ class KGMemory(EventSource):
         Args:
             limit: The last of them, at most so many. Default: all.
         """
-        return self._ground.look("facts.failures", partial(failures, limit=limit_given(limit)))
+        return self._ground.look("facts.failures", partial(fact_extraction.failures, limit=limit_given(limit)))
 
     afailures = awaited(failures)
 
@@ -984,19 +985,19 @@ class KGMemory(EventSource):
             return None
         now = self._ground.now()
         facts = FactView(tx, self._ground.point.view(tx, now))
-        ready, later = in_time(facts, self.settings.max_attempts, now)
+        ready, later = fact_extraction.in_time(facts, self.settings.max_attempts, now)
         if ready or later is None:
             return 0.0 if ready else None
         # Nobody waits here for what is parked for a day: whoever looks then asks about it.
         pause = (later - now) / 1_000_000
-        return pause if pause <= LONGEST_SILENCE else None
+        return pause if pause <= fact_extraction.LONGEST_SILENCE else None
 
     def _learn_due(self, lease: Lease) -> float | None:
         """Extract facts from what waits, in the background. Whoever has taken the lease over may die."""
         with self._ground.step("facts.drain") as step:
-            learned = learn(self._ground, self._model, holds=lease.holds, patient=True)
-            step.finish(learned.told)
-        return backoff(0) if learned.lost else None
+            learned = fact_extraction.learn(self._ground, self._model, holds=lease.holds, patient=True)
+            step.finish(lambda: fact_extraction.summary(learned))
+        return backoff(0) if learned and learned[-1].lost else None
 
 
 def _named(**names: Any) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class TestTheNode:
         line(memory.checkpointer, memory.remember_facts(failing)).invoke(given, {**THREAD, "callbacks": [collector]})
         remembered, extracted, learned = collector.ours()
         assert "ValueError" in extracted.error
-        assert learned.outputs["failure"]["error"] == "The model gave no answer: ValueError: no tea today"
+        assert learned.outputs["failure"] == "The model gave no answer: ValueError: no tea today"
         assert (learned.outputs["read"], remembered.outputs["failed"]) == (0, True)
         assert remembered.error is learned.error is None
 
