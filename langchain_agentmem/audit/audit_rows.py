@@ -182,14 +182,8 @@ class _Opened(NamedTuple):
     body: Mapping[str, Any]
     numbers: Sequence[int]
 
-    def prompt_and_reply(self, parts: Mapping[tuple[int, int], Message | str]) -> tuple[str, str]:
-        """Return the prompt and the reply, of which some messages, or their texts, may say either."""
-        try:
-            return self._text("prompt", "said", parts), self._text("reply", "answered", parts)
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise _damaged(self.row) from error
-
-    def _text(self, name: str, place: str, parts: Mapping[tuple[int, int], Message | str]) -> str:
+    def text(self, name: str, place: str, parts: Mapping[tuple[int, int], Message | str]) -> str:
+        """Return the prompt or the reply, which one of its messages, or its text, may say."""
         if place not in self.body:
             return str(self.body[name])
         if type(at := self.body[place]) is not int or at < 0:
@@ -224,18 +218,14 @@ def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> l
     return [_entry(each, parts, messages=messages) for each in opened]
 
 
-def said(tx: Transaction, rows: Iterable[Row]) -> dict[int, tuple[str, str]]:
+def said(tx: Transaction, rows: Sequence[Row]) -> dict[int, tuple[str, str]]:
     """The prompt and the reply of rows, by their places in the chain. Those that are damaged are left out."""
-    opened: list[_Opened] = []
-    for row in rows:
-        with suppress(DatabaseUnreadable):
-            opened.append(_opened(row))
-    parts = _parts(tx, ((each.row["shelf_id"], each.spoken) for each in opened), _text)
-    found: dict[int, tuple[str, str]] = {}
-    for each in opened:
-        with suppress(DatabaseUnreadable):
-            found[each.row["sequence"]] = each.prompt_and_reply(parts)
-    return found
+    try:
+        read = entries(tx, rows, messages=False)
+    except DatabaseUnreadable:  # which of them it is
+        alone = [said(tx, [row]) for row in rows] if len(rows) > 1 else []
+        return {number: texts for each in alone for number, texts in each.items()}
+    return {row["sequence"]: (entry.prompt, entry.reply) for row, entry in zip(rows, read, strict=True)}
 
 
 def texts(tx: Transaction, rows: Sequence[Row]) -> dict[int, str]:
@@ -336,15 +326,14 @@ def _text(body: bytes, number: int) -> str:
 
 def _entry(opened: _Opened, parts: Mapping[tuple[int, int], Message | str], *, messages: bool) -> AuditEntry:
     row, body = opened.row, opened.body
-    prompt, reply = opened.prompt_and_reply(parts)
     try:
         said: Any = [parts[row["shelf_id"], number] for number in opened.numbers] if messages else ()
         input_tokens, output_tokens = body.get("tokens", (None, None))
         return AuditEntry(
             id=row["key"],
             kind=row["kind"],
-            prompt=prompt,
-            reply=reply,
+            prompt=opened.text("prompt", "said", parts),
+            reply=opened.text("reply", "answered", parts),
             created_at=moment(row["created_at"]),
             conversation_id=row["conversation"],
             namespace=namespace_of(row["path"]),
@@ -358,7 +347,7 @@ def _entry(opened: _Opened, parts: Mapping[tuple[int, int], Message | str], *, m
             extra=from_plain(body.get("extra", {})),
             **{name: body.get(name) for name in _NAMES},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (IndexError, KeyError, TypeError, ValueError) as error:
         raise _damaged(row) from error
 
 
