@@ -18,7 +18,7 @@ import typer
 from langchain_agentmem import __version__
 from langchain_agentmem.base.encryption_key import VARIABLE
 from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.cli import audit_commands, console, database_commands, knowledge_commands, thread_commands
+from langchain_agentmem.cli import console, database_commands, knowledge_commands, thread_commands
 from langchain_agentmem.cli.console import AsJson, Existing, Line, Report, argument, flag, option, time_option
 from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.memory_search import Recollection
@@ -224,7 +224,7 @@ for looking in (thread_commands.show, thread_commands.why, search, thread_comman
     app.command()(looking)
 app.command()(knowledge_commands.facts)
 app.command()(studio)
-app.add_typer(audit_commands.audit)
+app.add_typer(knowledge_commands.audit)
 app.add_typer(knowledge_commands.experiences)
 care = database_commands
 for caring in (care.stats, care.namespaces, care.verify, care.doctor, care.backup, care.restore, care.export):

@@ -1,21 +1,25 @@
-"""`agentmem facts` and `agentmem experiences`: what is known and when it held, and what was learned to do."""
+"""`agentmem facts`, `experiences` and `audit`: what is known, what was learned to do, and every prompt and reply."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
+from langchain_agentmem.base.namespaces import named, namespace_named
 from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli import console
-from langchain_agentmem.cli.console import Existing, Line, Most, Report, Whose, argument, flag, option, time_option
+from langchain_agentmem.cli.console import Existing, Line, Most, Report, Whose, argument, flag, option
+from langchain_agentmem.cli.thread_commands import message_lines, message_told
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.studio.thread_views import message_shown
 
 if TYPE_CHECKING:
-    from langchain_agentmem.experiences.model_choice import Selection
+    from langchain_agentmem.audit.audit_entry import AuditEntry
+    from langchain_agentmem.audit.audit_trail import AuditTrail
     from langchain_agentmem.facts.fact import Fact, Neighbour
     from langchain_agentmem.facts.kg_memory import KGMemory
 
@@ -28,8 +32,8 @@ def facts(
     branch: str = option("A named branch of memory.", "NAME", default=console.MAIN),
     thread: str | None = option("The memory of this thread, in place of a branch.", "ID"),
     at: str | None = option("As the thread knew it there. Default: the newest.", "CHECKPOINT"),
-    as_of: datetime | None = time_option("What held then. Default: now."),
-    known: datetime | None = time_option("As it was known then. Default: now."),
+    as_of: datetime | None = console.time_option("What held then. Default: now."),
+    known: datetime | None = console.time_option("As it was known then. Default: now."),
     history: bool = flag("--history", "All that ever held of ENTITY, ended or not."),
     neighbours: bool = flag("--neighbours", "What is connected with ENTITY, the nearest first."),
     depth: int = option("With --neighbours: how many facts away.", "N", default=1, min=1, max=10),
@@ -141,31 +145,187 @@ def select(
     subfolders: Subfolders = False,
 ) -> Report:
     """Show which experiences apply to a query by their words, and why. No model is asked."""
-    from langchain_agentmem.experiences.lexical_choice import judged  # noqa: PLC0415
-
     with AgentMemory(":memory:") as memory:
         library = memory.experiences(folder, subfolders=subfolders)
         selection = library.selector(role=role, max_selected=limit).select(" ".join(query))
-        conditions = {each.exp_id: each.when for each in library.load() if each.exp_id in selection.candidates}
-    found = judged(selection.query, "", [*conditions.values()])
-    scored = _scored(selection, dict(zip(conditions, (each.reason for each in found), strict=True)))
+    chosen, scores = selection.ids, selection.scores
+    scored: list[dict[str, Any]] = []
     lines: list[Line] = []
-    for each in scored:
-        if each["score"] > 0 or each["chosen"]:
-            mark, style = ("*", "bold") if each["chosen"] else (" ", "dim")
-            lines.append((f"{mark} {each['score']:.2f}  {each['exp_id']}", style))
-            lines += [(f"   why: {each['reason']}", "dim")] if each["reason"] else []
+    for exp_id in sorted(selection.candidates, key=lambda each: (each not in chosen, -scores.get(each, 0.0))):
+        score, reason = round(scores.get(exp_id, 0.0), 3), selection.reasons.get(exp_id, "")
+        scored.append({"exp_id": exp_id, "chosen": exp_id in chosen, "score": score, "reason": reason})
+        if exp_id in chosen:
+            lines += [(f"* {score:.2f}  {exp_id}", "bold"), (f"   why: {reason}", "dim")]
+        elif score > 0:
+            lines.append((f"  {score:.2f}  {exp_id}", "dim"))
     considered = counted(len(selection.candidates), "experiences")
     return Report(scored, [*lines, f"{len(selection.experiences)} of {considered} would be given (*)."])
 
 
-def _scored(selection: Selection, reasons: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The candidates, the chosen ones first, then by their scores."""
-    chosen = selection.ids
-    others = [exp_id for exp_id in selection.candidates if exp_id not in chosen]
-    order = [*chosen, *sorted(others, key=lambda exp_id: -selection.scores.get(exp_id, 0.0))]
-    scores = {exp_id: round(selection.scores.get(exp_id, 0.0), 3) for exp_id in order}
-    return [
-        {"exp_id": each, "chosen": each in chosen, "score": scores[each], "reason": reasons.get(each, "")}
-        for each in order
+# -- the audit trail ---------------------------------------------------------------------------------------------------
+
+audit = typer.Typer(name="audit", help="Every prompt and reply.", no_args_is_help=True, rich_markup_mode=None)
+
+Namespace = Annotated[str | None, typer.Option("--namespace", metavar="A/B", help="The namespace. Default: the root.")]
+Conversation = Annotated[str | None, typer.Option(metavar="ID", help="Only this conversation. Default: all.")]
+File = Annotated[str, typer.Argument(help="The file, such as agent_memory.json.")]
+
+
+@audit.command()
+def report(*, database: Existing, namespace: Namespace = None) -> Report:
+    """Report how the audit trail fares, there and below."""
+    here = namespace_named(namespace)
+    with console.existing(database) as memory:
+        trail = _trail(memory, namespace)
+        health, is_empty = trail.report(), bool(here) and not trail.last(1, include_junk=True)
+        others = f"\n{_none(memory, namespace)}" if is_empty else ""
+    return Report(health, f"{health}{others}")
+
+
+@audit.command("list")
+def entries(
+    *,
+    database: Existing,
+    namespace: Namespace = None,
+    conversation: Conversation = None,
+    include_junk: bool = flag("--include-junk", "Print hidden entries too, and why they are hidden."),
+    messages: bool = flag("--messages", "Print entries with all messages that the model was given and gave."),
+    limit: int = option("Print the last N entries.", "N", default=10, min=1),
+) -> Report:
+    """List the last entries, the newest last."""
+    with console.existing(database) as memory:
+        found = _trail(memory, namespace).last(limit, conversation, include_junk=include_junk)
+        empty = "" if found else _none(memory, namespace)
+    show, told = (_whole_lines, _whole) if messages else (_entry_lines, _entry)
+    return console.list_report(found, show, told, empty, limit)
+
+
+def _none(memory: AgentMemory, namespace: str | None) -> str:
+    return f"There are no entries.{console.elsewhere(memory, namespace_named(namespace), ['audit'])}"
+
+
+@audit.command()
+def todos(
+    *,
+    database: Existing,
+    namespace: Namespace = None,
+    done: bool = flag("--done", "List those that are done. Default: those that are open."),
+    complete: list[str] | None = option("This one is done; may be repeated.", "ID"),
+    reopen: list[str] | None = option("This one is to be done after all; may be repeated.", "ID"),
+    limit: Most = None,
+) -> Report:
+    """List what is to be done, or say what is."""
+    with console.existing(database) as memory:
+        trail = _trail(memory, namespace)
+        for each in complete or ():
+            trail.complete(each)
+        for each in reopen or ():
+            trail.reopen(each)
+        found = trail.todos("done" if done else "open")
+    empty = f"Nothing is {'done' if done else 'to be done'}."
+    return console.list_report(found, _todo_lines, _entry, empty, limit)
+
+
+@audit.command()
+def verify(
+    *, database: Existing, since: str | None = option("A head that was kept: nothing up to it may differ.", "SEQ:LINK")
+) -> Report:
+    """Walk along the chain of the whole database.
+
+    Its head is printed. The exit code is 1 where something is wrong.
+    """
+    with console.working("Nothing was changed.", "walking"), console.existing(database) as memory:
+        found = _trail(memory, None).verify(since)
+    told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
+    value = {**console.plain(found), "ok": found.ok, "head": str(found.head)}
+    return console.check_report(found.problems, told, value)
+
+
+@audit.command()
+def archive(
+    *,
+    database: Existing,
+    namespace: Namespace = None,
+    before: datetime | None = option("Entries before this time, in UTC. Default: 30 days ago.", "DATE"),
+) -> Report:
+    """Compress old entries where they are. They are read and found as before."""
+    kept = "What was compressed is compressed: run it again to go on."
+    with console.working(kept, "compressing"), console.existing(database) as memory:
+        done = _trail(memory, namespace).archive(before)
+    return Report({"archived": done}, f"{counted(done, 'entries')} archived.")
+
+
+@audit.command("filter-junk")
+def filter_junk(*, database: Existing, namespace: Namespace = None) -> Report:
+    """Judge every entry anew by the rules for junk. Nothing is deleted."""
+    kept = "What was judged is judged: run it again to go on."
+    with console.working(kept, "judging"), console.existing(database) as memory:
+        done = _trail(memory, namespace).filter_junk()
+    return Report({"changed": done}, f"{counted(done, 'entries')} judged otherwise than before.")
+
+
+@audit.command("import")
+def import_document(*, database: Existing, file: File, namespace: Namespace = None) -> Report:
+    """Add what an agent_memory.json holds, however damaged. The exit code is 1 where something could not be read.
+
+    The database is made if it is not there.
+    """
+    kept = "What was added is kept: run it again to go on."
+    with console.working(kept, "adding"), console.made(database) as memory:
+        done = _trail(memory, namespace).import_document(file)
+    lines: list[Line] = [
+        *((each, "yellow") for each in done.lost),
+        *([] if done.kept is None else [f"The damaged file is kept as {done.kept}."]),
+        f"{counted(done.added, 'entries')} added; {done.known:,} were there already.",
     ]
+    return Report(done, lines, bool(done.lost))
+
+
+@audit.command("export")
+def export_document(*, database: Existing, file: File, namespace: Namespace = None) -> Report:
+    """Write all entries as an agent_memory.json.
+
+    Hidden ones are included. A file that is there is replaced.
+    """
+    with console.working("Nothing was written.", "writing"), console.existing(database) as memory:
+        done = _trail(memory, namespace).export_document(file)
+    return Report({"written": done}, f"{counted(done, 'entries')} written.")
+
+
+def _trail(memory: AgentMemory, namespace: str | None) -> AuditTrail:
+    from langchain_agentmem.audit.audit_trail import AuditTrail  # noqa: PLC0415 - it loads LangChain
+
+    return AuditTrail(memory, namespace_named(namespace))
+
+
+def _entry_lines(entry: AuditEntry) -> Iterator[Line]:
+    where = named(entry.namespace, entry.conversation_id or "-")
+    yield f"{entry.created_at:%Y-%m-%d %H:%M}  {where}  {entry.kind}  {entry.id}", "bold"
+    yield f"   > {console.shortened(entry.prompt)}"
+    yield f"   < {console.shortened(entry.reply)}"
+    if entry.error is not None:
+        yield f"   failed: {console.shortened(entry.error)}", "red"
+    if entry.junk:
+        yield f"   hidden: {', '.join(entry.junk)}", "dim"
+
+
+def _whole_lines(entry: AuditEntry) -> Iterator[Line]:
+    """An entry with its messages, where it has them."""
+    yield from _entry_lines(entry)
+    for message in entry.messages:
+        yield from message_lines(message_shown(message))
+
+
+def _todo_lines(todo: AuditEntry) -> Iterator[Line]:
+    yield f"{todo.id}  {todo.created_at:%Y-%m-%d}", "bold"
+    yield f"   {console.shortened(todo.prompt)}"
+
+
+def _entry(entry: AuditEntry) -> dict[str, Any]:
+    """An entry as JSON has it. Of a model call it has prompt and reply, and not all its messages."""
+    return {name: value for name, value in console.plain(entry).items() if name != "messages"}
+
+
+def _whole(entry: AuditEntry) -> dict[str, Any]:
+    """An entry with its messages, as JSON has it."""
+    return _entry(entry) | {"messages": [message_told(message_shown(each)) for each in entry.messages]}
