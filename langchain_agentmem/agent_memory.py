@@ -41,7 +41,6 @@ from langchain_agentmem.language_models.model_calls import ModelLike, written_by
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Opening
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.stores.search_requests import SearchRequest, checked_weights, sought
 from langchain_agentmem.tracing import Content, documents, given_only
 from langchain_agentmem.upkeep.maintenance import Maintenance
 
@@ -169,7 +168,11 @@ class AgentMemory(Maintenance, Closing):
         self.retention = checked_retention(retention)
         self.strict = check_flag("strict", strict)
         self.record = channels_given(record)
-        self.weights = checked_weights(weights)
+        if weights is not None:
+            from langchain_agentmem.rewinding.outlook import checked_weights  # noqa: PLC0415 - who weighs pays
+
+            weights = checked_weights(weights)
+        self.weights = weights
         scopes = scopes_given(namespace, bare_threads=bare_threads, on_thread_delete=on_thread_delete)
         if index is not None:
             from langchain_agentmem.stores.agent_store import index_given  # noqa: PLC0415 - it loads LangGraph
@@ -684,6 +687,8 @@ class AgentMemory(Maintenance, Closing):
         Raises:
             InvalidInput: An argument is wrong.
         """
+        from langchain_agentmem.rewinding.outlook import SearchRequest, sought  # noqa: PLC0415 - who searches pays
+
         asked = SearchRequest(
             query, namespace, limit, kinds, conversation_id, roles, before, after, everything, abandoned, order, trust
         )

@@ -60,8 +60,8 @@ from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
-from langchain_agentmem.search.database_search import Search
-from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
+from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.memory_search import Recollection, Search, Walls
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.tracing import Thunk, given_only, outcome, summary
@@ -301,7 +301,7 @@ class AuditTrail:
         check_whole("limit", limit)
         text = text_given(query, "A query")
         self._database.limits.check("query_chars", len(text), "The query")
-        asked, most = inquiry(text, self._database.now()), min(limit, _MOST)
+        asked, most = question(text, self._database.now()), min(limit, _MOST)
         told = self._where(conversation_id=conversation_id)
         return Search(asked, walls, most, name="audit.search", inputs=told).find(self._database)
 

@@ -48,8 +48,8 @@ from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import RECALLING, Message, decode_body
 from langchain_agentmem.messages.message_marks import plain
 from langchain_agentmem.rewinding.outlook import Outlook, running_turn
-from langchain_agentmem.search.database_search import Search
-from langchain_agentmem.search.memory_search import Recollection, Walls, inquiry
+from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.memory_search import Recollection, Search, Walls
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order, best
 from langchain_agentmem.storage import Transaction, query
@@ -269,7 +269,7 @@ class _Reader:
             # This namespace and none below it: a conversation of the same id there is somebody else's.
             kinds = message_log.MESSAGE, message_log.NESTED_MESSAGE
             walls = Walls(at.path, at.path + "\x01", kinds=kinds, conversations=(at.name,))
-            asked = inquiry(query, self._database.now())
+            asked = question(query, self._database.now())
             # Some of what is found is left out, so more is looked for.
             turn = running_turn(self._database, running_config())
             here = Outlook(conversations=(at.name,), turn=turn and turn._replace(path=at.path, name=at.name))

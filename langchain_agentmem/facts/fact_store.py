@@ -25,7 +25,7 @@ from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts.fact import Fact, FactsConfig, Rules, Source, State, entity_key, predicate_key
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, MemorySession
+from langchain_agentmem.rewinding.branches import Change, MemorySession
 from langchain_agentmem.rewinding.memory_rows import DUE, FACT, FAILURE, OTHERS, SAID, TEXT, Kept, RowDraft, View
 from langchain_agentmem.rewinding.message_sources import SET, UNDO, without
 from langchain_agentmem.storage import Transaction, query

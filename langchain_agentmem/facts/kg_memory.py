@@ -63,7 +63,7 @@ from langchain_agentmem.language_models.model_calls import ModelLike, usable_mod
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
 from langchain_agentmem.messages.provider_content import ImageFiles
-from langchain_agentmem.rewinding import branch_tree
+from langchain_agentmem.rewinding import branches
 from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_rows import FACT, TEXT
 from langchain_agentmem.storage import Transaction
@@ -929,7 +929,7 @@ class KGMemory(EventSource):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on(branch_tree.forking(self._ground, id_of(name, "branch")))
+        return self._on(branches.forking(self._ground, id_of(name, "branch")))
 
     afork = awaited(fork, writes=True)
 

@@ -26,8 +26,7 @@ from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.core_memory import MOST, USUAL
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt
-from langchain_agentmem.rewinding.memory_access import Change, changed
+from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Change, changed
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RowDraft, body_of
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables

@@ -26,8 +26,7 @@ from langchain_agentmem.facts.fact_store import FactChanges, FactStatement
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.rewinding.branches import MAIN, BranchAt
-from langchain_agentmem.rewinding.memory_access import Change, changed
+from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Change, changed
 from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables

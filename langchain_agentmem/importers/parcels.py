@@ -30,8 +30,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import MAIN, BranchAt
-from langchain_agentmem.rewinding.memory_access import Change, changed
+from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Change, changed
 from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.storage import Transaction, is_postgres
 from langchain_agentmem.storage.encrypted_database import begins_plain

@@ -47,13 +47,12 @@ from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.rewinding.outlook import MORE, reach_of
 from langchain_agentmem.rewinding.thread_memory import standpoint_of
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.database_search import Search
 from langchain_agentmem.search.memory_search import (
     MemoryKind,
     Recollection,
+    Search,
     again,
     group_by_text,
-    inquiry,
     origin_of,
     trusts,
 )
@@ -412,7 +411,7 @@ class MemorySelection:
             run = None if isinstance(self.branch_or_config, LayeredMemory) else config  # its namespace is named
             walls, outlook = reach_of(self._database, self._named, run)
             search = Search(
-                inquiry(asked, self._database.now()),
+                question(asked, self._database.now()),
                 walls._replace(kinds=all_parts().stored_as(kinds), trusted=self._trusted),
                 many,
                 outlook=outlook._replace(context=context),

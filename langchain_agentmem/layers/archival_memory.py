@@ -11,7 +11,7 @@ from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import Layer, Record, bounded, record_of, redraft
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change
+from langchain_agentmem.rewinding.branches import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, RowDraft, View, body_of
 from langchain_agentmem.storage import Transaction, queries, query
 
@@ -143,7 +143,7 @@ class ArchivalMemory(Layer):
             there = [record_of(each) for each in kept if _has(each, marks)]
             return there[max(0, len(there) - most) :]
 
-        return self._look(verb, look, limit=bounded(most), newest=newest, tags=sorted(set(marks)) or None)
+        return self._look(verb, look, limit=bounded(most), tags=sorted(set(marks)) or None)
 
     def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Content and tags, checked and without secrets.

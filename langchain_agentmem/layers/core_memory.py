@@ -22,7 +22,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layer import PROTECTED_KEYS, Layer, LayersConfig, Written, origin
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change
+from langchain_agentmem.rewinding.branches import Change
 from langchain_agentmem.rewinding.memory_rows import CORE, RECORD, Kept, RowDraft, View, body_of, moved
 from langchain_agentmem.storage import Transaction
 

@@ -22,7 +22,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change, MemorySession
+from langchain_agentmem.rewinding.branches import Change, MemorySession
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, kept_of
 from langchain_agentmem.rewinding.outlook import Outlook, found, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection, Why

@@ -23,7 +23,7 @@ from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tool_factory import Operation, listed, passage, tools_of, within
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.rewinding.branch_tree import named_branch
+from langchain_agentmem.rewinding.branches import named_branch
 from langchain_agentmem.search.memory_search import origin_of
 from langchain_agentmem.storage.database import MemoryLike
 

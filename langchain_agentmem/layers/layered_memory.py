@@ -72,10 +72,8 @@ from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of,
 from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
 from langchain_agentmem.layers.recall_memory import ConsolidationReport, RecallMemory
 from langchain_agentmem.layers.resource_memory import ResourceMemory
-from langchain_agentmem.rewinding import branch_tree, memory_rows
-from langchain_agentmem.rewinding.branch_tree import BranchDiff, BranchTree
-from langchain_agentmem.rewinding.branches import BranchAt, Standpoint, branch_at
-from langchain_agentmem.rewinding.memory_access import Change
+from langchain_agentmem.rewinding import branches, memory_rows
+from langchain_agentmem.rewinding.branches import BranchAt, BranchDiff, BranchTree, Change, Standpoint, branch_at
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
@@ -381,13 +379,13 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: The name is taken, or this is the memory of a thread.
         """
-        return self._on(branch_tree.forking(self._ground, id_of(name, "branch")))
+        return self._on(branches.forking(self._ground, id_of(name, "branch")))
 
     afork = awaited(fork, writes=True)
 
     def ancestors(self) -> list[str]:
         """The names of the branches that this one was forked from, the root first, and its own at the end."""
-        return branch_tree.tracing_back(self._ground)
+        return branches.tracing_back(self._ground)
 
     aancestors = awaited(ancestors)
 
@@ -397,7 +395,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: This is the memory of a thread.
         """
-        return branch_tree.growing(self._ground)
+        return branches.growing(self._ground)
 
     atree = awaited(tree)
 
@@ -410,7 +408,7 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: It is neither.
         """
-        return branch_tree.comparing(self._ground, self._point_of(other))
+        return branches.comparing(self._ground, self._point_of(other))
 
     adiff = awaited(diff)
 

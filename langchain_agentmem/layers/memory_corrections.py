@@ -38,8 +38,7 @@ from langchain_agentmem.layers.layer import redraft
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.message import decode_body, kept_fields
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import MAIN
-from langchain_agentmem.rewinding.memory_access import Change
+from langchain_agentmem.rewinding.branches import MAIN, Change
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.thread_memory import amending
 from langchain_agentmem.storage import Transaction, queries, query

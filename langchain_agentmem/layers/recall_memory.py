@@ -24,8 +24,7 @@ from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.layer import Event, Ground, Layer, bounded, event_of
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt
-from langchain_agentmem.rewinding.memory_access import Change
+from langchain_agentmem.rewinding.branches import BranchAt, Change
 from langchain_agentmem.rewinding.memory_rows import EVENT, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.tracing import outcome_with
@@ -279,7 +278,7 @@ class RecallMemory(Layer):
         def look(tx: Transaction, view: View) -> list[Event]:
             return [event_of(each) for each in memory_rows.newest(tx, view, EVENT, limit=limit, label=label)]
 
-        return self._look(verb, look, outputs=_SHOWN, limit=limit, newest=limit, event_type=label)
+        return self._look(verb, look, outputs=_SHOWN, limit=limit, event_type=label)
 
     def search(self, query: str, limit: int | None = 10) -> list[Event]:
         """Find events.

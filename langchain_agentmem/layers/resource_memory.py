@@ -74,7 +74,7 @@ from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
 from langchain_agentmem.layers.layer import Ground, Layer
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_access import Change
+from langchain_agentmem.rewinding.branches import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View
 from langchain_agentmem.storage import Transaction
 

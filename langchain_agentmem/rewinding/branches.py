@@ -2,20 +2,34 @@
 
 A branch begins to exist when something is first written to it. A fork is one row, its parent and the position where it
 begins; nothing is copied, and what the parent writes later the child never sees.
+A fork sees its parent up to the fork, and nothing after; siblings never see each other.
+
+`MemorySession` is the access to a memory from a branch or thread: reading, writing, and what traces show of it. Nothing
+that anybody wrote stands under a key that is a name, or is itself a key: content can be left out of traces, and is
+known by that. So keys of core memory, kinds of events and tags are content too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from langchain_agentmem.base.namespaces import Scopes, id_of, path_of
+from langchain_agentmem.base.clock import moment
+from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import BranchMoved, InvalidInput
-from langchain_agentmem.rewinding.memory_rows import FOREVER, Author, Place, View
+from langchain_agentmem.language_models.model_calls import NOBODY, Writer, writer
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Author, Kept, Place, RowDraft, View
+from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.database import Database, Outputs
 from langchain_agentmem.threads.thread_lines import find
+from langchain_agentmem.tracing import RunType, Step, given_only
 
 if TYPE_CHECKING:
     from langchain_agentmem.rewinding.thread_memory import ThreadPoint
@@ -43,10 +57,10 @@ class BranchAt(NamedTuple):
         """A branch belongs to no thread."""
         return
 
-    def view(self, tx: Transaction, now: int, near: int = FOREVER) -> View:
+    def view(self, tx: Transaction, now: int) -> View:
         """What the branch shows at its end; nothing where there is none."""
         rows = query.find_branch(tx, path=self.path, kind=KIND, name=self.name)
-        view = view_of(tx, rows[0]["id"], rows[0]["head"], now, near) if rows else View((), (), now)
+        view = view_of(tx, rows[0]["id"], rows[0]["head"], now) if rows else View((), (), now)
         return self._in_scope(tx, view)
 
     def _in_scope(self, tx: Transaction, view: View) -> View:
@@ -117,7 +131,7 @@ def main_author(tx: Transaction, path: str) -> Author:
     return Author(made[0]["id"], row["scope"])
 
 
-def view_of(tx: Transaction, branch: int, position: int, at: int, near: int = FOREVER) -> View:
+def view_of(tx: Transaction, branch: int, position: int, at: int) -> View:
     """What a position on a branch shows, with what a subgraph's branch stands on.
 
     Args:
@@ -125,13 +139,11 @@ def view_of(tx: Transaction, branch: int, position: int, at: int, near: int = FO
         branch: The branch.
         position: The last position of it that counts.
         at: The time by which expiry is judged.
-        near: How many levels of the line are wanted.
     """
-    rows = query.line_from(tx, branch=branch, position=position, own=1, deepest=near - 1)
+    rows = query.line_from(tx, branch=branch, position=position, own=1)
     groups = [tuple(each) for row in rows if row["groups"] for each in json.loads(row["groups"])]
     descends = all(row["based"] is None for row in rows)
-    line = tuple((row["branch_id"], row["up_to"]) for row in rows)
-    return View(line, tuple(groups), at, descends, cut=len(line) >= near)
+    return View(tuple((row["branch_id"], row["up_to"]) for row in rows), tuple(groups), at, descends)
 
 
 def family(tx: Transaction, point: Standpoint, view: View) -> str:
@@ -204,3 +216,339 @@ def fork(tx: Transaction, point: BranchAt, name: str, now: int) -> BranchAt:
     if not made:
         raise InvalidInput(f"There is a branch {safe_repr(name)} already. Give the fork another name.")
     return point._replace(name=name)
+
+
+SWEPT = 20
+"""Most rows that have expired which one call sweeps away."""
+
+
+T = TypeVar("T")
+
+LISTED = 20
+"""How much of a list a trace shows."""
+
+
+def listed(name: str, values: Sequence[T], show: Callable[[T], Any]) -> dict[str, Any]:
+    """How many values there are, and the first of them.
+
+    Args:
+        name: What they are.
+        values: All of them.
+        show: Shows one.
+    """
+    return {"count": len(values), name: [show(each) for each in values[:LISTED]]}
+
+
+@dataclass(slots=True, kw_only=True)
+class Change:
+    """What a call is about to write.
+
+    Attributes:
+        view: What was there.
+        now: When, in microseconds since 1970.
+        drafts: What is to be written.
+        evicted: The keys that leave core memory to make room.
+        writer: Where it comes from, as far as drafts do not say so themselves.
+        thread: The thread whose memory it is, if it is one's.
+    """
+
+    view: View
+    now: int
+    drafts: list[RowDraft] = field(default_factory=list)
+    evicted: list[str] = field(default_factory=list)
+    writer: Writer = NOBODY
+    thread: str | None = None
+
+    def remove(self, kind: str, key: str) -> None:
+        """Have something be gone."""
+        self.drafts.append(RowDraft(kind, key, None, self.now))
+
+    def signed(self, draft: RowDraft) -> RowDraft:
+        """Return a draft with the writer's source and actor, unless it was only moved."""
+        if draft.moved or self.writer.source is None:
+            return draft
+        return draft._replace(source=self.writer.source, actor=self.writer.actor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySession:
+    """The access of layers, facts and tools to one memory: reading, writing and tracing.
+
+    A `Change` is a type of its own: it lives as long as one transaction, and a session as long as its memory.
+
+    Attributes:
+        database: The database of the memory.
+        point: The branch or thread whose memory it is.
+    """
+
+    database: Database
+    point: Standpoint
+
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return self.database.now()
+
+    def trace_inputs(self, **inputs: Any) -> dict[str, Any]:
+        """Return the inputs of a traced step: the memory, and what was asked.
+
+        Args:
+            **inputs: None is left out.
+        """
+        point = self.point
+        place = {"branch": point.name} if isinstance(point, BranchAt) else {"thread_id": point.name, **point.pinned()}
+        return {"namespace": "/".join(namespace_of(point.path)), **place, **given_only(inputs)}
+
+    def read(
+        self, name: str | None, look: Callable[[Transaction, View], T], *, outputs: Outputs | None = None, **inputs: Any
+    ) -> T:
+        """Read what the memory shows.
+
+        Args:
+            name: The name of the step in a trace. None for a detail of another step.
+            look: Reads, given a view.
+            outputs: What a trace shows of the value. Default: how much that is.
+            inputs: What a trace shows of it, next to the memory.
+        """
+        point, now = self.point, self.now()
+
+        return self.database.read(
+            name, lambda tx: look(tx, point.view(tx, now)), lambda: self.trace_inputs(**inputs), outputs
+        )
+
+    def write(
+        self,
+        name: str | None,
+        make: Callable[[Transaction, Change], T],
+        *,
+        outputs: Outputs | None = None,
+        **inputs: Any,
+    ) -> T:
+        """Change the memory, in one transaction.
+
+        Args:
+            name: The name of the step in a trace. None for a detail of another step.
+            make: Adds drafts to a `Change`, and returns the value.
+            outputs: What a trace shows of the value. Default: how much that is.
+            inputs: As for `read`.
+        """
+        now, told = self.now(), writer()
+
+        def operation(tx: Transaction) -> T:
+            return changed(tx, self.point, make, now, self.database.tail, told)
+
+        return self.database.write(name, operation, lambda: self.trace_inputs(**inputs), outputs)
+
+    def step(self, name: str, run_type: RunType = "chain", **inputs: Any) -> Step:
+        """Open a traced step for several operations, for `with`.
+
+        Args:
+            name: The name of the step.
+            run_type: LangChain's type of it: a "retriever" has an input "query" and an output "documents".
+            inputs: As for `read`.
+        """
+        return self.database.step(name, lambda: self.trace_inputs(**inputs), run_type)
+
+
+def changed(
+    tx: Transaction,
+    point: Standpoint,
+    make: Callable[[Transaction, Change], T],
+    now: int,
+    tail: int,
+    told: Writer = NOBODY,
+) -> T:
+    """The same, as an operation.
+
+    Args:
+        tx: The transaction.
+        point: Whose memory.
+        make: Adds drafts to a `Change`, and gives the value.
+        now: When.
+        tail: How many documents may wait for the index.
+        told: Where it comes from.
+    """
+    view, place = point.open(tx, now)
+    change = Change(view=view, now=now, writer=told, thread=point.thread)
+    value = make(tx, change)
+    drafts = [change.signed(each) for each in change.drafts]
+    if place.branch is not None:
+        expired = query.expired_memory(tx, branch=place.branch, at=now, limit=SWEPT)
+        # What is written anew needs no sweeping; where it is swept as well, the later draft counts.
+        drafts = [*(RowDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
+    if drafts:
+        name = family(tx, point, view)
+        memory_rows.write(tx, place, drafts, series=Series(point.path, drafts[0].kind, name), now=now, tail=tail)
+    return value
+
+
+_KINDS = {"core": CORE, "recall": EVENT, "archival": RECORD, "facts": FACT}
+_NO_BRANCH = (
+    "The memory of a thread is forked by LangGraph, when a run begins at an old checkpoint. Branches that are forked "
+    'by hand have a name: memory.layers("name").'
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changed:
+    """Something that two branches have, and not the same.
+
+    Attributes:
+        mine: What this one has.
+        theirs: What the other has.
+    """
+
+    mine: str
+    theirs: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """How one layer of two branches differs.
+
+    Attributes:
+        mine: What only this one has, by key or id.
+        theirs: What only the other has.
+        changed: What both have, and not the same.
+    """
+
+    mine: Mapping[str, str] = field(default_factory=dict)
+    theirs: Mapping[str, str] = field(default_factory=dict)
+    changed: Mapping[str, Changed] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.mine or self.theirs or self.changed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchDiff:
+    """How two branches differ.
+
+    Attributes:
+        core: In their core memories, by key.
+        recall: In their events, by id.
+        archival: In their records, by id.
+        facts: In their facts, by id; one of which more was told on one of them has changed.
+    """
+
+    core: Difference
+    recall: Difference
+    archival: Difference
+    facts: Difference = field(default_factory=Difference)
+
+    def __bool__(self) -> bool:
+        return bool(self.core or self.recall or self.archival or self.facts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchTree:
+    """A branch with those that were forked from it.
+
+    Attributes:
+        name: Its name.
+        created_at: When it was made, in UTC; None where it is not yet.
+        children: Its forks, the first one first.
+    """
+
+    name: str
+    created_at: datetime | None
+    children: tuple[BranchTree, ...] = ()
+
+    def __str__(self) -> str:
+        lines = []
+        waiting = [(self, 0)]
+        while waiting:
+            branch, depth = waiting.pop()
+            lines.append(f"{'  ' * depth}{branch.name}")
+            waiting += [(each, depth + 1) for each in reversed(branch.children)]
+        return "\n".join(lines)
+
+
+def forking(ground: MemorySession, name: str) -> BranchAt:
+    """Fork a branch."""
+    point, now = named_branch(ground.point), ground.now()
+    return ground.database.write(
+        "layers.fork",
+        lambda tx: fork(tx, point, name, now),
+        lambda: ground.trace_inputs(into=name),
+        lambda new: {"branch": new.name, "from_branch": point.name},
+    )
+
+
+def tracing_back(ground: MemorySession) -> list[str]:
+    """The names of a branch and of those before it, the root first."""
+    if not isinstance(ground.point, BranchAt):
+        return [ground.point.name]
+
+    def look(tx: Transaction, view: View) -> list[str]:
+        names = names_of(tx, [branch for branch, _ in view.line])
+        return names[::-1] or [ground.point.name]
+
+    return ground.read("layers.ancestors", look)
+
+
+def growing(ground: MemorySession) -> BranchTree:
+    """The tree that a branch is part of, as work."""
+    named_branch(ground.point)
+
+    def look(tx: Transaction, view: View) -> BranchTree:
+        if not view.line:
+            return BranchTree(name=ground.point.name, created_at=None)
+        found = query.branch_family(tx, branch=view.line[-1][0])
+        children: dict[int, list[BranchTree]] = {}
+        for row in reversed(found):  # a fork has a greater number than what it was forked from
+            below = tuple(reversed(children.pop(row["id"], [])))
+            tree = BranchTree(name=row["name"], created_at=moment(row["created_at"]), children=below)
+            children.setdefault(row["parent_id"], []).append(tree)
+        [root] = children.popitem()[1]
+        return root
+
+    return ground.read("layers.tree", look)
+
+
+def comparing(ground: MemorySession, other: Standpoint) -> BranchDiff:
+    """How two memories differ, as work."""
+
+    def look(tx: Transaction, view: View) -> BranchDiff:
+        theirs = other.view(tx, view.at)
+        found = {}
+        for layer, kind in _KINDS.items():
+            one, two = memory_rows.current(tx, view, kind), memory_rows.current(tx, theirs, kind)
+            found[layer] = difference({each.key: each for each in one}, {each.key: each for each in two})
+        return BranchDiff(**found)
+
+    return ground.read("layers.diff", look, from_branch=other.name, outputs=_diff_shown)
+
+
+def _diff_shown(diff: BranchDiff) -> dict[str, Any]:
+    return {
+        name: {side: len(getattr(each, side)) for side in ("mine", "theirs", "changed")}
+        for name in _KINDS
+        if (each := getattr(diff, name))
+    } or {"differences": 0}
+
+
+def named_branch(point: Standpoint) -> BranchAt:
+    """The branch that a standpoint is.
+
+    Raises:
+        InvalidInput: It is a thread.
+    """
+    if not isinstance(point, BranchAt):
+        raise InvalidInput(_NO_BRANCH)
+    return point
+
+
+def difference(mine: Mapping[str, Kept], theirs: Mapping[str, Kept]) -> Difference:
+    """How two states of a layer differ."""
+    return Difference(
+        mine={key: each.text for key, each in mine.items() if key not in theirs},
+        theirs={key: each.text for key, each in theirs.items() if key not in mine},
+        changed={
+            key: Changed(mine=each.text, theirs=theirs[key].text)
+            for key, each in mine.items()
+            if key in theirs and _content(each) != _content(theirs[key])
+        },
+    )
+
+
+_content = attrgetter("body", "label", "importance", "expires_at", "extra")

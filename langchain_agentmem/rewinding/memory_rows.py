@@ -46,8 +46,6 @@ SHARED = (CORE, EVENT, RECORD, FACT, "fact_rule", "message")
 """The kinds that threads of a scope show each other."""
 FINDABLE = ("event", "fact", "fact_text", "record", "thread_item", "thread_post", "thread_round")
 """The kinds that a search finds."""
-FEW = 20
-"""How many times as many versions as are wanted are worth being read at once, where the line is long."""
 OTHERS = "others"
 """Where a correction of a fact names who told of it elsewhere: pairs of a message, if there is one, and its thread."""
 SAID = "said"
@@ -62,7 +60,6 @@ class View(NamedTuple):
         groups: What has no place yet: groups with the last row that counts.
         at: The time by which expiry is judged, in microseconds since 1970.
         descends: Whether each branch was forked from the next one, so that everything on it is newer.
-        cut: Whether the line may go on, and was followed only so far as was asked for.
         scope: The row of the namespace whose threads are seen too. Default: nobody else is.
         author: Who looks, whose own is seen by the line alone.
         before: Up to which stamp others are seen. Default: as they are now.
@@ -72,7 +69,6 @@ class View(NamedTuple):
     groups: tuple[tuple[int, int], ...]
     at: int
     descends: bool = False
-    cut: bool = False
     scope: int | None = None
     author: int = 0
     before: int | None = None
@@ -299,13 +295,8 @@ def newest(tx: Transaction, view: View, kind: str, *, limit: int | None, label: 
         limit: Most; None for all.
         label: Only those with this label.
     """
-    few = limit is None
-    if limit is not None and len(view.line) > limit:  # to look at many levels for little costs more than all of it
-        [row] = query.count_seen(tx, **view.parameters(), kind=kind, limit=FEW * limit)
-        few = row["found"] < FEW * limit
-    if limit is None or few:
-        there = [each for each in current(tx, view, kind) if label is None or each.label == label]
-        return there if limit is None else there[max(0, len(there) - limit) :]
+    if limit is None:
+        return [each for each in current(tx, view, kind) if label is None or each.label == label]
     levels = limit if view.descends else len(view.line)
     while True:  # what is newest lies on the first levels of a long line
         near = view._replace(line=view.line[:levels])
@@ -313,31 +304,6 @@ def newest(tx: Transaction, view: View, kind: str, *, limit: int | None, label: 
         if len(rows) >= limit or levels >= len(view.line):
             return [version_of(row) for row in reversed(rows)]
         levels = 4 * (levels + 1)
-
-
-def keys_apart(tx: Transaction, one: View, other: View, kind: str) -> list[str] | None:
-    """The keys of a kind that two views may show otherwise: those of what lies between them.
-
-    None where all of them may be: with groups and what subgraphs stand on, and where not the same others are seen.
-    """
-    whose = (one.scope, one.author, one.groups, one.descends)
-    if whose != (other.scope, other.author, (), True):
-        return None
-    ends, others = dict(one.line), dict(other.line)
-    keys: dict[str, None] = {}
-    for branch in {**ends, **others}:
-        low, high = sorted((ends.get(branch, 0), others.get(branch, 0)))
-        if low < high:
-            rows = query.keys_between(tx, branch=branch, kind=kind, low=low, high=high)
-            keys.update((row["key"], None) for row in rows)
-    since, until = sorted(FOREVER - 1 if view.before is None else view.before for view in (one, other))
-    if (one.at, since) != (other.at, until):
-        first, last = sorted((one.at, other.at))
-        rows = query.keys_meanwhile(
-            tx, **one.parameters() | {"before": None}, kind=kind, since=since, until=until, first=first, last=last
-        )
-        keys.update((row["key"], None) for row in rows)
-    return list(keys)
 
 
 def shown(tx: Transaction, view: View, numbers: Iterable[int]) -> set[int]:

@@ -244,7 +244,7 @@ def view_of_task(
     sight = runs.sight(run, levels, owners, execution)
     rows: list[Row] = []
     for spot in sight.spots:
-        rows += query.line_from(tx, branch=spot[0], position=spot[1], own=0, deepest=FOREVER)
+        rows += query.line_from(tx, branch=spot[0], position=spot[1], own=0)
     line = dict.fromkeys((row["branch_id"], row["up_to"]) for row in rows)
     descends = len(sight.spots) == 1 and all(row["based"] is None for row in rows)
     view = View(tuple(line), tuple(sorted(sight.groups.items())), time_of(levels[-1].checkpoint), descends)
@@ -823,7 +823,7 @@ def _base_of(tx: Transaction, branch: int) -> _Base:
 
 def _line(tx: Transaction, spot: Spot | None) -> list[Spot]:
     """The branches that lead to a place, the nearest first; none to no place."""
-    found = () if spot is None else query.line_from(tx, branch=spot[0], position=spot[1], own=0, deepest=FOREVER)
+    found = () if spot is None else query.line_from(tx, branch=spot[0], position=spot[1], own=0)
     return [(row["branch_id"], row["up_to"]) for row in found]
 
 

@@ -89,7 +89,7 @@ class ThreadPoint(NamedTuple):
         name = None if self.writable else self.configurable.get("checkpoint_id")
         return {} if name is None else {"checkpoint_id": name}
 
-    def view(self, tx: Transaction, now: int, near: int = FOREVER) -> View:
+    def view(self, tx: Transaction, now: int) -> View:
         """What the task sees, or the checkpoint shows."""
         if _TASK in self.configurable:
             _, _, view = sealing.view_of_task(tx, self.runs, self.configurable, self.at)
@@ -108,7 +108,7 @@ class ThreadPoint(NamedTuple):
             found = query.seen_at(tx, line=thread.line, name=name)
             before = found[0]["stamp"] if found else None
         spot = sealing.place_of(tx, thread.line, name)
-        view = View((), (), now) if spot is None else view_of(tx, *spot, sealing.time_of(name) or now, near)
+        view = View((), (), now) if spot is None else view_of(tx, *spot, sealing.time_of(name) or now)
         return self._in_scope(tx, view, before, path)
 
     def _in_scope(self, tx: Transaction, view: View, before: int | None = None, path: str | None = None) -> View:

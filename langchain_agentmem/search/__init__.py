@@ -2,9 +2,8 @@
 
 It may import `storage`, `messages`, `tracing` and `base`. Begin with `memory_search.py` (candidates and reasons), then
 `ranking.py` (pure arithmetic over them) and `search_index.py` (how the index follows what is stored). `analysis.py`
-turns text into terms, `dates.py` reads the times that a question names, `vectors.py` and `embedding.py` add vectors in
-the background (`static_embeddings.py` has some that need no model), and `database_search.py` runs a search on a
-database. Which kinds can be found is told by the parts (`storage/part.py`).
+turns text into terms, `dates.py` reads the times that a question names, and `vectors.py` and `embedding.py` add vectors
+in the background. Which kinds can be found is told by the parts (`storage/part.py`).
 
 A *document* is anything that can be found: a message, an item. Its number says where it stands: 26 bits of its *scope*
 (the documents of one kind in one namespace), 15 of its *series* there (a conversation), 22 of its place in the series.
@@ -44,8 +43,8 @@ about May means the May that the memory knows.
 whoever has the embeddings takes a batch, embeds it outside of any transaction, and keeps the vectors of those whose
 tickets are still there. A document that changed meanwhile has another ticket. A search hurries the worker and waits for
 it up to two seconds, so that what was just stored is found. A batch that the model refuses is tried again text by text.
-Nearest vectors are computed with numpy over the ranges of the search, from blocks that are kept in memory up to 64 MB,
-beyond that in a temporary file in half precision up to a gigabyte, and read on where something was added. Where
+Nearest vectors are computed with numpy over the ranges of the search, from blocks that are kept in memory, large ones
+in half precision, up to a gigabyte, and read on where something was added. Where
 PostgreSQL has pgvector when vectors are first wanted, it compares them in a table of its own. From 50,000 on that has
 an HNSW index, made in the background and used only by searches through as many and through a tenth of all: where a
 filter leaves out nearly everything, or too little is found, each vector is compared.

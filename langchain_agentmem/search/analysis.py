@@ -282,6 +282,7 @@ class Question(NamedTuple):
         phrases: What stands in quotation marks, each as its terms.
         asks_for: The kinds of answer that it asks for.
         look_up: Whether it is one word, which somebody looks up.
+        now: The time, in microseconds since 1970.
     """
 
     text: str
@@ -291,6 +292,7 @@ class Question(NamedTuple):
     phrases: tuple[tuple[str, ...], ...]
     asks_for: frozenset[str]
     look_up: bool
+    now: int
 
 
 def analysed(text: str, role: str | None = None) -> Analysed:
@@ -335,11 +337,12 @@ def terms(text: str) -> list[str]:
     return list(map(_stem, _index_words(text, _split(text))))
 
 
-def question(text: str) -> Question:
+def question(text: str, now: int = 0) -> Question:
     """What a query asks for.
 
     Args:
         text: What a person or agent asks; no text is invalid.
+        now: The time, in microseconds since 1970. Needed only for a search.
     """
     words = list(dict.fromkeys(_query_words(text)))
     kept = [word for word in words if word not in STOP_WORDS] or words
@@ -348,7 +351,7 @@ def question(text: str) -> Question:
     phrases = [tuple(map(_stem, _cut(_split("".join(filter(None, each))), _pairs))) for each in matches]
     stems = {word: _stem(word) for word in words}
     quoted = tuple(each for each in phrases if each)
-    return Question(text, stems, found, _spelling_pairs(text), quoted, asks_for(text), look_up=_is_one_word(text))
+    return Question(text, stems, found, _spelling_pairs(text), quoted, asks_for(text), _is_one_word(text), now)
 
 
 def names(text: str) -> list[str]:

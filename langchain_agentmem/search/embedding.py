@@ -1,4 +1,9 @@
-"""Embeddings give documents their vectors: in the background, in batches, and never in the way of a write.
+"""Vectors without a model server: each token has a vector of its own, and a text has the mean of its tokens' vectors.
+
+The tokens and their vectors are read from the wheel `wordllama` (MIT license; 32,000 tokens of 256 numbers, 16 MB in
+memory). That package itself is never imported: nothing here can ask the network, and there is nothing to warm up.
+
+Embeddings give documents their vectors: in the background, in batches, and never in the way of a write.
 
 A document waits in the database until it has its vector, so nothing is forgotten by a crash, and any process that has
 the embeddings goes on where another ended. The right to embed is a lease, so that two never embed the same.
@@ -11,20 +16,80 @@ import logging
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
+
+from langchain_core.embeddings import Embeddings
 
 from langchain_agentmem.base.concurrency import abandonable, place_given_up
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MissingExtra, leaves_the_node
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.analysis import as_spoken
-from langchain_agentmem.search.memory_search import Inquiry, Walls, named
-from langchain_agentmem.search.vectors import Near, VectorCache, Waiting
+from langchain_agentmem.search.vectors import Near, VectorCache, Waiting, numpy
 from langchain_agentmem.storage import Engine, Transaction
 from langchain_agentmem.storage.background import Lease, TaskKey, run_coroutine
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
+
+NAME = "static"
+"""What it is called in `index={"embed": …}`."""
+DIMENSIONS = 256
+"""Numbers of a vector."""
+
+
+class StaticEmbeddings(Embeddings):
+    """Vectors of length one, the same for a text in every process and on every machine.
+
+    A text without a token has a vector of zeros.
+
+    Raises:
+        MissingExtra: The extra `[static]` is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._tokenizer, self._table = _model()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """The vectors of texts.
+
+        Args:
+            texts: Any texts.
+        """
+        # The tokenizer's own batches start threads, which no fork likes.
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a text.
+
+        Args:
+            text: Any text.
+        """
+        np = numpy()
+        readable = text.encode("utf-8", "replace").decode()  # without lone surrogates
+        tokens = self._tokenizer.encode(readable, add_special_tokens=False).ids
+        total = self._table[tokens].sum(axis=0, dtype=np.float32)
+        length = float(np.linalg.norm(total))
+        vector: list[float] = (total / length if length else total).tolist()
+        return vector
+
+
+@cache
+def _model() -> tuple[Any, Any]:
+    """The tokenizer, and the vectors of its tokens in half precision."""
+    found = find_spec("wordllama")
+    try:
+        from safetensors.numpy import load_file  # noqa: PLC0415 - an extra
+        from tokenizers import Tokenizer  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra("index['embed'] = 'static'", NAME) from error
+    if found is None or found.origin is None:
+        raise MissingExtra("index['embed'] = 'static'", NAME)
+    folder = Path(found.origin).parent
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+    return tokenizer, load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
+
 
 T = TypeVar("T")
 
@@ -85,7 +150,7 @@ class Embedder:
         vectors.numpy()
         self.embeddings = embeddings
         self.dimensions = dimensions
-        self._shelf = VectorCache(maps=not database.engine.encrypted)
+        self._shelf = VectorCache()
         # LangGraph's wrapper of an async function has nothing else.
         self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
         self._engine, self._background = database.engine, database.background  # it keeps no database open
@@ -127,21 +192,16 @@ class Embedder:
         """
         self._tasks[0].settle()
 
-    def near(self, asked: Inquiry, walls: Walls, *, needed: bool = False) -> Near | None:
-        """What a search needs to find what lies near a question; None for no words, or when the embeddings fail.
+    def near(self, text: str, *, needed: bool = False) -> Near | None:
+        """Return the vector of a question; None when the embeddings fail.
 
         Args:
-            asked: The question.
-            walls: Where it looks.
+            text: The question.
             needed: Whether the search can do nothing without. Default: it goes by words then.
 
         Raises:
             Exception: Whatever the embeddings raise, if it is needed.
         """
-        if not asked.question.text.strip():
-            return None
-        names = sorted(set(self._engine.read(lambda tx: named(tx, asked, walls))))
-        text = as_spoken(asked.question.text, names) if len(names) == 1 else asked.question.text
         if self._engine.read(lambda tx: vectors.waiting(tx, 1)):
             with place_given_up():
                 self._tasks[0].hurry(PATIENCE)

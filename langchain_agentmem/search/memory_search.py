@@ -12,25 +12,31 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import orjson
 
+from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.base.origins import UNKNOWN, describe_origin, rank_of
+from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
+from langchain_agentmem.search.embedding import Embedder
 from langchain_agentmem.search.ranking import WEIGHTS, Asked, Closeness, Document, Field, Weights, weights_in_time
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
-from langchain_agentmem.search.timeline import Order
+from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.transaction import Rows
+from langchain_agentmem.tracing import Thunk, documents
 
 CANDIDATES = 80
 """Documents of the first look. Their neighbours are candidates too."""
@@ -213,38 +219,15 @@ class Hit(NamedTuple):
     why: Why
 
 
-class Inquiry(NamedTuple):
-    """A query, analysed.
-
-    Attributes:
-        question: Its terms.
-        now: When it is asked, in microseconds since 1970. "In May" and "last week" are reckoned from then, or from the
-            last thing that was said where the search looks, if that is earlier.
-    """
-
-    question: analysis.Question
-    now: int
-
-
-def inquiry(text: str, now: int) -> Inquiry:
-    """Analyse a query.
-
-    Args:
-        text: The query; any text is valid.
-        now: The time, in microseconds since 1970.
-    """
-    return Inquiry(analysis.question(text), now)
-
-
-def named(tx: Transaction, asked: Inquiry, walls: Walls) -> list[str]:
+def named(tx: Transaction, asked: analysis.Question, walls: Walls) -> list[str]:
     """The words of a question that name a speaker where it looks."""
     ranges, _ = ranges_of(tx, walls)
-    return sorted({row["word"] for row in _speakers(tx, asked.question, ranges)})
+    return sorted({row["word"] for row in _speakers(tx, asked, ranges)})
 
 
 def search(
     tx: Transaction,
-    asked: Inquiry,
+    asked: analysis.Question,
     walls: Walls,
     *,
     limit: int,
@@ -270,20 +253,20 @@ def search(
     if not ranges:
         return []
     counted = query.totals.ahead(tx, ranges=as_json(ranges))
-    speakers, unnamed = _named(tx, asked.question, ranges)
-    terms = unnamed or asked.question.terms
+    speakers, unnamed = _named(tx, asked, ranges)
+    terms = unnamed or asked.terms
     [totals] = counted
     if not totals["documents"]:
         return []
-    times = spans(asked.question.text, min(asked.now, int(totals["last_at"])))
+    times = spans(asked.text, min(asked.now, int(totals["last_at"])))
     if not terms and not times and dense is None:
         return []
-    postings, worth = _postings(tx, terms, asked.question.spellings, ranges, walls, totals)
+    postings, worth = _postings(tx, terms, asked.spellings, ranges, walls, totals)
     terms = tuple(postings)
     if speakers and not unnamed:  # a name alone stands in all that its owner said
-        for row in query.spoken(tx, words=_words(asked.question), ranges=as_json(ranges), limit=CANDIDATES):
-            term = asked.question.words[row["word"]]
-            postings.get(asked.question.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
+        for row in query.spoken(tx, words=_words(asked), ranges=as_json(ranges), limit=CANDIDATES):
+            term = asked.words[row["word"]]
+            postings.get(asked.spellings.get(term, term), set()).add(row["id"])  # a name may be a stop word
     _leave_out(walls, postings, {})
     chosen = set(ranking.first_look(postings, worth, max(CANDIDATES, limit)))
     chosen |= _dated(tx, times, ranges)
@@ -295,7 +278,7 @@ def search(
     related = {number >> PLACE_BITS for number in chosen if kinds[number >> _SCOPE_BITS] in RELATED_KINDS}
     around = ranking.near(chosen, related)
     owners, documents = _documents(tx, around)
-    repeats = _repeats(tx, asked.question, walls, postings, owners, documents, kinds)
+    repeats = _repeats(tx, asked, walls, postings, owners, documents, kinds)
     conversations = ranking.conversation_scores(postings, int(totals["series"]), repeats)
     _fill_in(tx, postings, around, related, everything=walls.choosy)
     _leave_out(walls, postings, documents)
@@ -308,13 +291,13 @@ def search(
         usual = weights_in_time(usual)
     length = max(totals["words"] / totals["documents"], 1.0)
     found = ranking.ranked(
-        Asked(terms, asked.question.asks_for, times, speakers, asked.question.look_up, int(totals["last_at"])),
+        Asked(terms, asked.asks_for, times, speakers, asked.look_up, int(totals["last_at"])),
         Field(postings, worth, documents, length, conversations, related, closeness, repeats),
         _within(documents, walls, kinds),
         limit=limit,
         weights=weights or usual,
     )
-    words = {term: word for word, term in reversed(asked.question.words.items())}
+    words = {term: word for word, term in reversed(asked.words.items())}
     return [
         Hit(each.number, kinds[each.number >> _SCOPE_BITS], owners[each.number], each.score, _why(each, words))
         for each in found
@@ -635,7 +618,7 @@ def _place_in_group(each: Recollection) -> tuple[float, ...]:
     return _FIRST.index(each.kind), is_raw, rank, -each.created_at.timestamp()
 
 
-def different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:
+def _different(found: Sequence[Recollection], limit: int, weight: float) -> list[Recollection]:
     """The best of what does not say the same as a better one."""
     left = [(each, set(analysis.terms(each.text))) for each in found]
     losses = [0.0] * len(left)
@@ -653,8 +636,100 @@ def _alike(one: set[str], other: set[str]) -> float:
     return len(one & other) / len(one | other) if one and other else 0.0
 
 
-def with_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
+def _with_phrases(each: Recollection, phrases: Sequence[Sequence[str]], weight: float) -> Recollection:
     """A result that holds what stands in quotation marks in the query, word by word, is worth more."""
     text = " ".join(analysis.terms(each.text))
     held = sum(f" {' '.join(phrase)} " in f" {text} " for phrase in phrases) / len(phrases)
     return each.more(phrase=weight * held) if held else each
+
+
+class Search(NamedTuple):
+    """A search of a database.
+
+    Attributes:
+        asked: The query, analysed.
+        walls: Where to look.
+        limit: Most results.
+        weights: How much each signal counts. Default: as measured, with vectors or without.
+        outlook: From where it looks. Default: from nowhere in particular.
+        name: The name of the step in a trace, `<part>.<verb>`. None for a detail of the surrounding step.
+        inputs: What a trace shows beside the query and the limit.
+        order: "score", the best first, or "time", the oldest first.
+    """
+
+    asked: analysis.Question
+    walls: Walls
+    limit: int
+    weights: Weights | None = None
+    outlook: Viewpoint | None = None
+    name: str | None = "search"
+    inputs: Thunk | None = None
+    order: Order = "score"
+
+    def find(self, database: Database) -> list[Recollection]:
+        """Search a database, as one traced step.
+
+        Returns:
+            What answers the query best, the best first.
+        """
+        check_cancelled()
+        engine, walls = database.engine, self.walls
+        more = self.inputs or dict
+        about = {"query": self.asked.text, "limit": self.limit}
+        with database.step(self.name, lambda: {**about, **more()}, "retriever") as step:
+            for part in all_parts().all:
+                stored_as = {each.stored_as for forms in part.found.values() for each in forms}
+                if not part.unsettled or not part.settle or stored_as.isdisjoint(walls.kinds or ()):
+                    continue
+                if engine.read(part.unsettled):
+                    with suppress(DatabaseReadOnly):  # who may only read still searches
+                        engine.write(part.settle)
+            dense = near(database, self.asked, walls) if self.limit else None
+            found = engine.read(lambda tx: self._found(tx, dense))
+            step.finish(lambda: documents(found))
+        return found
+
+    def _found(self, tx: Transaction, dense: Near | None) -> list[Recollection]:
+        limit, asked, walls = self.limit, self.asked, self.walls
+        if limit == 0 or (walls.kinds is not None and not walls.kinds):
+            return []
+        weights, is_timed = self.weights or WEIGHTS, self.order == "time"
+        looked = None if self.outlook is None else self.outlook.looked(tx, asked.now)
+        walls = walls if looked is None else looked.within(tx, walls, asked.now)
+        several = walls.kinds is None or len(walls.kinds) > 1  # of which two may say the same
+        many = limit * (MORE if asked.phrases or weights.diversity or is_timed else 2 if several else 1)
+        while True:
+            hits = search(tx, asked, walls, limit=many, weights=self.weights, dense=dense, order=self.order)
+            given = given_to_user(tx, hits, asked.now, looked)
+            if is_timed:
+                hits.sort()  # what was said at the same time stays in the order of its places
+            known = (given[hit.document] for hit in hits if hit.document in given)
+            found = once((each for each in known if trusts(each, walls.trusted)), in_time=is_timed)
+            if asked.phrases:
+                found = [_with_phrases(each, asked.phrases, weights.phrase) for each in found]
+            seen = len(found)
+            if is_timed:
+                found = in_time(found, asked, limit)
+            elif asked.phrases:
+                found.sort(key=lambda each: -each.score)
+            if (seen if many >= MOST_COMPARED else len(found)) >= limit or len(hits) < many:
+                break
+            many *= MORE  # some of them have expired, cannot be seen from here, or repeat others
+        return _different(found, limit, weights.diversity) if weights.diversity and not is_timed else found[:limit]
+
+
+def near(database: Database, asked: analysis.Question, walls: Walls, *, needed: bool = False) -> Near | None:
+    """Return the vector of a question; None without words, without embeddings, or when they fail.
+
+    Args:
+        database: Where to look.
+        asked: The question.
+        walls: Where to look in it: what somebody who is named there says of themselves names nobody.
+        needed: Whether the search can do nothing without, so that an error of the embeddings is raised. Default: not.
+    """
+    embedder = database.attachment(Embedder)
+    if embedder is None or not asked.text.strip():
+        return None
+    names = database.engine.read(lambda tx: named(tx, asked, walls))
+    text = analysis.as_spoken(asked.text, names) if len(names) == 1 else asked.text
+    return embedder.near(text, needed=needed)

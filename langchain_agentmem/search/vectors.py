@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import json
 import threading
-import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from tempfile import TemporaryFile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.base.concurrency import PerProcess
@@ -25,6 +22,7 @@ from langchain_agentmem.errors import InvalidInput, MissingExtra
 from langchain_agentmem.search.ranking import Closeness
 from langchain_agentmem.search.search_index import PLACE_BITS
 from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.transaction import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +35,10 @@ if TYPE_CHECKING:
 
 PAGE = 4_000
 _TOGETHER = 32  # ranges
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 2**30
 """Bytes of vectors that a process keeps in memory."""
-MOST_MAPPED = 2**30
-"""Bytes of vectors that a process keeps in temporary files, where a search looks through more."""
+MOST_SINGLE = 2**24
+"""Numbers of the vectors of one search that are kept in single precision. More take half the room, and more time."""
 _AT_ONCE = 2_048  # vectors that are compared at once
 DIGITS = 6
 """Digits of a cosine: more depend on what else is computed at the same time."""
@@ -108,7 +106,7 @@ def server_side(tx: Transaction, after: int) -> int | None:
     if not rows:
         return None
     given = [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows]
-    _give_pgvector(tx, given, wanted(tx) or 0)
+    _give_pgvector(tx, given)
     return int(rows[-1]["id"])
 
 
@@ -186,12 +184,12 @@ def keep(tx: Transaction, vectors: Mapping[Waiting, Sequence[bytes]]) -> int:
         query.insert_vector.many(tx, rows)
         [state] = query.vector_state(tx)
         if state["pgvector"]:
-            _give_pgvector(tx, rows, state["dimensions"])
+            _give_pgvector(tx, rows)
     return len(kept)
 
 
-def _give_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]], dimensions: int) -> None:
-    given = [{**row, "vector": _text(_stored(row["vector"], dimensions))} for row in rows]
+def _give_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
+    given = [{**row, "vector": _text(_stored(row["vector"]))} for row in rows]
     query.insert_pgvector.many(tx, given)
 
 
@@ -225,10 +223,9 @@ def unit(vector: Sequence[float], dimensions: int) -> Floats:
     return found
 
 
-def _stored(vector: Any, dimensions: int) -> Any:
-    """The numbers of a vector that was stored: in half precision, or in single as older versions had it."""
-    array = bytes(vector)
-    return numpy().frombuffer(array, dtype="<f2" if len(array) == 2 * dimensions else "<f4")
+def _stored(vectors: Any) -> Any:
+    """The numbers of vectors that were stored."""
+    return numpy().frombuffer(bytes(vectors), dtype="<f2")
 
 
 class Near(NamedTuple):
@@ -286,7 +283,7 @@ class Near(NamedTuple):
         vectors: dict[int, Floats] = {}
         alone: dict[int, float] = {}
         for row in rows:  # of several passages the nearest one counts
-            number, vector = row["document_id"], _stored(row["vector"], len(wanted)).astype(np.float32)
+            number, vector = row["document_id"], _stored(row["vector"]).astype(np.float32)
             vectors[number] = vector
             alone[number] = max(float(vector @ wanted), alone.get(number, -1.0))
         among = dict(alone)
@@ -303,28 +300,6 @@ class Near(NamedTuple):
         return Closeness(alone, among)
 
 
-class _File:
-    """Vectors, in half precision, in a temporary file without a name; it is closed when nobody has it any more."""
-
-    def __init__(self) -> None:
-        self._file = TemporaryFile(prefix="agentmem-")  # noqa: SIM115 - see below
-        weakref.finalize(self, self._file.close)
-
-    def add(self, parts: Iterable[Any]) -> None:
-        """Write some more.
-
-        Raises:
-            OSError: There is no room.
-        """
-        for each in parts:
-            self._file.write(each.astype("<f2").tobytes())
-        self._file.flush()
-
-    def matrix(self, rows: int) -> Any:
-        """All of them, mapped into memory."""
-        return numpy().memmap(self._file, dtype="<f2", mode="r").reshape(rows, -1)
-
-
 class _Block(NamedTuple):
     """Vectors of some ranges of documents, and up to what they were read.
 
@@ -333,99 +308,24 @@ class _Block(NamedTuple):
         removed: How often vectors had been taken away.
         numbers: The documents.
         matrix: The vectors, a row for each of `numbers`.
-        file: What `matrix` is mapped from; None where it is in memory.
     """
 
     newest: int
     removed: int
     numbers: Any
     matrix: Any
-    file: _File | None
 
-
-class _Found:
-    """What is looked at, kept as far as it may be: in memory, or where there is more of it, in a file without a name.
-
-    Args:
-        look: Is shown all of it.
-        dimensions: Numbers of a vector.
-        block: What was kept before. A mapped one is only added to, if nobody has done so meanwhile.
-        maps: Whether a file may be written.
-    """
-
-    def __init__(self, look: Look, dimensions: int, block: _Block | None, *, maps: bool) -> None:
-        self._look, self._dimensions = look, dimensions
-        self.mapped = block if block is not None and block.file is not None else None
-        self._most = max(MOST_BYTES, 2 * MOST_MAPPED) if maps and self.mapped is None else MOST_BYTES
-        self._numbers: list[Any] = []
-        self._parts: list[Any] = []
-        self._file: _File | None = None
-        self._bytes = 0
-        self._keeps = True
-        if self.mapped is not None:
-            look(self.mapped.numbers, self.mapped.matrix)
-            self._numbers, self._file = [self.mapped.numbers], self.mapped.file
-        elif block is not None:
-            self.add(block.numbers, block.matrix)
-
-    def add(self, numbers: Any, matrix: Any) -> None:
-        """Look at some more."""
-        self._look(numbers, matrix)
-        self._bytes += matrix.nbytes
-        self._numbers.append(numbers)
-        self._parts.append(matrix)
-        self._keeps = self._keeps and self._bytes <= self._most
-        if self._keeps and self.mapped is None and self._bytes > MOST_BYTES:
-            self._keeps = self._written()
-        if not self._keeps:
-            self._numbers, self._parts, self._file = [], [], None
-
-    def read(self, rows: Sequence[Any]) -> None:
-        """Add what was just read."""
-        if rows:
-            np = numpy()
-            numbers = np.fromiter((row["document_id"] for row in rows), dtype=np.int64, count=len(rows))
-            stored = b"".join(bytes(row["vector"]) for row in rows)
-            if len(stored) == 2 * self._dimensions * len(rows):
-                matrix = np.frombuffer(stored, dtype="<f2").reshape(len(rows), -1)
-            else:
-                matrix = np.stack([_stored(row["vector"], self._dimensions) for row in rows])
-            self.add(numbers, matrix.astype(np.float32))
-
-    def _written(self) -> bool:
-        """Write what is in memory to a file; False where there is no room."""
-        with suppress(OSError):
-            self._file = self._file or _File()
-            self._file.add(self._parts)
-            self._parts = []
-            return True
-        return False
-
-    def block(self, newest: int, removed: int) -> _Block | None:
-        """All of it, as it may be kept until then; None where it may not."""
-        if not self._keeps or (self._file is not None and not self._written()):
-            return None
-        numbers = numpy().concatenate(self._numbers)
-        matrix = numpy().concatenate(self._parts) if self._file is None else self._file.matrix(len(numbers))
-        return _Block(newest, removed, numbers, matrix, self._file)
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return int(self.matrix.nbytes + self.numbers.nbytes) + 1_000
 
 
 class VectorCache:
-    """Vectors that were read lately. What was added since is read when it is needed.
-
-    Up to `MOST_BYTES` are in memory. Where a search looks through more, up to `MOST_MAPPED` are in a temporary file, in
-    half precision, that has no name and goes with the process; where it cannot or may not be, they are read each time.
-
-    Args:
-        maps: Whether a file may be written: not of what is encrypted, since vectors tell what texts are about.
-    """
+    """Vectors that were read lately, up to `MOST_BYTES`. What was added since is read when it is needed."""
 
     _changing = PerProcess(threading.Lock)
-    # Also per process, as a child would write into the same files.
     _blocks: PerProcess[OrderedDict[tuple[Range, ...], _Block]] = PerProcess(OrderedDict)
-
-    def __init__(self, *, maps: bool = True) -> None:
-        self._maps = maps
 
     def within(self, tx: Transaction, ranges: Sequence[Range], dimensions: int, look: Look) -> None:
         """Look at the numbers of the documents in some ranges with their vectors, part after part."""
@@ -434,40 +334,42 @@ class VectorCache:
         key = tuple(ranges)
         with self._changing:
             block = self._blocks.get(key)
-        if block is not None and not _holds(block, state):
-            block = None
-        found = _Found(look, dimensions, block, maps=self._maps)
-        if block is None:
-            found.add(np.empty(0, dtype=np.int64), np.empty((0, dimensions), dtype=np.float32))
-            _whole(tx, ranges, found)
+        if block is None or not _holds(block, state):
+            block = _Block(-1, state["removed"], np.empty(0, np.int64), np.empty((0, dimensions), np.float32))
+            pages = _read_all(tx, ranges)
         else:
-            _newer(tx, block.newest, state["newest"], ranges, found)
-        if block is None or block.newest < state["newest"]:
-            self._keep(key, found, state)
+            pages = _read_newer(tx, block.newest, state["newest"], ranges)
+        look(block.numbers, block.matrix)
+        numbers, parts, size = [block.numbers], [block.matrix], block.size
+        for rows in pages:
+            documents = np.fromiter((row["document_id"] for row in rows), np.int64, len(rows))
+            matrix = _stored(b"".join(bytes(row["vector"]) for row in rows)).reshape(len(rows), -1)
+            look(documents, matrix)
+            size += matrix.nbytes
+            if size <= MOST_BYTES:
+                numbers.append(documents)
+                parts.append(matrix)
+        if block.newest < state["newest"]:
+            self._keep(key, numbers if size <= MOST_BYTES else (), parts, state)
 
     def clear(self) -> None:
         """Forget all of them."""
         with self._changing:
             self._blocks.clear()
 
-    def _keep(self, key: tuple[Range, ...], found: _Found, state: Any) -> None:
+    def _keep(self, key: tuple[Range, ...], numbers: Sequence[Any], parts: Sequence[Any], state: Any) -> None:
+        np = numpy()
+        block = None
+        if numbers:
+            kind = np.float32 if sum(part.size for part in parts) <= MOST_SINGLE else np.float16
+            matrix = np.concatenate(parts, dtype=kind, casting="same_kind")
+            block = _Block(state["newest"], state["removed"], np.concatenate(numbers), matrix)
         with self._changing:
-            if found.mapped is not None and self._blocks.get(key) is not found.mapped:
-                return  # another thread has added to it
-            block = found.block(state["newest"], state["removed"])
             self._blocks.pop(key, None)  # so that the one that was used last is forgotten last
             if block is not None:
                 self._blocks[key] = block
-            for mapped, most in ((False, MOST_BYTES), (True, MOST_MAPPED)):
-                mine = [key for key, each in self._blocks.items() if (each.file is not None) == mapped]
-                size = sum(_size(each, self._blocks[each]) for each in mine)
-                while size > most:
-                    size -= _size(oldest := mine.pop(0), self._blocks.pop(oldest))
-
-
-def _size(key: Sequence[Range], block: _Block) -> int:
-    """About how many bytes a block takes."""
-    return int(block.matrix.nbytes + block.numbers.nbytes) + 200 * (len(key) + 4)
+            while sum(each.size for each in self._blocks.values()) > MOST_BYTES:
+                self._blocks.popitem(last=False)
 
 
 def _holds(block: _Block, state: Any) -> bool:
@@ -526,7 +428,7 @@ def _text(vector: Any) -> str:
     return json.dumps(vector.tolist())
 
 
-def _whole(tx: Transaction, ranges: Sequence[Range], found: _Found) -> None:
+def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
     """Read every vector in some ranges; the database has them in the order of their documents."""
     for at in range(0, len(ranges), _TOGETHER):
         first = [
@@ -535,16 +437,16 @@ def _whole(tx: Transaction, ranges: Sequence[Range], found: _Found) -> None:
         ]
         for start, end in first:
             rows = start
-            found.read(rows)
+            if rows:
+                yield rows
             while len(rows) == PAGE:
                 last = rows[-1]
                 rows = query.vectors_from(tx, low=last["document_id"], end=end, passage=last["passage"], limit=PAGE)
-                found.read(rows)
+                yield rows
 
 
-def _newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range], found: _Found) -> None:
+def _read_newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range]) -> Iterator[Rows]:
     """Read what was added to some ranges after a vector."""
-    while after < newest:
-        rows = query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE)
-        found.read(rows)
+    while after < newest and (rows := query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE)):
+        yield rows
         after = rows[-1]["id"] if len(rows) == PAGE else newest

@@ -75,16 +75,17 @@ from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
-from langchain_agentmem.search import static_embeddings
+from langchain_agentmem.search import embedding
+from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.embedding import embed_with, embedder_of
-from langchain_agentmem.search.memory_search import inquiry
+from langchain_agentmem.search.memory_search import near
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage.background import Lease, TaskKey
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE, ttl_of
-from langchain_agentmem.stores.item_search import Look, SharedItems
+from langchain_agentmem.stores.item_search import Look, SharedItems, ThreadItems
 from langchain_agentmem.stores.store_operations import (
     SEARCH,
     WHOLE,
@@ -96,7 +97,6 @@ from langchain_agentmem.stores.store_operations import (
     checked_fields,
     path_of_items,
 )
-from langchain_agentmem.stores.thread_items import ThreadItems
 from langchain_agentmem.tracing import RunType
 
 P = ParamSpec("P")
@@ -133,25 +133,18 @@ def _checked(
 
 
 # What is missing here, or too much, LangGraph's method says by its own name.
-def _check_item(namespace: Any = (), key: Any = "", *_: Any, **__: Any) -> None:
+def _check(*args: Any, **kwargs: Any) -> None:
+    named = (*args[:1], kwargs.get("namespace", ()), kwargs.get("prefix") or (), kwargs.get("suffix") or ())
+    for namespace in named:
+        path_of_items(namespace)
+
+
+def _check_put(namespace: Any = (), *_: Any, **__: Any) -> None:
     path_of_items(namespace)
-    try:
-        str(key)  # LangGraph takes the text of anything for a key
-    except Exception as error:
-        raise InvalidInput(f"{safe_repr(key)} cannot be the key of an item: it cannot be written as text.") from error
-
-
-def _check_put(namespace: Any = (), key: Any = "", *_: Any, **__: Any) -> None:
-    _check_item(namespace, key)
     if not namespace or namespace[0] == "langgraph":
         raise InvalidNamespace(
             f"An item cannot be in {safe_repr(namespace)}: a namespace has a label, and its first is not 'langgraph'."
         )
-
-
-def _check_listing(*_: Any, prefix: Any = None, suffix: Any = None, **__: Any) -> None:
-    for path in (prefix, suffix):
-        path_of_items(path or ())
 
 
 class IndexOptions(IndexConfig, total=False):
@@ -201,11 +194,11 @@ class ItemStore(BaseStore):
         if self.embeddings is not None:
             embed_with(self.database, self.embeddings, config["dims"])
 
-    get, aget = _checked(_check_item, BaseStore.get, BaseStore.aget)
-    search, asearch = _checked(_check_item, BaseStore.search, BaseStore.asearch)
+    get, aget = _checked(_check, BaseStore.get, BaseStore.aget)
+    search, asearch = _checked(_check, BaseStore.search, BaseStore.asearch)
     put, aput = _checked(_check_put, BaseStore.put, BaseStore.aput)
-    delete, adelete = _checked(_check_item, BaseStore.delete, BaseStore.adelete)
-    list_namespaces, alist_namespaces = _checked(_check_listing, BaseStore.list_namespaces, BaseStore.alist_namespaces)
+    delete, adelete = _checked(_check, BaseStore.delete, BaseStore.adelete)
+    list_namespaces, alist_namespaces = _checked(_check, BaseStore.list_namespaces, BaseStore.alist_namespaces)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in one transaction.
@@ -244,18 +237,17 @@ class ItemStore(BaseStore):
 
     def _run(self, batch: Batch, opened: Callable[[], Items], now: int, tail: int) -> Read:
         check_cancelled()
-        embedder, engine = embedder_of(self.database), self.database.engine
-        if embedder is not None and batch.asks:
-            items = opened()
+        engine = self.database.engine
+        if batch.asks:
 
-            def near(look: Look) -> Near | None:
-                return embedder.near(inquiry(look.question, now), items.walls(look), needed=self._cosine)
+            def dense(look: Look) -> Near | None:
+                return near(self.database, question(look.question, now), opened().walls(look), needed=self._cosine)
 
-            batch.embed(near, cosine=self._cosine)
+            batch.embed(dense, cosine=self._cosine)
         if not batch.writes:
             return engine.read(lambda tx: batch.read(tx, opened(), now))
         found = engine.write(lambda tx: batch.run(tx, opened(), now, tail=tail))
-        if embedder is not None:
+        if (embedder := embedder_of(self.database)) is not None:
             embedder.wake(self.database)
         return found
 
@@ -302,8 +294,8 @@ def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     given = _Index(**index)
     fields = checked_fields("index['fields']", given.fields_ or given.text_fields or [WHOLE])
     config: IndexConfig = {**index, "fields": list(fields or (WHOLE,))}  # type: ignore[typeddict-item]
-    if given.embed == static_embeddings.NAME:
-        config["dims"] = given.dims or static_embeddings.DIMENSIONS
+    if given.embed == embedding.NAME:
+        config["dims"] = given.dims or embedding.DIMENSIONS
     if given.embed is not None:
         config["embed"] = _embeddings(given.embed, config.get("dims"))
     elif given.score is not None:
@@ -318,17 +310,16 @@ def _embeddings(embed: Any, dims: int | None) -> Embeddings:
         )
     if dims is None:
         raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
-    if embed != static_embeddings.NAME:
+    if embed != embedding.NAME:
         try:
             return ensure_embeddings(embed)
         except (ImportError, ValueError) as error:  # of a name: there is no such provider, or it is not installed
             raise InvalidInput(f"index['embed'] cannot be made of {safe_repr(embed)}: {error}") from error
-    if dims != static_embeddings.DIMENSIONS:
+    if dims != embedding.DIMENSIONS:
         raise InvalidInput(
-            f"The static embeddings have {static_embeddings.DIMENSIONS} dimensions, not {dims}: leave "
-            "index['dims'] out."
+            f"The static embeddings have {embedding.DIMENSIONS} dimensions, not {dims}: leave index['dims'] out."
         )
-    return static_embeddings.StaticEmbeddings()
+    return embedding.StaticEmbeddings()
 
 
 def _ttl(ttl: Any) -> TTLConfig | None:

@@ -13,7 +13,7 @@ from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, sigh
 from langchain_agentmem.search.memory_search import Hit, Recollection
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Erasure, Found, Part
-from langchain_agentmem.stores import byte_store, item_rows, thread_items
+from langchain_agentmem.stores import byte_store, item_rows, item_search
 from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, passages, read
 
 
@@ -88,10 +88,10 @@ def rewound_recollections(
     for view, numbers in sights:
         if view is not None and numbers:
             kept = [kept_of(there[number]) for number in sorted(numbers)]
-            seen.update({each.number: each for each in thread_items.alive(tx, view, kept)})
-    values = {number: (words_of(each.body, each.extra), thread_items.value_of(each)) for number, each in seen.items()}
+            seen.update({each.number: each for each in item_search.alive(tx, view, kept)})
+    values = {number: (words_of(each.body, each.extra), item_search.value_of(each)) for number, each in seen.items()}
     shown = recollections_of(hits, there, values, "item")
-    keys = {hit.document: thread_items.place_of(seen[hit.owner]).key for hit in hits if hit.document in shown}
+    keys = {hit.document: item_search.place_of(seen[hit.owner]).key for hit in hits if hit.document in shown}
     return {document: replace(shown[document], id=key) for document, key in keys.items()}
 
 

@@ -56,11 +56,11 @@ from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import Message
+from langchain_agentmem.rewinding.outlook import SearchRequest, sought
 from langchain_agentmem.search.memory_search import MemoryKind, Recollection
 from langchain_agentmem.search.ranking import Weights
 from langchain_agentmem.search.timeline import Order
 from langchain_agentmem.storage.database import Database, HasDatabase
-from langchain_agentmem.stores.search_requests import SearchRequest, sought
 
 _LANGCHAINS = {"verbose", "run_id"}
 """Arguments of LangChain's, which mean nothing here."""

@@ -23,9 +23,8 @@ from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_search import FoundItem, Look, NamespaceListing, SharedItems, checked
-from langchain_agentmem.stores.thread_items import ThreadItems
-from langchain_agentmem.tracing import brief
+from langchain_agentmem.stores.item_search import FoundItem, Look, NamespaceListing, SharedItems, ThreadItems, checked
+from langchain_agentmem.tracing import brief, outcome
 
 SEARCH = "search"
 
@@ -48,16 +47,6 @@ def _fields_of(op: Op) -> dict[str, Any]:
     if isinstance(op, SearchOp):
         return {**fields, "query": op.query or "", "namespace": op.namespace_prefix}
     return fields
-
-
-def _outcome(op: Op, found: Any) -> dict[str, Any]:
-    if isinstance(op, GetOp):
-        return {"found": False} if found is None else {"found": True, "value": found.value.decode()}
-    if isinstance(op, PutOp):
-        return {"deleted": True} if op.value is None else {"stored": True}
-    if isinstance(op, SearchOp):
-        return {"count": len(found)}
-    return {"count": len(found), "namespaces": found}
 
 
 def _document(found: FoundItem) -> dict[str, Any]:
@@ -151,8 +140,8 @@ class Batch:
         """What a trace shows of what came of it."""
         if self.verb == SEARCH:
             return {"documents": [_document(each) for hits in found.results.values() for each in hits]}
-        told = [_outcome(op, found.results.get(number)) for number, op in enumerate(self._ops)]
-        return told[0] if len(told) == 1 else {"operations": told}
+        answers = self.answers(found)
+        return outcome(answers[0] if len(answers) == 1 else answers)
 
     @property
     def asks(self) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple
 
     from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges
-    from langchain_agentmem.rewinding.branch_tree import BranchDiff
+    from langchain_agentmem.rewinding.branches import BranchDiff
 
 _OWN = ("__", "branch:")
 """How the names of LangGraph's own channels begin."""

@@ -1,6 +1,7 @@
 """The state of LangGraph threads: checkpoints that cost only what changed.
 
-It may import `storage` and what is below. Begin with `checkpoint_log.py` (put, get, list) and `value_recipe.py`.
+It may import `storage` and what is below. Begin with `checkpoint_log.py` (put, get, list) and `value_store.py`
+(recipes of values, and the shelf of their parts).
 
 A thread has *lines* of checkpoints: its own, and one for each call of a subgraph. It keeps the parts of its values on a
 *shelf*, where they are numbered in the order in which they came; a copy of a thread shares the shelf. A part is a

@@ -19,10 +19,11 @@ from langchain_agentmem.facts import fact
 from langchain_agentmem.language_models import tool_factory
 from langchain_agentmem.layers import resource_memory
 from langchain_agentmem.messages import provider_content
+from langchain_agentmem.rewinding import outlook
 from langchain_agentmem.search import analysis, dates
 from langchain_agentmem.storage.engine import Opening
 from langchain_agentmem.storage.queries import DIALECTS, load, sized
-from langchain_agentmem.stores import item_rows, item_search, search_requests
+from langchain_agentmem.stores import item_rows, item_search
 from langchain_agentmem.studio import application
 from langchain_agentmem.upkeep.admin import Admin
 from tests.living import one_node, thread
@@ -38,7 +39,7 @@ FIXED = {
     "Characters of a subject, a predicate or an object of a fact": fact.LONGEST,
     "Levels of lists and dictionaries within each other": encoding.MAX_DEPTH,
     "Levels of a filter of a store": item_search.DEEPEST,
-    "Results of a search": search_requests.MOST_HITS,
+    "Results of a search": outlook.MOST_HITS,
     "Characters of a text that its words are found by": analysis.LONGEST_TEXT,
     "Words of a query that are looked for": analysis.MOST_QUERY_TERMS,
     "Characters of a query in which times are looked for": dates.LONGEST,

@@ -6,7 +6,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.rewinding.memory_access import changed
+from langchain_agentmem.rewinding.branches import changed
 
 pytestmark = pytest.mark.sqlite_suffices
 

@@ -15,9 +15,8 @@ LOOKED_UP = {
     "count_memory": {"kind": "event"},
     "named_memory": {"kind": "event", "keys": json.dumps(["id-1", "id-2"])},
     "shown_memory": {"ids": json.dumps([1, 2, 3])},
-    "keys_meanwhile": {"kind": "event", "since": 0, "until": 1, "first": 0, "last": 1},
     "expired_memory": {"limit": 20},
-    "line_from": {"own": 1, "deepest": 1_000},
+    "line_from": {"own": 1},
 }
 
 

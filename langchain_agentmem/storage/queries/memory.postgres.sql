@@ -15,11 +15,10 @@ with recursive chain (depth, branch_id, up_to, own) as (
     select chain.depth + 1, step.branch_id, step.up_to, step.own
     from chain cross join lateral (
         select b.parent_id, b.parent_position, cast(0 as bigint) from branch b
-        where b.id = chain.branch_id and b.parent_id is not null and chain.depth < cast(:deepest as bigint)
+        where b.id = chain.branch_id and b.parent_id is not null
         union all
         select s.base_id, s.base_position, cast(1 as bigint) from branch_base s
         where s.branch_id = chain.branch_id and chain.own = 1 and s.base_id is not null
-            and chain.depth < cast(:deepest as bigint)
     ) as step (branch_id, up_to, own)
 )
 select chain.branch_id, chain.up_to, chain.own, case when chain.own = 1 then s.groups end as groups, s.branch_id as based

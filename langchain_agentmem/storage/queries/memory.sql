@@ -169,19 +169,17 @@ where g.group_id = m.group_id and m.origin is null and m.branch_id is not null
 
 -- name: line_from
 -- The line that leads to a position: its branch, those that it was forked from, and, where `own` is 1, what a subgraph
--- stands on. `own` marks where such a chain of forks begins, `based` a branch that is not newer than all behind it, and
--- `deepest` how many forks back it goes.
+-- stands on. `own` marks where such a chain of forks begins, `based` a branch that is not newer than all behind it.
 with recursive chain (depth, branch_id, up_to, own) as (
     select 0, cast(:branch as bigint), cast(:position as bigint), cast(:own as bigint)
     union all
     select chain.depth + 1, b.parent_id, b.parent_position, 0
     from chain cross join branch b
-    where b.id = chain.branch_id and b.parent_id is not null and chain.depth < cast(:deepest as bigint)
+    where b.id = chain.branch_id and b.parent_id is not null
     union all
     select chain.depth + 1, s.base_id, s.base_position, 1
     from chain cross join branch_base s
     where chain.own = 1 and s.branch_id = chain.branch_id and s.base_id is not null
-        and chain.depth < cast(:deepest as bigint)
 )
 select chain.branch_id, chain.up_to, chain.own, case when chain.own = 1 then s.groups end as groups, s.branch_id as based
 from chain
@@ -220,33 +218,6 @@ where m.content_id = (select id from content where hash = :hash) and m.kind = :k
     m.branch_id in (select branch_id from line) or m.group_id in (select group_id from live)
     or m.scope_id = cast(:scope as bigint)
 );
-
--- name: keys_between
--- What was written on a branch from one position to another, of one kind.
-select distinct key from memory where branch_id = :branch and kind = :kind and position > :low and position <= :high;
-
--- name: keys_meanwhile
--- What of one kind expired on a line from one time to another; and what others wrote, or took back, from one stamp to another.
-with {view}
-select m.key from line cross join memory m
-where m.branch_id = line.branch_id and m.kind = :kind and m.expires_at > cast(:first as bigint)
-    and m.expires_at <= cast(:last as bigint)
-union
-select x.key from memory x
-where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone = 4611686018427387904
-    and x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint)
-union
-select x.key from memory x
-where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author and x.gone = 4611686018427387904
-    and x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint)
-union
-select x.key from memory x
-where x.scope_id = :scope and x.kind = :kind and x.author_id <> :author
-    and x.gone > 0 and x.gone < 4611686018427387904 and (
-        (x.stamp > cast(:since as bigint) and x.stamp <= cast(:until as bigint))
-        or (x.gone > cast(:since as bigint) and x.gone <= cast(:until as bigint))
-        or (x.expires_at > cast(:first as bigint) and x.expires_at <= cast(:last as bigint))
-    );
 
 -- fragment: account
 -- Of each thing of a kind whose versions are put together: the newest of the own line, and of each other author. Those that
@@ -290,10 +261,6 @@ where (({counts}) or ({counted})) and x.subject is not null and x.deleted = 0
     and (cast(:subjects as text) is null or x.subject {in_texts subjects})
     and (cast(:objects as text) is null or x.object {in_texts objects})
     and (cast(:labels as text) is null or x.label {in_texts labels});
-
--- name: count_seen
--- How many versions of a kind a view shows, up to a limit.
-with {view}, seen as ({seen}) select count(*) as found from (select 1 from seen limit cast(:limit as bigint)) few;
 
 -- name: newest_memory
 -- The newest of one kind that a view shows, the newest first.

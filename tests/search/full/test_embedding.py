@@ -6,7 +6,6 @@ import queue
 import random
 import threading
 
-import numpy as np
 import psycopg
 import pytest
 from langchain_core.embeddings import Embeddings
@@ -17,8 +16,10 @@ from langchain_agentmem.base.concurrency import reading
 from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
 from langchain_agentmem.search import vectors
+from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.embedding import embedder_of
-from langchain_agentmem.search.memory_search import Walls, inquiry
+from langchain_agentmem.search.memory_search import Walls
+from langchain_agentmem.search.memory_search import near as near_question
 from langchain_agentmem.search.memory_search import nearest as search_nearest
 from langchain_agentmem.storage import background, query
 from tests.conftest import run_raw
@@ -88,7 +89,7 @@ def with_pgvector(request, new_database):
 def nearest(memory, path, number):
     """The ten documents of a namespace that lie nearest to a question, with their cosines."""
     walls = Walls(path_of(path), path_of(path) + "\x1f")
-    near = embedder_of(memory.database).near(inquiry(f"question {number}", 0), walls)
+    near = near_question(memory.database, question(f"question {number}"), walls)
     hits = memory.database.engine.read(lambda tx: search_nearest(tx, near, walls, limit=10))
     return {hit.document: hit.score for hit in hits}
 
@@ -293,11 +294,11 @@ class TestTogether:
 
 class TestShelf:
     @pytest.mark.slow
-    @pytest.mark.parametrize(("most", "mapped"), [(2**20, 0), (600, 0), (600, 2**20), (600, 2**14)])
-    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most, mapped):
+    @pytest.mark.parametrize(("most", "single"), [(2**20, 2**24), (2**20, 100), (600, 100)])
+    def test_what_is_read_in_many_parts_is_found_all_the_same(self, opened, monkeypatch, most, single):
         monkeypatch.setattr(vectors, "PAGE", 3)
         monkeypatch.setattr(vectors, "MOST_BYTES", most)
-        monkeypatch.setattr(vectors, "MOST_MAPPED", mapped)
+        monkeypatch.setattr(vectors, "MOST_SINGLE", single)
         memory = opened()
         for name in ("a", "b", "c"):
             said(memory, *(f"rain {name} {n}" for n in range(7)), f"The cat of {name}.", namespace=(name,))
@@ -307,26 +308,6 @@ class TestShelf:
             assert found(memory, "feline", namespace=("b",), limit=1) == ["The cat of b."]
             said(memory, "Another cat.", namespace=("c",))
         assert "Another cat." in found(memory, "feline", namespace=("c",), limit=2)
-
-    def test_where_no_file_can_be_written_it_is_found_all_the_same(self, opened, monkeypatch):
-        def full(self, parts):
-            raise OSError("no space left on device")
-
-        monkeypatch.setattr(vectors, "MOST_BYTES", 600)
-        monkeypatch.setattr(vectors._File, "add", full)
-        memory = opened()
-        said(memory, "The cat sleeps.", "Rain falls.", "A dog barks.")
-        for _ in range(2):
-            assert found(memory, "feline", limit=1) == ["The cat sleeps."]
-
-    def test_vectors_of_older_versions_are_read_beside_newer_ones(self, opened, raw):
-        memory = opened()
-        said(memory, "The cat sleeps.", "Rain falls.")
-        memory.settle()
-        [row] = raw(memory, "select document_id, vector from search_vector order by document_id limit 1")
-        older = np.frombuffer(bytes(row["vector"]), dtype="<f2").astype("<f4").tobytes()
-        raw(memory, "update search_vector set vector = :v where document_id = :id", v=older, id=row["document_id"])
-        assert found(memory, "feline", limit=1) == ["The cat sleeps."]
 
     def test_what_was_erased_is_not_remembered(self, opened):
         memory = opened()

@@ -3,28 +3,14 @@
 import signal
 
 import pytest
-from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.search import vectors
 from tests.conftest import KEY
 from tests.everything import fill
 from tests.storage.test_encryption import memory_with_vectors, readable
 
 
 class TestNoWord:
-    @pytest.mark.parametrize("key", [None, KEY])
-    def test_nor_are_vectors_that_do_not_fit_into_memory(self, tmp_path, key, monkeypatch):
-        written, file = [], vectors._File
-        monkeypatch.setattr(vectors, "MOST_BYTES", 600)
-        monkeypatch.setattr(vectors, "_File", lambda: (written.append(file()), written[-1])[1])
-        with memory_with_vectors(tmp_path / "a.db", key) as memory:
-            memory.conversation("c").add_messages([HumanMessage(f"The heron nests in {n} trees.") for n in range(20)])
-            memory.settle()
-            for _ in range(2):
-                assert len(memory.search("heron", limit=5)) == 5
-        assert bool(written) == (key is None)
-
     def test_is_left_by_a_process_that_was_killed(self, tmp_path, forks):
         program = """
 import os, signal, sys
