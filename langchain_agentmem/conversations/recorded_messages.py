@@ -65,7 +65,18 @@ def note(
     now: int,
     tail: int,
 ) -> list[RecordedMessage]:
-    """Note what is new to a thread; the arguments are those of `Listener.note`."""
+    """Record the messages that are new to a thread.
+
+    Args:
+        tx: The transaction.
+        path: The path of its namespace.
+        name: Its id.
+        messages: The result of `named`.
+        known: The messages that its line shows under some of these names: digests of their bodies, or None for a
+            message that somebody removed.
+        now: The time, in microseconds since 1970.
+        tail: How many documents may wait for the index.
+    """
     entries: list[message_log.LogEntry] = []
     hashes: dict[str, bytes] = {}
     made: set[str] = set()
@@ -90,7 +101,7 @@ def note(
 
 
 def copy(tx: Transaction, path: str, name: str, target: str, *, now: int, tail: int) -> None:
-    """Note of a copy of a thread what was noted of the thread; the arguments are those of `Listener.copy`."""
+    """Record the messages of a thread for its copy, the thread `target` of the same namespace."""
     message_log.copy(tx, ThreadKey(path, name), target, now=now, tail=tail)
 
 
@@ -100,7 +111,7 @@ def forget(tx: Transaction, path: str, name: str) -> None:
 
 
 def current_turn(tx: Transaction, outlook: Outlook, now: int) -> frozenset[int]:
-    """Return the documents that a running model is shown; the arguments are those of `Listener.current_turn`.
+    """Return the documents of the messages of the current turn that the context of the running model still has.
 
     Messages after them that the run does not see are among them: its own may be stored, and not be known to it yet.
     """

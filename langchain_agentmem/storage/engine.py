@@ -267,10 +267,6 @@ class Engine(ABC):
     def snapshot(self) -> AbstractContextManager[Select]:
         """Return a context in which any statement reads the database as of the moment when it is entered."""
 
-    def is_same(self, other: Engine) -> bool:
-        """Whether another engine leads to the same database."""
-        return self is other
-
     def alter(self, statements: Sequence[str]) -> None:
         """Run statements that take long and that no transaction may hold. Closing the engine does not wait for them.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.storage.background import Background
 from langchain_agentmem.storage.engine import Engine
@@ -64,7 +64,7 @@ class CheckpointMessage(NamedTuple):
     Attributes:
         key: Its id; None for one that has none.
         body: The stored body; where the message is stored in another way, the message.
-        message: The decoded message, after `Listener.named`.
+        message: The decoded message, after `recorded_messages.named`.
         nameless: Whether it is named by its content, and by how often that was named before.
     """
 
@@ -90,66 +90,6 @@ class RecordedMessage(NamedTuple):
     created_at: int
     role: str | None
     new: bool
-
-
-class Listener(Protocol):
-    """Keeps what is said in threads."""
-
-    def named(self, messages: Sequence[CheckpointMessage]) -> dict[str, CheckpointMessage]:
-        """Return the messages to be recorded, by the name of each; of two of one id the last."""
-        ...
-
-    def note(
-        self,
-        tx: Transaction,
-        path: str,
-        name: str,
-        messages: Mapping[str, CheckpointMessage],
-        known: Mapping[str, bytes | None],
-        *,
-        now: int,
-        tail: int,
-    ) -> list[RecordedMessage]:
-        """Note what is new to a thread.
-
-        Args:
-            tx: The transaction.
-            path: The path of its namespace.
-            name: Its id.
-            messages: What `named` gave.
-            known: What its line shows under the names of some of them: digests of their bodies, or None for what
-                somebody removed.
-            now: When.
-            tail: How many documents may wait for the index.
-        """
-        ...
-
-    def copy(self, tx: Transaction, path: str, name: str, target: str, *, now: int, tail: int) -> None:
-        """Note of a copy of a thread what was noted of the thread.
-
-        Args:
-            tx: The transaction.
-            path: The path of the namespace of both.
-            name: The id of the thread.
-            target: That of the copy.
-            now: When.
-            tail: How many documents may wait for the index.
-        """
-        ...
-
-    def forget(self, tx: Transaction, path: str, name: str) -> None:
-        """Delete what was noted of a thread that is deleted."""
-        ...
-
-    def current_turn(self, tx: Transaction, outlook: Any, now: int) -> frozenset[int]:
-        """Return the documents of the messages of the current turn that the context of the running model still has.
-
-        Args:
-            tx: The transaction.
-            outlook: From where the run looks, and which conversation is its own.
-            now: When.
-        """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -217,10 +157,9 @@ def all_parts() -> Parts:
 
 
 @cache
-def thread_listener() -> Listener:
-    """Return the feature that records the messages of threads."""
-    recorder: Any = import_module("langchain_agentmem.conversations.recorded_messages")
-    return cast("Listener", recorder)
+def thread_listener() -> Any:
+    """Return the module that records the messages of threads, `conversations/recorded_messages.py`."""
+    return import_module("langchain_agentmem.conversations.recorded_messages")
 
 
 def bring_up_to_date(engine: Engine, background: Background | None = None) -> None:

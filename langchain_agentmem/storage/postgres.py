@@ -527,17 +527,6 @@ class PostgresEngine(Engine):
             tables = self._tables(connection)
         return Sizes(total=sum(tables.values()), free=0, log=0, tables=tables)
 
-    def is_same(self, other: Engine) -> bool:
-        """Whether another engine leads to the same schema of the same database."""
-        which = (
-            "select current_database() as name, current_schema() as place, "
-            "cast(pg_postmaster_start_time() as text) as began"
-        )
-        if not isinstance(other, PostgresEngine):
-            return False
-        mine, theirs = (each.read(lambda tx: [dict(row) for row in tx.run_sql(which, {})]) for each in (self, other))
-        return mine == theirs
-
     def pool_stats(self) -> engine.PoolStats:
         """The connections of this process."""
         return self._pool.stats()

@@ -416,8 +416,6 @@ def _bound(value: Any) -> _Bound:
 
 _UTF8 = ("utf8", "unicode")
 """What PostgreSQL calls it."""
-_IDLE = 600.0
-"""Seconds after which a session that nobody used is closed."""
 
 
 class Pool:
@@ -431,7 +429,7 @@ class Pool:
 
     # Per process: a child opens sessions of its own, and leaves those of its parent alone.
     _free = PerProcess(threading.Condition)
-    _idle: PerProcess[deque[tuple[Session, float]]] = PerProcess(deque)  # with the time since when; last in, first out
+    _idle: PerProcess[list[Session]] = PerProcess(list)  # last in, first out
     _count = PerProcess(int)
 
     def __init__(self, connect: Callable[[], Session], *, size: int, timeout: float) -> None:
@@ -465,7 +463,7 @@ class Pool:
             if not self._has_place():
                 self._wait()
             if self._idle:
-                return self._idle.pop()[0]
+                return self._idle.pop()
             self._count += 1
         try:
             return self._connect()
@@ -476,12 +474,16 @@ class Pool:
     def spare(self) -> Session | None:
         """Borrow a session that is open and that nobody uses, if there is one."""
         with self._free:
-            return self._idle.pop()[0] if self._idle else None
+            return self._idle.pop() if self._idle else None
 
     def give_back(self, session: Session) -> None:
         """Return a session that can be used again."""
-        self._idle.append((session, time.monotonic()))
-        self._close_idle()
+        if self._closed:
+            self.drop(session)
+            return
+        with self._free:
+            self._idle.append(session)
+            self._free.notify()
 
     def drop(self, session: Session, *, stop: bool = False) -> None:
         """Close a session that is of no use any more; see `Session.close`."""
@@ -493,18 +495,8 @@ class Pool:
     def close(self) -> None:
         """Close all sessions; those that are in use, when they are given back."""
         self._closed = True
-        self._close_idle()
-
-    def _close_idle(self) -> None:
-        """Close the sessions that nobody used for long, or all of a closed pool."""
-        stale: list[Session] = []
-        with self._free:
-            while self._idle and (self._closed or self._idle[0][1] < time.monotonic() - _IDLE):
-                stale.append(self._idle.popleft()[0])
-            self._count -= len(stale)
-            self._free.notify()
-        for session in stale:
-            session.close()
+        while (session := self.spare()) is not None:
+            self.drop(session)
 
     def _has_place(self) -> bool:
         return bool(self._idle) or self._count < self._size
@@ -512,12 +504,12 @@ class Pool:
     def _wait(self) -> None:
         began = time.monotonic()
         self._waiting += 1
+        self._waits += 1
         try:
             if not self._free.wait_for(self._has_place, self._timeout):
                 raise DatabaseBusy(f"All {self._size} connections to the database were in use for too long.")
         finally:
             self._waiting -= 1
-            self._waits += 1
             self._waited += time.monotonic() - began
 
     def _forget(self) -> None:

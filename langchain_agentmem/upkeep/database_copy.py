@@ -320,8 +320,6 @@ def copy(
     check_flag("force", force)
     if is_postgres(target):
         with contextlib.closing(open_engine(target, Opening(key=key, limits=MEASURED_BEFORE))) as engine:
-            if engine.is_same(source):
-                raise InvalidInput(f"{safe_repr(engine.path)} is the database itself. Copy it to another place.")
             return _copied(source, engine, engine.path, force=force, progress=progress)
     key = key or source.opening.key or key_in_environment()
     file = _free_file(target, key, force=force)

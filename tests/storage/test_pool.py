@@ -50,15 +50,3 @@ class TestPool:
         assert (used.closed, idle.closed) == (False, True)
         pool.give_back(used)
         assert used.closed
-
-    def test_one_that_nobody_needed_for_long_is_closed(self, monkeypatch):
-        now = 0.0
-        monkeypatch.setattr("langchain_agentmem.storage.postgres_session.time.monotonic", lambda: now)
-        pool = Pool(Lent, size=2, timeout=0)
-        forgotten, used = pool.take(), pool.take()
-        pool.give_back(forgotten)
-        pool.give_back(used)
-        now = 700.0
-        assert pool.take() is used
-        pool.give_back(used)
-        assert (forgotten.closed, used.closed) == (True, False)

@@ -60,7 +60,7 @@ class TestPlans:
             for number in range(10):
                 memory.conversation("c").add(role="user", content=f"heron {number}")
                 memory.search("heron")
-            [(session, _)] = memory.database.engine._pool._idle
+            [session] = memory.database.engine._pool._idle
             session.leave()
             [(anew, kept)] = session.connection.execute(
                 "select sum(custom_plans)::int, max(generic_plans)::int from pg_prepared_statements "
