@@ -24,7 +24,7 @@ from typing import Any
 from langchain_agentmem import errors
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.files import made_private, whole_copy
+from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
 
 PLAIN_BEGINS = b"SQLite format 3\0"
@@ -169,7 +169,7 @@ def rewrite(
             os.pwrite(old.fileno(), bytes(len(PLAIN_BEGINS)), 0)
             tell(Progress("checking", 2, 2))
     except (OSError, driver.Error) as error:
-        raise file_error(error, name, "rewritten", keyed=key is not None) from error
+        raise file_error(error, path, "rewritten", keyed=key is not None) from error
 
 
 @contextlib.contextmanager
@@ -205,35 +205,42 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def file_error(error: Exception, name: str, done: str, *, keyed: bool) -> errors.AgentMemoryError:
+def file_error(error: Exception, path: Path, done: str, *, keyed: bool) -> errors.AgentMemoryError:
     """Return our error for a failure to rewrite or copy a file.
 
     Args:
         error: The failure, of the operating system or of the driver.
-        name: The file, as errors show it.
+        path: The file.
         done: The participle of what failed.
         keyed: Whether a key was given.
     """
+    name = safe_repr(str(path))
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return errors.DatabaseBusy(
             f"{name} is open in another program. Nobody may have it open meanwhile: end that program first."
         )
     if "file is not a database" in str(error):  # SQLCipher's driver gives no code when a backup fails
-        return errors.DatabaseUnreadable(no_database(name, keyed=keyed))
+        return errors.DatabaseUnreadable(no_database(str(path), keyed=keyed))
     kind = errors.InvalidInput if isinstance(error, OSError) else errors.StorageError
     return kind(f"{name} cannot be {done}: {error}. It is as it was.")
 
 
-def no_database(name: str, *, keyed: bool) -> str:
-    """What is said of a file that SQLite takes for no database.
+def no_database(path: str, *, keyed: bool) -> str:
+    """The error message for a file that SQLite takes for no database.
 
     Args:
-        name: The file, as errors show it.
+        path: The file.
         keyed: Whether a key was given.
     """
+    name = safe_repr(path)
+    if keyed and begins_plain(file_of(path)):
+        return f"{name} is not encrypted. Open it without a key, or encrypt it first: agentmem key DATABASE encrypt."
     if keyed:
         return f"The key does not fit {name}, or that is no encrypted database, or it is damaged."
-    return f"{name} is not a database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY)."
+    return (
+        f"{name} is not a database, or an encrypted one. If it is encrypted, give its key (key=…, or AGENTMEM_KEY). "
+        "Files of other programs are read by: agentmem import-from."
+    )
 
 
 def has_log(file: Path) -> bool:
@@ -262,4 +269,4 @@ def copied_file(file: Path, place: Path, key: EncryptionKey | None = None) -> No
         with contextlib.closing(connected(file, key)) as source, contextlib.closing(connected(place, key)) as made:
             source.backup(made)
     except (OSError, errors_of(key)) as error:
-        raise file_error(error, safe_repr(str(file)), f"copied to {safe_repr(str(place))}", keyed=bool(key)) from error
+        raise file_error(error, file, f"copied to {safe_repr(str(place))}", keyed=bool(key)) from error

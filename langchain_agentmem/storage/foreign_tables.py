@@ -25,43 +25,6 @@ _FILE_FORMAT = 18
 """Where the header of a SQLite file says whether it has a write-ahead log."""
 
 
-_FORMS = (
-    ("langgraph-saver", "LangGraph checkpoints", {"thread_id", "checkpoint_id"}, "checkpoints"),
-    ("langgraph-store", "a LangGraph store", {"prefix", "key", "value"}, "store"),
-    ("mem0", "mem0's history", {"memory_id", "new_memory"}, "history"),
-    ("letta", "the agents of a Letta server", {"id", "name", "message_ids"}, "agents"),
-    ("memgpt", "a MemGPT-style memory", {"branch_id", "key", "value"}, None),
-    ("chat-history", "chat histories of LangChain", {"session_id", "message"}, None),
-)
-"""The kinds that `import_from` takes: their names, what they are, and columns of one table, with its name if it has one
-of its own."""
-
-
-def how_to_import(columns: Columns, source: str) -> str:
-    """What an error says of a database of another program that can be imported; empty where it is not known.
-
-    Args:
-        columns: Its tables.
-        source: What names it.
-    """
-    told = " and ".join(
-        f"{what} (agentmem import-from DATABASE {kind} {source})"
-        for kind, what, needed, table in _FORMS
-        if any(needed <= found for name, found in columns.items() if table in (None, name))
-    )
-    return f" It holds {told}." if told else ""
-
-
-def is_text(path: Path) -> bool:
-    """Whether a file begins as a text does, such as JSON or YAML."""
-    with path.open("rb") as file:
-        begin = file.read(_PAGE)
-    try:
-        return str(begin, "utf-8").replace("\n", "").replace("\t", "").replace("\r", "").isprintable()
-    except UnicodeDecodeError as error:
-        return error.start > len(begin) - 4  # a character that was cut
-
-
 def columns_in(connection: sqlite3.Connection) -> Columns:
     """The tables of a SQLite database."""
     return _grouped(connection.execute(_TABLES))

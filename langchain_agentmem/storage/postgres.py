@@ -446,15 +446,9 @@ class PostgresEngine(Engine):
         connection.execute("select pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
         # Another process may have been quicker: look again, now that nobody else migrates.
         pending = self._pending(self._applied(lambda sql: connection.execute(sql).fetchall()))
-        [found] = connection.execute(
-            "select to_regnamespace(name) is not null as there, quote_ident(name) <> name as reserved "
-            "from cast(%s as text) name",
-            (self.schema,),
-        ).fetchall()
-        if found["reserved"]:
-            raise errors.InvalidInput(f"schema cannot be {safe_repr(self.schema)}, which is a word of SQL.")
-        if not found["there"]:  # who may not make schemas may use one that was made for it
-            connection.execute(f"create schema if not exists {self.schema}")
+        there = connection.execute("select from pg_namespace where nspname = %s", (self.schema,)).fetchall()
+        if not there:  # who may not make schemas may use one that was made for it
+            connection.execute(f'create schema if not exists "{self.schema}"')
         look_in(connection, self.schema)
         connection.execute(engine.RECORD)
         for migration in pending:
@@ -474,7 +468,7 @@ class PostgresEngine(Engine):
                 f"The schema {safe_repr(self.schema)} in {safe_repr(self.path)} holds another program's tables "
                 f"({', '.join(sorted(tables)[:3])}). Give langchain-agentmem a database of its own."
             )
-        return {row["name"] for row in ask(f"select name from {self.schema}.agentmem_migration")}  # noqa: S608 - checked
+        return {row["name"] for row in ask(f'select name from "{self.schema}".agentmem_migration')}  # noqa: S608 - checked
 
     def _close(self) -> None:
         self._pool.close()
@@ -642,11 +636,6 @@ def translated(path: str) -> Iterator[None]:
     except (pg.DataError, pg.ProgramLimitExceeded, UnicodeEncodeError) as error:
         raise errors.InvalidInput(f"A value cannot be stored in the database: {error}.") from error
     except psycopg.Error as error:
-        if "statement pooling" in str(error):
-            raise errors.StorageError(
-                f"The pooler at {safe_repr(path)} gives each statement a connection of its own, so that nothing can be "
-                "written as one. Set its pool_mode to transaction or session."
-            ) from error
         reason = without_passwords(str(error))
         for kind, ours in _ERRORS:
             if isinstance(error, kind) or isinstance(error.__cause__, kind):

@@ -27,9 +27,9 @@ from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.storage import engine
-from langchain_agentmem.storage.encrypted_database import Cipher, begins_plain, has_log, no_database
+from langchain_agentmem.storage.encrypted_database import Cipher, has_log, no_database
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
-from langchain_agentmem.storage.foreign_tables import columns_in, how_to_import, is_text, quoted
+from langchain_agentmem.storage.foreign_tables import quoted
 from langchain_agentmem.storage.queries import for_sqlite, load
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
@@ -351,7 +351,8 @@ class SqliteEngine(Engine):
         if owner != APPLICATION_ID or "agentmem_migration" not in tables:
             raise errors.ForeignDatabase(
                 f"{safe_repr(self.path)} holds another program's tables ({', '.join(sorted(tables)[:3])}). "
-                "Give langchain-agentmem a file of its own." + how_to_import(columns_in(connection), self.path)
+                "Give langchain-agentmem a file of its own. Databases of other programs are read by: agentmem "
+                "import-from."
             )
         return {str(name) for (name,) in connection.execute("select name from agentmem_migration")}
 
@@ -596,38 +597,16 @@ class SqliteEngine(Engine):
     def _translate(self, error: Exception) -> errors.AgentMemoryError:
         code = _code(error)
         if code == sqlite3.SQLITE_CANTOPEN:
-            if Path(self.path).is_dir():
-                return errors.DatabaseUnreadable(f"{safe_repr(self.path)} is a folder. Name a file in it.")
             folder = file_of(self.path).absolute().parent
-            if has_log(file_of(self.path)):
-                return errors.DatabaseUnreadable(
-                    f"{safe_repr(self.path)} cannot be read here: its log holds what was written last, and SQLite "
-                    f"needs to write beside it. Allow that in the folder {safe_repr(str(folder))}, or have a program "
-                    "that may write there open it and close it again."
-                )
             return errors.DatabaseUnreadable(
-                f"{safe_repr(self.path)} cannot be opened. Check that the folder {safe_repr(str(folder))} "
-                "exists and may be used."
+                f"{safe_repr(self.path)} cannot be opened. Check that it is a file, and that the folder "
+                f"{safe_repr(str(folder))} exists and may be written: SQLite keeps its log there."
             )
         if code == sqlite3.SQLITE_NOTADB:
-            return errors.DatabaseUnreadable(self._no_database())
+            return errors.DatabaseUnreadable(no_database(self.path, keyed=self.cipher is not None))
         if kind := _ERRORS.get(code):
             return kind(f"{kind()} ({safe_repr(self.path)}: {error})")
         return errors.StorageError(f"The database {safe_repr(self.path)} failed: {error}.")
-
-    def _no_database(self) -> str:
-        """Why SQLite takes the file for no database."""
-        name, file = safe_repr(self.path), file_of(self.path)
-        if self.cipher is not None and begins_plain(file):
-            return (
-                f"{name} is not encrypted. Open it without a key, or encrypt it first: agentmem key DATABASE encrypt."
-            )
-        if not is_text(file):
-            return no_database(name, keyed=self.cipher is not None)
-        return (
-            f"{name} is a text, not a database. Give langchain-agentmem a file of its own. What other programs keep in "
-            "such files, agentmem import-from reads: see agentmem import-from --help."
-        )
 
 
 def address_to_read(path: str) -> str | None:

@@ -84,7 +84,7 @@ def test_a_database_of_another_program_a_text_and_a_folder_are_refused_and_kept(
     for name, error, says in (
         ("notes.db", ForeignDatabase, "notes"),
         ("readme.txt", DatabaseUnreadable, "readme"),
-        (".", DatabaseUnreadable, "is a folder"),
+        (".", DatabaseUnreadable, "Check that it is a file"),
         ("nowhere/a.db", DatabaseUnreadable, "nowhere"),
     ):
         with pytest.raises(error, match=says):

@@ -172,7 +172,7 @@ class TestFoldersThatMayNotBeWritten:
             shutil.copyfile(f"{folder.parent / 'b.db'}{suffix}", f"{path}{suffix}")
             Path(f"{path}{suffix}").chmod(0o444)
         folder.chmod(0o555)
-        with pytest.raises(DatabaseUnreadable, match="log holds"):
+        with pytest.raises(DatabaseUnreadable, match="keeps its log there"):
             without_privileges(lambda: AgentMemory(path))
 
 
