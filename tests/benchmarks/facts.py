@@ -11,7 +11,6 @@ The same facts, in the same order, go into this package and into its peers, one 
 - networkx: a graph in memory. Nothing is kept on disk.
 - sqlite3 by hand: one table with an index on each end.
 - SqliteStore: LangGraph's store, with an item under the subject and another under the object, as it looks up quickly.
-- kuzu: an embedded graph database (`pip install kuzu`), left out where it is not installed.
 
 A person lives somewhere and works somewhere, one place at a time and several over the years. The peers are told which
 place was before, and end it; ours finds that out. Only ours is asked what it knew at some time, for a search, and for

@@ -177,81 +177,9 @@ class Items:
         self.opened.__exit__(None, None, None)
 
 
-class Kuzu:
-    """An embedded graph database, with entities as nodes and facts as relationships."""
-
-    def __init__(self, path: Path) -> None:
-        import kuzu
-
-        self.path = path
-        self.database = kuzu.Database(str(path))
-        self.on = kuzu.Connection(self.database)
-        self.on.execute("create node table Entity(name string, primary key(name))")
-        self.on.execute(
-            "create rel table Fact(from Entity to Entity, predicate string, start timestamp, stop timestamp)"
-        )
-        texts = {
-            "node": "merge (:Entity {name: $name})",
-            "end": "match (a:Entity {name: $subject})-[f:Fact]->(b:Entity {name: $before}) "
-            "where f.predicate = $predicate and f.stop = $forever set f.stop = $start",
-            "add": "match (a:Entity {name: $subject}), (b:Entity {name: $object}) "
-            "create (a)-[:Fact {predicate: $predicate, start: $start, stop: $forever}]->(b)",
-            "near": "match (a:Entity)-[f:Fact]-(b:Entity) where a.name in $names and f.start <= $now and f.stop > $now "
-            "return distinct b.name",
-            "holding": "match (a:Entity {name: $name})-[f:Fact]->(b:Entity) where f.start <= $at and f.stop > $at "
-            "return b.name",
-            "history": "match (a:Entity {name: $name})-[f:Fact]->(b:Entity) where f.predicate = 'lives in' "
-            "return b.name order by f.start",
-        }
-        self.prepared = {name: self.on.prepare(text) for name, text in texts.items()}
-
-    def _ask(self, query: str, /, **values: Any) -> list[Any]:
-        plain = {key: each.replace(tzinfo=None) if isinstance(each, datetime) else each for key, each in values.items()}
-        found = self.on.execute(self.prepared[query], plain)
-        rows = []
-        while found.has_next():
-            rows.append(found.get_next()[0])
-        return rows
-
-    def add(self, fact: Any) -> None:
-        self.on.execute("begin transaction")
-        for name in (fact.subject, fact.object):
-            self._ask("node", name=name)
-        about = {"subject": fact.subject, "predicate": fact.predicate, "start": fact.start, "forever": FOREVER}
-        if fact.before is not None:
-            self._ask("end", before=fact.before, **about)
-        self._ask("add", object=fact.object, **about)
-        self.on.execute("commit")
-
-    def _nears(self, names: set[str]) -> set[str]:
-        return set(self._ask("near", names=sorted(names), now=datetime.now(UTC)))
-
-    def neighbours(self, name: str) -> set[str]:
-        seen, frontier = {name}, {name}
-        for _ in range(2):
-            frontier = self._nears(frontier) - seen
-            seen |= frontier
-        return seen - {name}
-
-    def holding(self, name: str, at: datetime) -> set[str]:
-        return set(self._ask("holding", name=name, at=at))
-
-    def history(self, name: str) -> list[str]:
-        return self._ask("history", name=name)
-
-    def size(self) -> int:
-        self.on.execute("checkpoint")
-        return sum(each.stat().st_size for each in self.path.parent.glob(self.path.name + "*") if each.is_file())
-
-    def close(self) -> None:
-        self.on.close()
-        self.database.close()
-
-
 PEERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "networkx": (Networkx, "networkx"),
     "sqlite3 by hand": (ByHand, "sqlite3"),
     "SqliteStore": (Items, "langgraph.store.sqlite"),
-    "kuzu": (Kuzu, "kuzu"),
 }
 """How each is made, and what must be installed for it."""

@@ -23,9 +23,9 @@ with `order="time"`, among the best k of what that gives.
 Behind each recall stands its interval of 95 %, by a seeded bootstrap over the questions. Two runs print the same.
 
 With `--signals` everything is asked again with one signal of the ranking after the other switched off: where that falls
-below zero, the signal had helped. `--static` adds the vectors of the extra `[static]`, `--hybrid` those of a small
-model (`minilm.py`): each with our words, and alone. `--postgres` adds the other engine, and says whether it finds the
-same.
+below zero, the signal had helped. `--static` adds the vectors of the extra `[static]`, `--hybrid` those of
+all-MiniLM-L6-v2 (`pip install langchain-huggingface sentence-transformers`): each with our words, and alone.
+`--postgres` adds the other engine, and says whether it finds the same.
 Below our rows stands what is required of them (`FLOORS`) and what was aimed at (`GOALS`).
 
 `--only` takes the corpora whose names hold a text, such as LoCoMo or chats; `--by-type` prints a line for each type of
@@ -59,6 +59,7 @@ CUTS = (5, 10, 20)
 DATA = Path(__file__).with_name("data")
 NOW = datetime(2026, 12, 15, 9, 0, tzinfo=UTC)
 """When the questions are asked. "In March" is reckoned from then, or from the last message if that is earlier."""
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 CHATS, TOGETHER = "chats, alone", "chats, all in one place"
 FLOORS = {"LoCoMo": (0.770, 0.840, 0.885), "BEAM": (0.54, 0.63, 0.71), CHATS: (0.77, 0.87), TOGETHER: (0.76, 0.87)}
 """What every row of ours must reach at the first of `CUTS`."""
@@ -242,9 +243,10 @@ def indexes(*, static: bool = False, hybrid: bool = False) -> Iterable[tuple[str
     if static:
         yield WITH_VECTORS, {"dims": DIMENSIONS, "embed": StaticEmbeddings()}
     if hybrid:
-        import minilm
+        from langchain_huggingface import HuggingFaceEmbeddings
 
-        yield "words and MiniLM", {"dims": minilm.DIMENSIONS, "embed": minilm.MiniLM()}
+        model = HuggingFaceEmbeddings(model_name=MINILM, encode_kwargs={"normalize_embeddings": True})
+        yield "words and MiniLM", {"dims": 384, "embed": model}
 
 
 def main() -> None:
