@@ -343,9 +343,7 @@ class Outcome(NamedTuple):
     problems: list[tuple[str, Finding]]
 
 
-def strike(
-    striker: Striker, fault: str, count: int, seed: int, told: Callable[[str], object] = lambda _: None
-) -> Outcome:
+def strike(striker: Striker, fault: str, count: int, seed: int) -> Outcome:
     """Let a fault happen many times.
 
     Args:
@@ -353,7 +351,6 @@ def strike(
         fault: What goes wrong.
         count: How often.
         seed: Decides where.
-        told: Is told of each problem.
     """
     strikes, problems = Counter[str](), []
     for kind, where, happen in plan(striker, fault, count, seed):
@@ -363,7 +360,6 @@ def strike(
         strikes[kind.name] += 1
         if found is not None:
             problems.append((f"{striker.databases.engine} {kind.name}, {where}", found))
-            told(f"{problems[-1][0]}: {found.what}, {found.details}")
     return Outcome(strikes, problems)
 
 

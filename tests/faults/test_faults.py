@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import textwrap
@@ -19,9 +20,9 @@ from .kills import ENGINES, FAULTS, IMPORTS, Databases, Striker, strike
 from .states import committed
 from .writers import KINDS
 
-SEED = 27
+SEED = int(os.environ.get("AGENTMEM_SEED", "27"))
 QUICK = {"sqlite": ("session", "checkpoints", "facts", "backup"), "postgres": ("items",)}
-"""A few kinds of writers whose turn comes each time; the others come with `-m deep` and `python -m tests.faults`."""
+"""A few kinds of writers whose turn comes each time; the others come with `-m deep`."""
 
 
 @pytest.fixture(scope="module")

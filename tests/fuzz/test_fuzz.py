@@ -39,7 +39,7 @@ def test_nothing_but_errors_of_ours_comes_of_any_argument_and_refused_calls_writ
 
 @pytest.mark.slow
 def test_no_reader_fails_hangs_or_fills_the_memory():
-    """The same inputs each time; `python -m tests.fuzz.parsing --seconds 300` looks for others."""
+    """The same inputs each time; `python -m tests.fuzz.parsing --inputs 5000` looks for others."""
     done = ran("-m", "tests.fuzz.parsing", "--seed", "7", "--inputs", "20")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
