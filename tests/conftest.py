@@ -255,36 +255,6 @@ def new_id() -> CountingIds:
     return CountingIds()
 
 
-@pytest.fixture(scope="session")
-def _fillings() -> dict[tuple[str, Callable[..., object]], tuple[Any, ...]]:
-    """What databases held when they had been filled, by kind and by what filled them."""
-    return {}
-
-
-@pytest.fixture
-def fill_once(
-    request: pytest.FixtureRequest, clock: SteppingClock, new_id: CountingIds, _fillings: dict[Any, Any]
-) -> Callable[[str, Callable[[AgentMemory], object]], None]:
-    """Fills an empty database, given by path or URL, as a function fills a memory; it is called the first time only.
-
-    From then on what it had left is copied, and the clock and the ids go on as if it had been called.
-    """
-
-    def fill(url: str, function: Callable[[AgentMemory], object]) -> None:
-        kind = "postgres" if url.startswith("postgresql://") else "sqlite"
-        databases = request.getfixturevalue(f"{kind}_databases")
-        if (kind, function) in _fillings:
-            kept, clock.now, new_id.count = _fillings[kind, function]
-            databases.bring(url, kept)
-            return
-        with AgentMemory(url, clock=clock, new_id=new_id) as memory:
-            function(memory)
-        if kept := databases.keep(url):
-            _fillings[kind, function] = kept, clock.now, new_id.count
-
-    return fill
-
-
 @pytest.fixture
 def memory(
     request: pytest.FixtureRequest, url: str, clock: SteppingClock, new_id: CountingIds

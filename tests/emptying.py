@@ -4,8 +4,7 @@ To migrate a database takes a hundred milliseconds on PostgreSQL, and to delete 
 five. So a database is migrated once, and emptied for each test: its tables are discovered, what they held after the
 migrations comes back, and identities begin at one again. A database is made anew where more than rows has changed (a
 test altered tables), where it has grown, and where the planner has sampled what was in it. On SQLite a file that was
-migrated once is copied, and so is a database in memory. What is slow to fill is filled once too, and its rows or its
-file are copied for each test.
+migrated once is copied, and so is a database in memory.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import pytest
-from psycopg.sql import SQL, Identifier
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.encryption_key import EncryptionKey
@@ -38,10 +36,6 @@ GROWN = 4_000_000
 
 PATIENCE = 10
 """How often the start of a server is waited for once more."""
-
-COPY = SQL("copy agentmem.{} {} with (format binary)")
-EMPTY = 21
-"""Bytes that a copy of no rows has."""
 
 ALONE = """
 select pg_terminate_backend(pid, 30000) from pg_stat_activity
@@ -121,18 +115,6 @@ end $$;
 """
 
 
-class Kept(NamedTuple):
-    """What a PostgreSQL database holds.
-
-    Attributes:
-        rows: The rows of each table that has any.
-        sequences: The last value of each sequence that was used.
-    """
-
-    rows: dict[str, bytes]
-    sequences: dict[str, int]
-
-
 class PostgresDatabases:
     """A few databases of one server, which serve all tests, because making one is slow.
 
@@ -172,35 +154,6 @@ class PostgresDatabases:
         self._alone(url)
         self._run(url, "drop schema if exists agentmem cascade")
         return pooled(url)
-
-    def keep(self, url: str) -> Kept | None:
-        """All that a database holds; None where it could not be brought back, because the user is no superuser."""
-        url = direct(url)
-        if self._run(url, "show session_replication_role") != "replica":
-            return None
-        names = self._run(url, "select coalesce(array_agg(name::text), '{}') from emptying.tables()")
-        sequences = self._run(
-            url,
-            "select coalesce(json_object_agg(sequencename, last_value), '{}') from pg_sequences "
-            "where schemaname = 'agentmem' and last_value is not null",
-        )
-        rows = {}
-        for name in names:
-            with self._connections[url].cursor().copy(COPY.format(Identifier(name), SQL("to stdout"))) as copy:
-                rows[name] = b"".join(copy)
-        return Kept({name: each for name, each in rows.items() if len(each) > EMPTY}, sequences)
-
-    def bring(self, url: str, kept: Kept) -> None:
-        """Put into a database that is as a first opening leaves it what another one held."""
-        url = direct(url)
-        connection = self._connections[url]
-        with self._as_replica(url):
-            for name, rows in kept.rows.items():
-                connection.execute(SQL("delete from agentmem.{}").format(Identifier(name)))
-                with connection.cursor().copy(COPY.format(Identifier(name), SQL("from stdin"))) as copy:
-                    copy.write(rows)
-            for name, value in kept.sequences.items():
-                connection.execute("select setval(format('agentmem.%%I', %s::text)::regclass, %s)", (name, value))
 
     @contextlib.contextmanager
     def opened(self, url: str, open_: Callable[[], AgentMemory]) -> Iterator[AgentMemory]:
@@ -366,14 +319,6 @@ class SqliteDatabases:
         if not original.exists():
             open_engine(original, Opening(key=EncryptionKey.of(key))).close()
         shutil.copyfile(original, path)
-
-    def keep(self, path: Path) -> Path:
-        """A copy of a database that is closed."""
-        return Path(shutil.copyfile(path, self._folder / f"{uuid.uuid4().hex}.db"))
-
-    def bring(self, path: Path, kept: Path) -> None:
-        """Put what was kept where a database is."""
-        shutil.copyfile(kept, path)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,10 @@ def raise_fence(folder: Path, *others: Path) -> None:  # noqa: C901 - one look a
             if writes and not is_inside(path):
                 raise OutsideError(f"{path!r:.200} was opened to be written.")
         elif event in PATHS:
-            for path in arguments[: PATHS[event]]:
+            paths = arguments[: PATHS[event]]
+            if event in ("os.remove", "os.rmdir") and arguments[1] != -1:  # by the number of the open folder around it
+                paths = (os.path.join(f"/proc/self/fd/{arguments[1]}", arguments[0]),)  # noqa: PTH118 - as it is
+            for path in paths:
                 if not is_inside(path):
                     raise OutsideError(f"{event} of {path!r:.200}.")
         elif event == "socket.connect":

@@ -215,6 +215,8 @@ class Values:
             return pick([None, lambda messages: "A summary.", lambda messages: '{"facts": []}'])
         if (name == "value" and "Any" in annotation) or (name == "value" and "dict" in annotation):
             return {"text": pick(TEXTS), "n": random.randrange(5)}
+        if name == "ttl":  # what ends while an export is compared would be a difference
+            return pick([None, 86_400])
         if "datetime" in annotation:
             return self._when()
         if "bool" in annotation:

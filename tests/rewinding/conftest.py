@@ -34,9 +34,10 @@ def mind(url, durability, awaited):
 
 
 @pytest.fixture
-def filled(request, url, fill_once):
+def filled(request, url, clock, new_id):
     """A memory that was opened when all of this was there."""
-    fill_once(url, fill)
+    with AgentMemory(url, clock=clock, new_id=new_id) as memory:
+        fill(memory)
     return request.getfixturevalue("memory")
 
 

@@ -56,16 +56,13 @@ DAMAGES = {
 """From what an accident updates to what a check says of it."""
 
 
-def fill_ours(memory):
-    fill(memory.checkpointer)
-    assert memory.admin.verify().problems == ()
-
-
 @pytest.mark.sqlite_suffices
 class TestVerifying:
     @pytest.fixture
-    def filled(self, request, url, fill_once):
-        fill_once(url, fill_ours)
+    def filled(self, request, url):
+        with AgentMemory(url) as memory:
+            fill(memory.checkpointer)
+            assert memory.admin.verify().problems == ()
         return request.getfixturevalue("memory")
 
     @pytest.mark.parametrize("damage", DAMAGES)
