@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -26,8 +25,6 @@ from types import FunctionType
 from typing import Any
 
 from langchain_agentmem.base.data_tables import data_text
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
 
 ESTIMATE = "estimate-1"
 """The name of the estimate. It changes whenever the same text gives another count."""
@@ -246,51 +243,30 @@ def _symbol_cost(sign: str) -> int:
     return 100 if sign in _TABLES["cheap_symbols"] else next(cost for last, cost in _SYMBOL_COSTS if ord(sign) <= last)
 
 
-FILES: dict[str, tuple[str, str]] = _TABLES["vocabularies"]
-"""Of each encoding: the name of the file (the SHA-1 of its address), and the SHA-256 of its bytes."""
-_SHIPPED_IN: dict[str, list[str]] = _TABLES["shipped_in"]
+ENCODING = "o200k_base"
+FILE, _DIGEST = map(str, _TABLES["vocabularies"][ENCODING])
+"""The name of tiktoken's vocabulary file (the SHA-1 of its address), and the SHA-256 of its bytes."""
 _ENCODED_AT_ONCE = 32_768
 """Characters given to tiktoken in one piece: its splitter panics on a million blanks."""
 
 
-def tiktoken_file_present(encoding: str = "o200k_base") -> Path | None:
-    """Find the vocabulary file of a tiktoken encoding on this machine. Nothing is ever downloaded.
+def tiktoken_file_present() -> Path | None:
+    """Find tiktoken's vocabulary file of o200k_base on this machine. Nothing is ever downloaded.
 
-    Looks in ``TIKTOKEN_CACHE_DIR``, in ``DATA_GYM_CACHE_DIR``, in ``data-gym-cache`` below the folder for temporary
-    files, and in litellm and llama-index where they are installed (they are located, not imported).
-
-    Args:
-        encoding: "o200k_base" or "cl100k_base".
+    Looks where tiktoken does: in ``TIKTOKEN_CACHE_DIR``, in ``DATA_GYM_CACHE_DIR``, and in ``data-gym-cache`` below the
+    folder for temporary files.
 
     Returns:
         The file, its bytes checked; None where there is none or only a damaged one.
-
-    Raises:
-        InvalidInput: The encoding is neither of the two.
     """
-    if encoding not in FILES:
-        raise InvalidInput(f"No tiktoken encoding {safe_repr(encoding)} is known here. Use one of: {', '.join(FILES)}.")
-    name, digest = FILES[encoding]
-    for folder in _vocabulary_folders():
-        path = folder / name
+    folders = [Path(os.environ[name]) for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR") if os.environ.get(name)]
+    for folder in (*folders, Path(tempfile.gettempdir(), "data-gym-cache")):
         with suppress(OSError, ValueError):
+            path = folder / FILE
             found = path.stat()
-            if _sha256(path, found.st_mtime_ns, found.st_size) == digest:
+            if _sha256(path, found.st_mtime_ns, found.st_size) == _DIGEST:
                 return path
     return None
-
-
-def _vocabulary_folders() -> Iterator[Path]:
-    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
-        if folder := os.environ.get(variable):
-            yield Path(folder)
-    with suppress(OSError):
-        yield Path(tempfile.gettempdir()) / "data-gym-cache"
-    for package, inside in _SHIPPED_IN.items():
-        with suppress(ImportError, ValueError, AttributeError):
-            spec = importlib.util.find_spec(package)
-            for place in (spec and spec.submodule_search_locations) or ():
-                yield Path(place, *inside)
 
 
 @lru_cache(maxsize=32)
@@ -299,12 +275,11 @@ def _sha256(path: Path, modified: int, size: int) -> str:  # noqa: ARG001 - a fi
 
 
 @lru_cache(maxsize=4)
-def tiktoken_counter(path: Path, encoding: str) -> Callable[[str], int]:
+def tiktoken_counter(path: Path) -> Callable[[str], int]:
     """Make a counter from a vocabulary file.
 
     Args:
         path: The file, as `tiktoken_file_present` found it.
-        encoding: "o200k_base" or "cl100k_base".
 
     Raises:
         OSError: The file has changed since it was checked.
@@ -313,12 +288,12 @@ def tiktoken_counter(path: Path, encoding: str) -> Callable[[str], int]:
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # noqa: PLC0415
 
     data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != FILES[encoding][1]:
+    if hashlib.sha256(data).hexdigest() != _DIGEST:
         raise OSError(f"{path} changed while it was being read.")
     ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in data.splitlines() if line)}
     # tiktoken's own definition of the encoding, run as a copy whose loader gives what we read: neither its global
     # state nor the environment is touched, and there is no way from here to its downloader.
-    definition = getattr(openai_public, encoding)
+    definition = getattr(openai_public, ENCODING)
     offline = {**definition.__globals__, "load_tiktoken_bpe": lambda *_, **__: ranks}
     encoder = tiktoken.Encoding(**FunctionType(definition.__code__, offline)())
 

@@ -418,15 +418,14 @@ class TokenCounter:
         if counter is None or name == "tiktoken":
             try:
                 if path := tiktoken_file_present():
-                    return "o200k_base", token_estimate.tiktoken_counter(path, "o200k_base")
+                    return token_estimate.ENCODING, token_estimate.tiktoken_counter(path)
             except Exception:  # noqa: BLE001 - whatever tiktoken became, there is the estimate
                 _log.warning("tiktoken's vocabulary is here but cannot be used.", exc_info=True)
             if counter is None:
                 return token_estimate.ESTIMATE, estimate_tokens
             raise InvalidInput(
                 "tiktoken's file for o200k_base is not on this machine, or damaged, and is never downloaded from here. "
-                f"Put {token_estimate.FILES['o200k_base'][0]} into a folder and name that in TIKTOKEN_CACHE_DIR, "
-                "install litellm or llama-index-core, which carry it, or use counter='estimate'."
+                f"Put {token_estimate.FILE} into a folder that TIKTOKEN_CACHE_DIR names, or use counter='estimate'."
             )
         if name == "approximate":
             from langchain_core.messages.utils import count_tokens_approximately as counter  # noqa: PLC0415

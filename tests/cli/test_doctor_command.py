@@ -111,7 +111,7 @@ class TestFiles:
 
 class TestAround:
     def test_no_tokenizer(self, monkeypatch):
-        monkeypatch.setattr(token_estimate, "tiktoken_file_present", lambda _: None)
+        monkeypatch.setattr(token_estimate, "tiktoken_file_present", lambda: None)
         finding = found(None)["tokenizer"]
         assert finding.level == "note"
         assert "estimated" in finding.text
