@@ -27,6 +27,8 @@ from __future__ import annotations
 
 import sys
 
+from langchain_agentmem.base.safe_repr import safe_repr as safe_repr  # noqa: PLC0414 - what errors show values by
+
 LONGEST = 4_000
 """Characters that the text of an error may have: what the system says of a path holds all of it."""
 _END = 500

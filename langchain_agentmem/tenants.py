@@ -26,8 +26,7 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed, safe_repr
 from langchain_agentmem.storage import Opening, is_pool
 
 if TYPE_CHECKING:

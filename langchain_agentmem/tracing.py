@@ -72,8 +72,7 @@ from langchain_agentmem.base.clock import Clock, utc_now
 from langchain_agentmem.base.concurrency import is_in_worker, on_callers_loop
 from langchain_agentmem.base.events import FirstFailures, Hooks, StepFinished, StepStarted
 from langchain_agentmem.base.namespaces import running_config
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

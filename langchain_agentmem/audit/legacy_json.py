@@ -23,8 +23,7 @@ from langchain_agentmem.base.clock import EPOCH
 from langchain_agentmem.base.encoding import to_plain
 from langchain_agentmem.base.files import is_database, path_of_file, whole_file
 from langchain_agentmem.base.namespaces import Namespace, id_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage.queries import digest
 
 MARKS: Mapping[Kind, tuple[str, str]] = {

@@ -55,8 +55,7 @@ from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, Scopes, id_of, running_config
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.redaction import redact_value
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import ASKED_FOR
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import Message, kept_fields

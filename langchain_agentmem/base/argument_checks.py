@@ -7,8 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 LONGEST_NAME = 500
 

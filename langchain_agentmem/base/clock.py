@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 from uuid_utils import uuid7
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 Clock: TypeAlias = Callable[[], datetime]
 NewId: TypeAlias = Callable[[], str]

@@ -32,8 +32,7 @@ from zoneinfo import ZoneInfo
 
 import orjson
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, safe_repr
 
 TAG = "$agentmem"
 """The key that marks a tagged value."""

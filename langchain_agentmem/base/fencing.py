@@ -19,8 +19,7 @@ import unicodedata
 from functools import lru_cache
 
 from langchain_agentmem.base.encoding import replace_surrogates
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 __all__ = ["fenced", "harmless", "unfenced"]
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import unquote, urlsplit
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 _PRIVATE = 0o600
 _SQLITE_BEGINS = b"SQLite format 3\0"

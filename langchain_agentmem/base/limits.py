@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import LimitExceeded
+from langchain_agentmem.errors import LimitExceeded, safe_repr
 
 _MEASURED = (bytes, str, memoryview)
 

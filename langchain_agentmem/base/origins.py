@@ -6,8 +6,7 @@ from collections.abc import Collection
 from typing import Any, Literal, TypeAlias, cast
 
 from langchain_agentmem.base.argument_checks import texts_given
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 SourceName: TypeAlias = Literal["user", "person", "model", "tool", "import"]
 """The source of a memory: the user of the agent, a person who maintains the memory, a model, a tool, or the memory of

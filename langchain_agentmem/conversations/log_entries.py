@@ -16,9 +16,8 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import id_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.errors import MessageError
+from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
 from langchain_agentmem.messages.message import LANGCHAIN_ROLES, Message, decode_body, encode_body, message_time, plain
 from langchain_agentmem.messages.message_marks import MEMORY_MARK, is_injected

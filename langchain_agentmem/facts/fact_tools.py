@@ -29,8 +29,7 @@ from langchain_agentmem.base.argument_checks import check_flag, texts_given
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import configurable_of, id_of, path_of
 from langchain_agentmem.base.options import check_value
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
 from langchain_agentmem.facts.fact_extraction import Due, learn, summary, times_in
 from langchain_agentmem.facts.fact_store import FactsGround

@@ -19,10 +19,9 @@ from typing import Any
 
 from langchain_core.messages import messages_from_dict
 
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.conversations.message_log import LogEntry
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 

@@ -29,8 +29,7 @@ from langchain_agentmem.base.concurrency import (
 )
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import THOUGHTS, kind_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.storage.background import TaskKey
 from langchain_agentmem.storage.database import Database

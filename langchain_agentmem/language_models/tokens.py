@@ -34,8 +34,7 @@ from langchain_agentmem.base.argument_checks import check_whole
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, called, is_image, kind_of, thoughts
 from langchain_agentmem.base.options import Options, check_value
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node
+from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node, safe_repr
 from langchain_agentmem.language_models import token_estimate
 from langchain_agentmem.language_models.token_estimate import estimate_tokens, tiktoken_file_present
 

@@ -25,8 +25,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import id_of, path_of
 from langchain_agentmem.base.options import describe_fault
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.language_models.tool_arguments import Arguments
 from langchain_agentmem.storage.database import database_of

@@ -23,8 +23,7 @@ from uuid import uuid4
 from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages import provider_content
 from langchain_agentmem.messages.provider_content import PartOf, image_part
 

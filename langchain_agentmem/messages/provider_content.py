@@ -26,8 +26,7 @@ from langchain_core.messages import convert_to_openai_data_block
 
 from langchain_agentmem.base.encoding import CALLS, TEXTS, THOUGHTS, inline_image, kind_of, to_plain
 from langchain_agentmem.base.events import ImageUnreadable
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 
 MOST_BYTES = 20 * 2**20
 """A file that has more is not read; no provider takes a larger image."""

@@ -66,8 +66,7 @@ from typing import Any
 
 from langchain_agentmem.base.encryption_key import key_in_environment
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage.engine import POOL_SIZE, SCHEMA, Engine, Opening, PoolStats, Sizes
 from langchain_agentmem.storage.queries import query
 from langchain_agentmem.storage.sqlite import SqliteEngine

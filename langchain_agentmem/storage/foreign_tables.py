@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 
 Columns = Mapping[str, frozenset[str]]
 """The columns of tables, by the names of the tables."""

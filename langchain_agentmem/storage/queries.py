@@ -24,8 +24,7 @@ from importlib import resources
 from operator import itemgetter
 from typing import Any
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved
+from langchain_agentmem.errors import BranchMoved, safe_repr
 from langchain_agentmem.storage.transaction import Rows, Transaction
 
 DIALECTS = ("sqlite", "postgres")

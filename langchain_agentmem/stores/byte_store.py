@@ -33,8 +33,7 @@ from langchain_core.stores import BaseStore
 
 from langchain_agentmem.base.concurrency import in_worker, iterate_in_worker
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
 from langchain_agentmem.storage.queries import digest

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.studio.application import User, application
 
 if TYPE_CHECKING:
