@@ -457,8 +457,7 @@ class AgentMemory(Maintenance, Closing):
             session_id: Which one; or a config, a `Runtime` or a `ToolRuntime`. Default: a new one.
             namespace: Whose it is; a thread's is what its config says. Default: the running config's, else the root.
         """
-        from langchain_agentmem.conversations.session_memory import SessionMemory  # noqa: PLC0415 - who needs it pays
-        from langchain_agentmem.conversations.thread_session import is_of_thread  # noqa: PLC0415
+        from langchain_agentmem.conversations.session_memory import SessionMemory, is_of_thread  # noqa: PLC0415 - who needs it pays
 
         retention = None if is_of_thread(session_id) else self.retention  # what follows a thread is kept as it was
         return SessionMemory(self.database, session_id, namespace=namespace, retention=retention)

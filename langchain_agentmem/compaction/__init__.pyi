@@ -22,8 +22,8 @@ from langchain_agentmem.compaction.processors import summarization as summarizat
 from langchain_agentmem.compaction.processors import tool_offload as tool_offload
 from langchain_agentmem.compaction.processors import tool_truncation as tool_truncation
 from langchain_agentmem.compaction.role_compactor import ContextCompactor as ContextCompactor
-from langchain_agentmem.conversations.role_context import CompactedMessage as CompactedMessage
-from langchain_agentmem.conversations.role_context import CompactorConfig as CompactorConfig
+from langchain_agentmem.conversations.session_memory import CompactedMessage as CompactedMessage
+from langchain_agentmem.conversations.session_memory import CompactorConfig as CompactorConfig
 from langchain_agentmem.language_models.summarization import SummarizationConfig as SummarizationConfig
 from langchain_agentmem.messages.history_repair import repaired as repaired
 from langchain_agentmem.messages.message_marks import Summary as Summary

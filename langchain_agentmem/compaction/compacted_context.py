@@ -38,8 +38,7 @@ from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations.compaction_records import LOG, STATE, CompactionRecord, KeySpan, spans
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import says_nothing, sound_until
-from langchain_agentmem.messages.history_shape import calls_of, role_of
+from langchain_agentmem.messages.history_repair import calls_of, role_of, says_nothing, sound_until
 from langchain_agentmem.messages.message_marks import is_filler, summary_in
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.storage.database import Database

@@ -21,7 +21,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import CounterLike, TokenCounter
-from langchain_agentmem.messages.history_shape import count_rounds
+from langchain_agentmem.messages.history_repair import count_rounds
 from langchain_agentmem.messages.message_marks import is_made
 
 PROCESSORS = ("tool_truncation", "tool_offload", "summarization", "backward_packing", "sliding_window")

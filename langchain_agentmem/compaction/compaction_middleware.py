@@ -32,8 +32,7 @@ from langchain_agentmem.compaction.compaction_config import (
     limit_of,
     window_of,
 )
-from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
-from langchain_agentmem.compaction.overflow_recovery import name_of, provider_of
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView, name_of, provider_of
 from langchain_agentmem.errors import MissingExtra, leaves_the_node
 from langchain_agentmem.language_models.model_calls import ModelLike, Refusal, refusal, usable_model
 from langchain_agentmem.storage.database import MemoryLike, database_of

@@ -43,7 +43,7 @@ from langchain_agentmem.errors import AgentMemoryError, leaves_the_node
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.language_models.tool_arguments import Arguments
-from langchain_agentmem.messages.history_shape import calls_of
+from langchain_agentmem.messages.history_repair import calls_of
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import RECALLING, Message, decode_body
 from langchain_agentmem.messages.message_marks import plain

@@ -4,10 +4,16 @@ Each turn of a graph the whole history comes in. What is new of it is recorded i
 newest compaction that is of this very history is looked up by its digest, and with the messages since makes the
 context. Only a context that has outgrown its threshold is compacted again, and what comes of it is kept before it is
 used. So nothing is lost where anything stops in between, and a history that did not change never costs a second call.
+
+A context that a provider refused as too large is made smaller than any threshold asks, so that the call can be
+repeated. All that may be summarized is, with few images. Where the provider still refuses, tool output in the protected
+tail is cut as well. A result counts only if fewer bytes would be sent.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import math
 from collections import OrderedDict
@@ -16,9 +22,10 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from operator import is_
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
@@ -39,14 +46,14 @@ from langchain_agentmem.compaction.compaction_config import (
     ManagedMemoryConfig,
     Situation,
     Size,
+    ToolTruncationConfig,
     input_tokens_of,
     is_within,
     limit_of,
     target_of,
     window_of,
 )
-from langchain_agentmem.compaction.overflow_recovery import payload_bytes, thorough, with_tool_output_cut
-from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, why_larger
+from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, tool_truncation, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import (
     STATE,
@@ -59,11 +66,97 @@ from langchain_agentmem.conversations.compaction_records import (
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import repaired, sound_until
-from langchain_agentmem.messages.history_shape import count_rounds, droppable, role_of, shape_of
+from langchain_agentmem.messages.history_repair import count_rounds, droppable, repaired, role_of, shape_of, sound_until
 from langchain_agentmem.messages.message_marks import brought_for, is_filler, is_made
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import given_only
+
+USUAL_LIMIT = 25_000_000
+"""Bytes that a provider takes in one request, unless more is known of it."""
+PAYLOAD_LIMITS = MappingProxyType(
+    {"anthropic": 32_000_000, "anthropic-oauth": 32_000_000, "google": 100_000_000}
+    | dict.fromkeys(("openai", "openai-oauth", "openrouter", "xai"), USUAL_LIMIT)
+)
+"""The same for each provider that has a name here."""
+_SHARE_OF_IMAGES = 0.5
+_MOST_IMAGES = 5
+_SHARE_OF_TOOL_OUTPUT = 16
+_LEAST_TOOL_OUTPUT = 50
+
+
+def payload_bytes(messages: Sequence[BaseMessage]) -> int:
+    """How many bytes a context has when it is sent, images included."""
+    try:
+        return len(json.dumps(convert_to_openai_messages(messages), default=repr).encode())
+    except (TypeError, ValueError):  # a block that LangChain cannot translate
+        return sum(len(repr(message.content)) for message in messages)
+
+
+def thorough(situation: Situation, provider: str) -> Situation:
+    """What a compaction has to reach after a provider refused a context: all that may go goes.
+
+    Args:
+        situation: What a usual compaction has to reach.
+        provider: Who refused it.
+    """
+    config = situation.config
+    most = config.summarization.max_retained_images
+    summarization = config.summarization.replace(
+        enabled=True, max_retained_images=_MOST_IMAGES if most is None else most
+    )
+    return dataclasses.replace(
+        situation,
+        config=config.replace(
+            mode="compaction", processor_order=["summarization"], excluded_processors=[], summarization=summarization
+        ),
+        thorough=True,
+        image_bytes=int(PAYLOAD_LIMITS.get(provider.lower(), USUAL_LIMIT) * _SHARE_OF_IMAGES),
+    )
+
+
+def with_tool_output_cut(outcome: PipelineOutcome, situation: Situation) -> PipelineOutcome:
+    """What a compaction came to, with all tool output cut, wherever it stands.
+
+    Args:
+        outcome: What it came to.
+        situation: What was to be reached.
+    """
+    most = max(_LEAST_TOOL_OUTPUT, (situation.target.tokens or 0) // _SHARE_OF_TOOL_OUTPUT)
+    given = situation.config.tool_truncation.max_tool_message_tokens
+    config = ToolTruncationConfig(max_tool_message_tokens=min(most, given), include_tool_payload_user_messages=False)
+    messages = tool_truncation(outcome.messages, config=config, counter=situation.counter, everywhere=True)
+    return dataclasses.replace(
+        outcome,
+        messages=messages,
+        tokens=situation.tokens(messages),
+        stages_run=(*outcome.stages_run, "tool_truncation"),
+    )
+
+
+def provider_of(model: Any) -> str:
+    """The provider of a model, as `PAYLOAD_LIMITS` names it; empty for any other.
+
+    Args:
+        model: A LangChain model, or whatever else a model is called by.
+    """
+    model = getattr(model, "bound", model)
+    try:
+        told = model._get_ls_params().get("ls_provider")
+    except Exception:  # noqa: BLE001 - a model need not tell
+        told = None
+    name = f"{told} {getattr(model, '_llm_type', '')}".lower()
+    return next((known for known in PAYLOAD_LIMITS if known in name), "")
+
+
+def name_of(model: Any) -> tuple[str, str]:
+    """What a model is called, so that one that is made anew for each call is known again.
+
+    Args:
+        model: A LangChain model.
+    """
+    model = getattr(model, "bound", model)
+    return type(model).__name__, str(getattr(model, "model_name", None) or getattr(model, "model", ""))
+
 
 logger = logging.getLogger(__name__)
 
@@ -405,7 +498,8 @@ class Compactor:
             report: Reports the compaction.
             tokens: The tokens of the context that is replaced.
             attempt: 0 for a context that outgrew its limit. Else the number of the attempt to make a refused context
-                smaller, in bytes, see `overflow_recovery`: the second one also cuts tool output in the protected tail.
+                smaller, in bytes, see `with_tool_output_cut`: the second one also cuts tool output in the protected
+                tail.
 
         Returns:
             The compaction that counts from now on; None if a refused context could not be made smaller.

@@ -41,8 +41,7 @@ from langchain_agentmem.compaction.compacted_context import (
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor, checked_config
 from langchain_agentmem.compaction.dropped_messages import said
-from langchain_agentmem.compaction.graph_compactor import Compactor, HistorySource
-from langchain_agentmem.compaction.overflow_recovery import thorough
+from langchain_agentmem.compaction.graph_compactor import Compactor, HistorySource, thorough
 from langchain_agentmem.compaction.processors import checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, KeySpan
@@ -51,8 +50,7 @@ from langchain_agentmem.conversations.log_entries import shown_message
 from langchain_agentmem.errors import leaves_the_node
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import repaired
-from langchain_agentmem.messages.history_shape import calls_of
+from langchain_agentmem.messages.history_repair import calls_of, repaired
 from langchain_agentmem.messages.langchain_messages import from_langchain, has_images, to_langchain, with_images
 from langchain_agentmem.messages.message import decode_body
 from langchain_agentmem.messages.message_marks import MADE, is_filler, is_made

@@ -45,14 +45,14 @@ from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
-from langchain_agentmem.messages.history_repair import repaired
-from langchain_agentmem.messages.history_shape import (
+from langchain_agentmem.messages.history_repair import (
     Bundle,
     Shape,
     bundles,
     droppable,
     is_said_by_user,
     protected_from,
+    repaired,
     role_of,
     shape_of,
 )

@@ -30,7 +30,7 @@ from langchain_agentmem.compaction.compaction_config import Size, window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, keep
-from langchain_agentmem.conversations.role_context import (
+from langchain_agentmem.conversations.session_memory import (
     KEPT,
     CompactedMessage,
     CompactorConfig,

@@ -30,7 +30,7 @@ from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import Thunk, given_only
 
 if TYPE_CHECKING:
-    from langchain_agentmem.conversations.thread_session import ThreadLog
+    from langchain_agentmem.conversations.session_memory import ThreadLog
 
 T = TypeVar("T")
 

@@ -39,7 +39,7 @@ from langchain_agentmem.errors import (
     InvalidInput,
     StorageError,
 )
-from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
+from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database

@@ -28,43 +28,435 @@ Both views at once:
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, Self
 from uuid import UUID
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from pydantic import Field, Strict, model_validator
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.concurrency import awaited, in_worker
+from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadKey, ThreadLike, id_of, path_of
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
+from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, load
+from langchain_agentmem.conversations.conversation_part import TEXTS, record_of
 from langchain_agentmem.conversations.log_entries import assembled, post_entry, role_rounds, round_entry
+from langchain_agentmem.conversations.message_log import Appended, LogEntry, says_the_same
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
-from langchain_agentmem.conversations.role_context import CompactedMessage, seen_by
-from langchain_agentmem.conversations.thread_session import ThreadLog, is_of_thread
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.history_repair import encodable
-from langchain_agentmem.messages.provider_content import ImageFiles
+from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
+from langchain_agentmem.messages.provider_content import ImageFiles, PartOf
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,
     Conversation,
+    PortableModel,
     Post,
     Retention,
     Round,
     RoundState,
     SharedMemoryEntry,
 )
-from langchain_agentmem.rewinding.thread_memory import thread_point
-from langchain_agentmem.storage import Transaction
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.memory_rows import Kept, Place, View
+from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
+from langchain_agentmem.search.search_index import Series
+from langchain_agentmem.storage import Transaction, queries
 from langchain_agentmem.storage.database import Database, MemoryLike, database_of
+
+POST_KIND, ROUND_KIND = "thread_post", "thread_round"
+_SLOT = attrgetter("slot")
+
+
+class ThreadLog:
+    """The log of a thread's session, with the functions of `message_log` that a session uses.
+
+    Who writes must be in a task of the thread.
+
+    Args:
+        point: The thread.
+        database: Where it is kept.
+    """
+
+    def __init__(self, point: ThreadPoint, database: Database) -> None:
+        self._point, self._database = point, database
+
+    def append(
+        self,
+        tx: Transaction,
+        at: ThreadKey,
+        entries: Sequence[LogEntry],
+        *,
+        now: int,
+        tail: int,
+        retention: Retention | None = None,
+    ) -> Appended:
+        """Add entries at the end, all of them or none.
+
+        Raises:
+            InvalidInput: This is no task.
+            MessageError: A key is taken by other content.
+            StepIsOver: Another attempt of the task has taken its place.
+        """
+        del at, retention  # what a thread's checkpoints show is kept
+        view, place = self._point.open(tx, now)
+        here = _named(tx, view, [entry.key for entry in entries])
+        known = {key: (_stored(kept), kept.extra.get("earlier", ())) for key, kept in here.items()}
+        fresh: list[LogEntry] = []
+        for entry in entries:
+            old, earlier = known.setdefault(entry.key, (entry, ()))
+            if old is entry:
+                fresh.append(entry)
+            # What was edited since is here all the same: a step that is run again repeats its first words.
+            elif not says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
+                raise message_log.taken(entry.key)
+        self._write(tx, place, [_draft(entry) for entry in fresh], now, tail)
+        return Appended([entry.key for entry in fresh], [])
+
+    def update(
+        self, tx: Transaction, at: ThreadKey, key: str, change: Callable[[LogEntry], LogEntry], *, now: int, tail: int
+    ) -> bool:
+        """Store a new version of one entry, in the place of the old one.
+
+        Returns:
+            Whether the new version differs; if not, nothing was written.
+
+        Raises:
+            InvalidInput: This is no task.
+            MessageError: Nothing has this key.
+            StepIsOver: Another attempt of the task has taken its place.
+        """
+        view, place = self._point.open(tx, now)
+        kept = _named(tx, view, [key]).get(key)
+        if kept is None:
+            raise message_log.unknown(key, at)
+        old = _stored(kept)
+        entry = change(old)._replace(key=key)
+        if entry.body == old.body and entry.attachments == old.attachments:
+            return False
+        earlier = [*kept.extra.get("earlier", ()), _mark(kept.body)]
+        self._write(tx, place, [_draft(entry, first=old.slot, earlier=earlier)], now, tail)
+        return True
+
+    def clear(self, tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
+        """Delete everything, or everything but the description. What past checkpoints show stays as it is.
+
+        Returns:
+            How many entries were deleted.
+
+        Raises:
+            InvalidInput: This is no task.
+            StepIsOver: Another attempt of the task has taken its place.
+        """
+        del at
+        now = self._database.now()
+        view, place = self._point.open(tx, now)
+        drafts = [
+            memory_rows.RowDraft(each.kind, each.key, None, now)
+            for kind in (ROUND_KIND, POST_KIND)
+            for each in memory_rows.current(tx, view, kind)
+            if not (keep_description and each.label == message_log.DESCRIPTION)
+        ]
+        self._write(tx, place, drafts, now, self._database.tail)
+        return len(drafts)
+
+    def get(self, tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
+        """One entry by its key, or None."""
+        del at
+        found = _named(tx, self._view(tx), [key])
+        return _stored(found[key]) if key in found else None
+
+    def history(self, tx: Transaction, at: ThreadKey, key: str) -> list[LogEntry]:
+        """The newest version of one entry: those before it are what earlier checkpoints show."""
+        found = self.get(tx, at, key)
+        return [] if found is None else [found]
+
+    def rounds(self, tx: Transaction, at: ThreadKey) -> tuple[list[LogEntry], list[LogEntry]]:
+        """The rounds and all messages, each in the order in which they came."""
+        del at
+        view = self._view(tx)
+        begun, said = (map(_stored, memory_rows.current(tx, view, kind)) for kind in (ROUND_KIND, POST_KIND))
+        return sorted(begun, key=_SLOT), sorted(said, key=_SLOT)
+
+    def dump(self, tx: Transaction) -> list[dict[str, Any]]:
+        """Everything as records, as `conversation_part.dump` gives them; of each entry the newest version."""
+        begun, said = self.rounds(tx, ThreadKey(self._point.path, self._point.name))
+        rows = sorted((*begun, *said), key=_SLOT)
+        return [record_of(each._asdict(), each.slot, edit=False) for each in rows]
+
+    def _view(self, tx: Transaction) -> View:
+        return self._point.view(tx, self._database.now())
+
+    def _write(
+        self, tx: Transaction, place: Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int
+    ) -> None:
+        series = Series(self._point.path, POST_KIND, self._point.name)
+        memory_rows.write(tx, place, drafts, series=series, now=now, tail=tail)
+
+
+def is_of_thread(given: Any) -> bool:
+    """Return whether something is a config or a runtime, by which LangGraph names a thread, and no id."""
+    return isinstance(given, Mapping) or hasattr(given, "stream_writer")
+
+
+def _named(tx: Transaction, view: View, keys: Iterable[str]) -> dict[str, Kept]:
+    """Rounds and posts by their keys; none is both."""
+    wanted = list(keys)
+    begun = memory_rows.named(tx, view, ROUND_KIND, wanted)
+    return begun | memory_rows.named(tx, view, POST_KIND, wanted)
+
+
+def _draft(entry: LogEntry, *, first: int | None = None, earlier: Sequence[str] = ()) -> memory_rows.RowDraft:
+    """An entry as a row.
+
+    Args:
+        entry: The entry.
+        first: The number of its first version, which says where it stands; None for the first one.
+        earlier: What marks the versions before.
+    """
+    extra: dict[str, Any] = {name: value for name in TEXTS if (value := getattr(entry, name)) is not None}
+    if entry.attachments is not None:
+        extra["attachments"] = read_plain(entry.attachments)
+    if first is not None:
+        extra |= {"first": first, "earlier": list(earlier)}
+    if entry.findable:
+        extra["words"] = entry.words
+        if entry.role != "tool" and entry.sender is not None:
+            extra["speaker"] = entry.sender
+    return memory_rows.RowDraft(
+        ROUND_KIND if entry.kind == message_log.ROUND else POST_KIND,
+        entry.key,
+        entry.body,
+        entry.created_at,
+        label=entry.kind,
+        extra=extra,
+        findable=entry.findable,
+    )
+
+
+def _stored(kept: Kept) -> LogEntry:
+    texts: dict[str, Any] = {name: kept.extra.get(name) for name in TEXTS}
+    attachments = kept.extra.get("attachments")
+    return LogEntry(
+        kept.key,
+        kept.body,
+        "",
+        kept.created_at,
+        kind=kept.label or message_log.MESSAGE,
+        attachments=None if attachments is None else write_plain(attachments),
+        written_at=kept.written_at,
+        slot=kept.extra.get("first", kept.number),
+        **texts,
+    )
+
+
+def _mark(body: bytes) -> str:
+    return queries.digest(body).hex()
+
+
+KEPT = 3
+"""Compactions of a role that are kept: an edit of what the newest one stands for leads back to one before it."""
+
+
+class CompactorConfig(Options):
+    """When a role's rounds are summarized.
+
+    Attributes:
+        threshold: So many rounds without a summary are too many. Default 10.
+        retain_recent: How many of the newest rounds stay. Default 3; at least 1, since the newest is still going on.
+        prompt_template_path: A YAML file whose key `content` has the instructions for the model, with `{content}` for
+            the rounds and `{PREVIOUS_SUMMARY}` for the summary before. Other braces mean themselves. A file that cannot
+            be used is passed over. Default "": our instructions.
+        enabled: Whether it is done at all. Default True.
+
+    Raises:
+        InvalidInput: A value is wrong, or they do not go together.
+    """
+
+    threshold: int = Field(default=10, ge=1)
+    retain_recent: int = Field(default=3, ge=1)
+    prompt_template_path: str = ""
+    enabled: bool = True
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.threshold <= self.retain_recent:
+            raise ValueError(
+                f"threshold ({self.threshold}) must be more than retain_recent ({self.retain_recent}), or there is "
+                "nothing to summarize."
+            )
+        return self
+
+
+class CompactedMessage(PortableModel):
+    """The summary that stands for a role's oldest rounds.
+
+    Attributes:
+        end_index: The number of the last round that it stands for, counted from 1 without the failed ones, as they were
+            when it was made.
+        summary: Its text.
+        start_index: The number of the first one: always 1.
+        round_ids: The ids of the rounds, without those that have come back since something was added to them.
+    """
+
+    start_index: int = 1
+    end_index: int
+    summary: str
+    round_ids: Annotated[tuple[str, ...], Strict(strict=False)] = ()
+
+    def to_system_message(self) -> str:
+        """The summary as a text for the system's part of a prompt."""
+        return f"[Conversation History Summary (Rounds {self.start_index}-{self.end_index})]\n{self.summary}"
+
+
+class SeenRounds(NamedTuple):
+    """What a role has of a session, as of one moment.
+
+    Attributes:
+        rest: The rounds that no summary stands for.
+        record: The compaction of the others, or None.
+        slots: The newest row of each round.
+    """
+
+    rest: list[Round]
+    record: CompactionRecord | None
+    slots: dict[str, int]
+
+    @property
+    def summary(self) -> Summary | None:
+        """The summary of the others."""
+        if self.record is None:
+            return None
+        items = (item for item in self.record.items if isinstance(item, BaseMessage))
+        return next(filter(None, map(summary_in, items)), Summary())
+
+    @property
+    def compacted(self) -> CompactedMessage | None:
+        """The summary of the others, as a caller is given it."""
+        if self.record is None or (summary := self.summary) is None:
+            return None
+        is_prose = replace(summary, summary="").is_empty  # which has no headings
+        back = {each.id for each in self.rest}
+        return CompactedMessage(
+            end_index=self.record.reached,
+            summary=summary.summary if is_prose else sections(summary),
+            round_ids=tuple(key for key in self.record.dropped if key not in back),
+        )
+
+    def record_with(self, going: Sequence[Round], summary: Summary, *, tried: bool, saved: int) -> CompactionRecord:
+        """Return the compaction in which a summary also stands for some of the rounds that no summary stands for.
+
+        Args:
+            going: The rounds.
+            summary: The summary, which goes on from the one before.
+            tried: Whether a model was there to ask.
+            saved: By how many tokens the summary is shorter than what it stands for now.
+        """
+        before = self.record or CompactionRecord(digest=b"", reached=0, items=())
+        told = json.dumps([each.to_dict() for each in going], default=str)
+        digest = blake2b(before.digest + told.encode(), digest_size=20).digest()
+        new = [each.id for each in going if each.id not in before.dropped]
+        return CompactionRecord(
+            digest=digest,
+            reached=before.reached + len(new),
+            items=(summary_message(summary, id=f"sum-{digest.hex()[:16]}"),),
+            dropped=(*(key for key in before.dropped if key in self.slots), *new),
+            parent=before.id or None,
+            provisional=summary.provisional,
+            tried=tried,
+            saved=saved + before.saved,
+            slot=max(before.slot or 0, *(self.slots[each.id] for each in going)),
+        )
+
+    def due(self, config: CompactorConfig) -> list[Round]:
+        """The rounds that are to be summarized now; none as long as there are few."""
+        if not config.enabled or len(self.rest) < config.threshold:
+            return []
+        return self.rest[: len(self.rest) - config.retain_recent]
+
+
+def seen_by(tx: Transaction, at: ThreadKey, role: str, *, include_failures: bool = False) -> SeenRounds:
+    """What a role has of a session.
+
+    Args:
+        tx: The transaction.
+        at: The session.
+        role: The role.
+        include_failures: Whether failed rounds are there. Default: no.
+
+    Raises:
+        StorageError: What is kept of the compaction is damaged.
+    """
+    begun, said = message_log.rounds(tx, at)
+    newest = headers(tx, at, lane_of(role))
+    record = load(tx, at, newest[0].id) if newest else None
+    rounds = role_rounds(assembled(begun, said), role, include_failures=include_failures)
+    rows = {row.key: row.slot for row in (*begun, *said)}
+    slots = {
+        each.id: max(rows.get(key, 0) for key in (each.id, *(post.id for post in each.post_list))) for each in rounds
+    }
+    gone = set(record.dropped) if record else set()
+    reach = record.slot or 0 if record else 0
+    rest = [each for each in rounds if each.id not in gone or slots[each.id] > reach]
+    return SeenRounds(rest, record, slots)
+
+
+def lane_of(role: str) -> str:
+    """The lane of a role's compactions.
+
+    Raises:
+        InvalidInput: It cannot be a role.
+    """
+    return f"role:{id_of(role, 'role')}"
+
+
+def told(rounds: Sequence[Round], first: int, images: ImageFiles) -> list[BaseMessage]:
+    """Rounds as messages for a model that summarizes them: every post, and all that goes with it.
+
+    Args:
+        rounds: The rounds.
+        first: The number of the first one.
+        images: Reads the image files that are attached.
+    """
+    messages: list[BaseMessage] = []
+    for number, each in enumerate(rounds, first):
+        messages.append(HumanMessage(f"--- Round {number} ---\nUser Query: {each.user_query}"))
+        messages += [_told(post, images) for post in each.post_list]
+    return messages
+
+
+def _told(post: Post, images: ImageFiles) -> BaseMessage:
+    text = f"{post.send_from} -> {post.send_to}: {post.message}"
+    blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text}]
+    for attachment in post.attachment_list:
+        blocks += _blocks(attachment, images.of(post.id))
+    return HumanMessage(blocks if len(blocks) > 1 else text, name=post.send_from)
+
+
+def _blocks(attachment: Attachment, part_of: PartOf) -> Iterator[str | dict[Any, Any]]:
+    kind = attachment.type.value
+    if attachment.type is AttachmentType.image_url and attachment.content:
+        yield {"type": "text", "text": f"[{kind}]"}
+        yield part_of(attachment.content)
+        return
+    extra = attachment.to_dict().get("extra")
+    more = f"\n{json.dumps(extra, ensure_ascii=False, default=str)}" if extra is not None else ""
+    yield {"type": "text", "text": f"[{kind}] {attachment.content}{more}"}
 
 
 class SessionMemory(LogMemory):

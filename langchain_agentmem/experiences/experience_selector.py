@@ -63,7 +63,7 @@ from langchain_agentmem.experiences.model_choice import (
 )
 from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_shape import is_said_by_user, role_of
+from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.messages.prompt_forms import Insertion, MemoryRunnable, form_of, last_said, placed
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round

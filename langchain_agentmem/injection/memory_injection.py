@@ -145,7 +145,7 @@ class MemorySelection:
         self._counter = TokenCounter()
         self._warned = False
 
-    def bringing(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Brought:
+    def _bring(self, given: Any, messages: Sequence[BaseMessage], config: Mapping[str, Any]) -> Brought:
         """What there is to be shown.
 
         Args:
@@ -171,7 +171,7 @@ class MemorySelection:
             step.finish(lambda: self._outputs(shown))
         return brought
 
-    def is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
+    def _is_of_one_thread(self, config: Mapping[str, Any]) -> bool:
         """Whether in a run it is the memory of one thread, which no other sees.
 
         Args:
@@ -488,7 +488,7 @@ class MemoryInjection(MemorySelection, MemoryRunnable):
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
         form = form_of(given, config, "memory")
-        brought = self.bringing(given, form.messages, ensure_config(config))
+        brought = self._bring(given, form.messages, ensure_config(config))
 
         def among(messages: list[BaseMessage]) -> list[BaseMessage]:
             return woven(messages, brought, self.role)

@@ -104,14 +104,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _with_memory(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         config = ensure_config()
-        if not self._told and self._selection.is_of_one_thread(config):
+        if not self._told and self._selection._is_of_one_thread(config):
             self._told = True
             logger.warning(
                 "What this agent remembers stays in its thread: no other thread of the same user knows it. To share "
                 'it, open AgentMemory(url, namespace=("users", "{user_id}")) and name the user in the config, or give '
                 "MemoryMiddleware a namespace."
             )
-        brought = self._selection.bringing(request.messages, request.messages, config)
+        brought = self._selection._bring(request.messages, request.messages, config)
         if self._selection.role == "system" and brought.core:
             request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")

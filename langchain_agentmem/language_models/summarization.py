@@ -41,7 +41,7 @@ from langchain_agentmem.errors import AgentMemoryError, leaves_the_node
 from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
 from langchain_agentmem.language_models.model_calls import ask, is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
-from langchain_agentmem.messages.history_shape import calls_of, role_of
+from langchain_agentmem.messages.history_repair import calls_of, role_of
 from langchain_agentmem.messages.message_marks import KeptImage, Summary, plain, sections, summary_in
 from langchain_agentmem.messages.provider_content import made_image
 from langchain_agentmem.storage.database import Database

@@ -8,7 +8,7 @@ A `Message` is the value that this package stores. It goes three ways, and comes
 * to the bytes that are stored, `encode_body` and `decode_body`: one message is stored once.
 
 It may import `base` alone. Begin with `message.py`; `role_rounds.py` has posts, rounds and conversations between roles,
-`history_shape.py` and `history_repair.py` know what a history is made of and what every provider accepts.
+`history_repair.py` knows what a history is made of and what every provider accepts.
 
 `Message` has the fields of MARSYS's messages and is the only form that is stored. `encode_body` gives JSON without the
 id, so equal messages share one body. Keys keep their order, since prompts may depend on it; the log compares bodies

@@ -1,4 +1,6 @@
-"""A history as every provider accepts it, whatever it was before.
+"""The parts of a history, and a history as every provider accepts it.
+
+    system messages | first instruction | summary | body … | the request at hand | protected tail
 
 Providers refuse a result without its call, a call without its result, a system message in the middle, an empty message,
 a conversation that no user begins, two turns of the assistant in a row, a user right after a result, and ids of calls
@@ -17,25 +19,178 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from itertools import count
-from typing import Any
+from itertools import count, pairwise
+from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, RemoveMessage, SystemMessage
-from langchain_core.messages.tool import ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langchain_agentmem.base.encoding import CALLS, IMAGES, TEXTS, THOUGHTS, is_image, kind_of, replace_surrogates
 from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.messages import message_marks as marks
-from langchain_agentmem.messages.history_shape import calls_of, role_of
-from langchain_agentmem.messages.message_marks import M, altered
+from langchain_agentmem.messages.message_marks import (
+    ALTERED,
+    BEGINNING,
+    FILLER,
+    GOES_ON,
+    MADE,
+    MADE_IMAGES,
+    NO_ANSWER,
+    NO_RESULT,
+    RESULT,
+    M,
+    altered,
+    is_filler,
+    is_injected,
+    summary_in,
+)
 from langchain_agentmem.messages.provider_content import made_image
+
+_ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
+_CALL_BLOCKS = frozenset({"tool_use", "tool_call"})
+
+
+def role_of(message: BaseMessage) -> str:
+    """Who speaks: "system", "user", "assistant", "tool", or another role."""
+    if isinstance(message, HumanMessage):
+        return "user"
+    if isinstance(message, AIMessage):
+        return "assistant"
+    if isinstance(message, ToolMessage):
+        return "tool"
+    if isinstance(message, SystemMessage):
+        return "system"
+    if isinstance(message, ChatMessage):
+        return "system" if message.role == "developer" else message.role
+    return _ROLES.get(message.type, message.type)
+
+
+def calls_of(message: BaseMessage) -> list[dict[str, Any]]:
+    """The tool calls of a message, those included that could not be parsed: a provider is sent them too."""
+    if not isinstance(message, AIMessage):
+        return []
+    calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
+    if not calls and isinstance(message.content, list):
+        calls = [block for block in message.content if kind_of(block) in _CALL_BLOCKS]
+    return calls
+
+
+class Bundle(NamedTuple):
+    """Messages that stay or go together: one, or calls with their results. Places from `start` up to `stop`."""
+
+    start: int
+    stop: int
+
+
+def bundles(messages: Sequence[BaseMessage], start: int, stop: int) -> list[Bundle]:
+    """Cut a valid history where no call is open.
+
+    Args:
+        messages: A history in which results stand behind their calls.
+        start: Where to begin.
+        stop: Where to end.
+    """
+    cuts = [place for place in range(start, stop) if place == start or not isinstance(messages[place], ToolMessage)]
+    return [Bundle(*pair) for pair in pairwise([*cuts, stop])] if start < stop else []
+
+
+def protected_from(messages: Sequence[BaseMessage], grace: int) -> int:
+    """Where the protected tail begins: at the so-manyth last assistant message.
+
+    Where there are fewer, at the first of them; where there is none, at the last user message, so that there always is
+    a tail; where there is no user message either, at the last message with its results.
+
+    Args:
+        messages: The history.
+        grace: How many assistant messages are protected. 0 protects the last user message and what follows it.
+    """
+    assistants = [place for place, each in enumerate(messages) if isinstance(each, AIMessage) and not is_filler(each)]
+    if grace and assistants:
+        return assistants[-grace] if grace <= len(assistants) else assistants[0]
+    users = [place for place, message in enumerate(messages) if is_said_by_user(message)]
+    others = [place for place, message in enumerate(messages) if role_of(message) != "tool"]
+    return (users or others or [max(0, len(messages) - 1)])[-1]
+
+
+def is_said_by_user(message: BaseMessage) -> bool:
+    """Whether a user said it; not all that is in the user's role was: a summary was not, nor what brings memory."""
+    made = message.additional_kwargs.get(MADE)
+    if role_of(message) != "user" or made in (FILLER, RESULT):
+        return False
+    return summary_in(message) is None and not is_injected(message)
+
+
+class Shape(NamedTuple):
+    """The parts of a valid history, as places.
+
+    Attributes:
+        systems: How many system messages it begins with.
+        opening: What stands there so that a user begins, if anything does.
+        first: The first thing a user said, if it is to stay.
+        summary: The summary of what was there before.
+        request: The last thing a user said, if it stands before the tail.
+        tail: Where the protected tail begins.
+    """
+
+    systems: int
+    opening: int | None
+    first: int | None
+    summary: int | None
+    request: int | None
+    tail: int
+
+    @property
+    def pinned(self) -> frozenset[int]:
+        """The places before the tail that stay whatever happens."""
+        kept = (place for place in (self.opening, self.first, self.summary, self.request) if place is not None)
+        return frozenset({*range(self.systems), *kept})
+
+
+def shape_of(messages: Sequence[BaseMessage], *, grace: int, keep_first: bool = True) -> Shape:
+    """Find the parts of a valid history.
+
+    Args:
+        messages: The history: system messages first, results behind their calls.
+        grace: See `protected_from`.
+        keep_first: Whether the first thing a user said stays.
+    """
+    systems = next((place for place, each in enumerate(messages) if role_of(each) != "system"), len(messages))
+    tail = max(systems, protected_from(messages, grace))
+    users = [place for place in range(systems, len(messages)) if is_said_by_user(messages[place])]
+    summary = next((place for place in range(systems, tail) if summary_in(messages[place]) is not None), None)
+    first = users[0] if users and users[0] < tail else None
+    request = users[-1] if users and users[-1] < tail and users[-1] != users[0] else None
+    if not keep_first:
+        request = users[-1] if users and users[-1] < tail else None
+        first = None
+    begins = messages[systems].additional_kwargs.get(MADE) if systems < len(messages) else None
+    return Shape(systems, systems if begins == FILLER else None, first, summary, request, tail)
+
+
+def droppable(messages: Sequence[BaseMessage], shape: Shape) -> list[Bundle]:
+    """What may leave a history, the oldest first: all that is neither pinned nor in the tail."""
+    return [each for each in bundles(messages, shape.systems, shape.tail) if each.start not in shape.pinned]
+
+
+def count_rounds(messages: Sequence[BaseMessage]) -> int:
+    """How many rounds a history shows: what a user said, but for the first where a summary stands for its round."""
+    users = sum(map(is_said_by_user, messages))
+    summarized = any(summary_in(message) is not None for message in messages)
+    return max(0, users - 1) if summarized else users
+
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}
 _KINDS: Mapping[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
 _SENT = ("content", "invalid_tool_calls", "name", "tool_call_id", "tool_calls")
-_FILLER = {marks.MADE: marks.FILLER}
+_FILLER = {MADE: FILLER}
 UNREADABLE = "unreadable"
 """The argument of a call that could not be parsed: what was written."""
 
@@ -84,7 +239,7 @@ def repaired(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     said = [each for each in mended if role_of(each) != "system"]
     body = _paired(said)
     if (systems or body) and (not body or role_of(body[0]) != "user"):
-        body.insert(0, HumanMessage(content=marks.BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER))
+        body.insert(0, HumanMessage(content=BEGINNING, id="agentmem-opening", additional_kwargs=_FILLER))
     return _with_distinct_calls(systems + _alternating(body))
 
 
@@ -95,8 +250,8 @@ def _with_made_images(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
     for message in [*messages, None]:
         role = "" if message is None else role_of(message)
         if images and before == "assistant" and role != "tool":
-            kwargs = {marks.MADE: marks.RESULT}
-            yield HumanMessage([{"type": "text", "text": marks.MADE_IMAGES}, *images], id=key, additional_kwargs=kwargs)
+            kwargs = {MADE: RESULT}
+            yield HumanMessage([{"type": "text", "text": MADE_IMAGES}, *images], id=key, additional_kwargs=kwargs)
             images = []
         if message is not None:
             yield message
@@ -113,7 +268,7 @@ def _alternating(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         if turns and _REFUSED_AFTER.get(role_of(turns[-1])) == role_of(message):
             made = {"id": message.id and f"{message.id}:before", "additional_kwargs": _FILLER}
             is_user = role_of(message) == "user"
-            turns.append(AIMessage(marks.NO_ANSWER, **made) if is_user else HumanMessage(marks.GOES_ON, **made))
+            turns.append(AIMessage(NO_ANSWER, **made) if is_user else HumanMessage(GOES_ON, **made))
         turns.append(message)
     return turns
 
@@ -220,7 +375,7 @@ def _answers(messages: Sequence[BaseMessage]) -> dict[int, dict[str, int]]:
 def _missing(message: BaseMessage, call: dict[str, Any]) -> ToolMessage:
     key = f"{message.id}:{call['id']}:missing" if message.id else None
     made = {"status": "error", "additional_kwargs": _FILLER}
-    return ToolMessage(content=marks.NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **made)
+    return ToolMessage(content=NO_RESULT, tool_call_id=call["id"], name=call["name"], id=key, **made)
 
 
 def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -229,7 +384,7 @@ def without_stand_ins(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [
         each
         for place, each in enumerate(messages)
-        if place <= last or each.content != marks.NO_RESULT or marks.MADE not in each.additional_kwargs
+        if place <= last or each.content != NO_RESULT or MADE not in each.additional_kwargs
     ]
 
 
@@ -240,7 +395,7 @@ def _told(message: BaseMessage) -> HumanMessage:
     if isinstance(message.content, list):
         images = [block for block in message.content if kind_of(block) in IMAGES]
         content = [{"type": "text", "text": content}, *images] if images else content
-    return HumanMessage(content=content, id=message.id, additional_kwargs={marks.MADE: marks.RESULT})
+    return HumanMessage(content=content, id=message.id, additional_kwargs={MADE: RESULT})
 
 
 def _mended(message: BaseMessage) -> BaseMessage | None:
@@ -285,7 +440,7 @@ def encodable(message: M) -> M:
 
 def _of_its_kind(message: ChatMessage) -> BaseMessage:
     """A message whose role is a field as the class of its role; another role is a user of that name."""
-    role, kwargs = role_of(message), {marks.MADE: marks.ALTERED, **message.additional_kwargs}
+    role, kwargs = role_of(message), {MADE: ALTERED, **message.additional_kwargs}
     name = message.name or (None if role in (*_KINDS, "user") else role)
     return _KINDS.get(role, HumanMessage)(content=message.content, id=message.id, name=name, additional_kwargs=kwargs)
 

@@ -11,7 +11,7 @@ import pytest
 
 from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.compaction.role_compactor import CompactedMessage, CompactorConfig, ContextCompactor
-from langchain_agentmem.conversations import role_context
+from langchain_agentmem.conversations import session_memory
 from langchain_agentmem.conversations.log_entries import temporal
 from langchain_agentmem.messages.role_rounds import Attachment
 from langchain_agentmem.storage import background, query
@@ -246,7 +246,7 @@ class TestFailing:
             compactor.stop()
             assert "You keep the record" in model.texts[0], text
             assert seen(session)[1].end_index == number - 1, text
-        assert len(raw(memory, "select id from compaction")) == role_context.KEPT, "and few compactions are kept"
+        assert len(raw(memory, "select id from compaction")) == session_memory.KEPT, "and few compactions are kept"
 
     def test_braces_in_a_template_mean_themselves(self, session, started, tmp_path):
         path = tmp_path / "template.yaml"

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory, ManagedConversationMemory
 from langchain_agentmem.base.events import CompactionEvent, CompactionFellShort, CompactionStageFailed
-from langchain_agentmem.compaction import ManagedMemoryConfig, overflow_recovery, summary_in
+from langchain_agentmem.compaction import ManagedMemoryConfig, graph_compactor, summary_in
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message_marks import BEGINNING
 from langchain_agentmem.messages.role_rounds import Retention
@@ -286,7 +286,7 @@ class TestPayloadErrors:
 
         ids = []
         most = int(images * 2 * len(json.dumps(picture(0)))) - less
-        monkeypatch.setattr(overflow_recovery, "PAYLOAD_LIMITS", {"tiny": most})
+        monkeypatch.setattr(graph_compactor, "PAYLOAD_LIMITS", {"tiny": most})
         chat = memory.managed_conversation("c", model=keeps_all)
         for number in range(6):
             chat.add(role="user", content=[{"type": "text", "text": f"chart {number}"}, picture(number)])

@@ -11,8 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionEvent
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
-from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
-from langchain_agentmem.compaction.overflow_recovery import provider_of
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView, provider_of
 from langchain_agentmem.errors import InvalidInput, StorageError
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import provider_problems

@@ -18,7 +18,7 @@ from langchain_agentmem.compaction import (
     tool_truncation,
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_shape import is_said_by_user, protected_from
+from langchain_agentmem.messages.history_repair import is_said_by_user, protected_from
 from langchain_agentmem.messages.message_marks import BEGINNING, GOES_ON, MADE, NO_ANSWER, NO_RESULT, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.summarizers import COUNTER, Summarizer, question

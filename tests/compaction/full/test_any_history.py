@@ -11,8 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_agentmem.compaction.compaction_config import Situation, Size
 from langchain_agentmem.compaction.processors import compacting
-from langchain_agentmem.messages.history_repair import repaired
-from langchain_agentmem.messages.history_shape import role_of
+from langchain_agentmem.messages.history_repair import repaired, role_of
 from langchain_agentmem.messages.message_marks import sections, summary_in
 from langchain_agentmem.testing import provider_problems
 from tests.compaction.marked import (
