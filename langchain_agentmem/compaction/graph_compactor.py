@@ -356,7 +356,7 @@ class Compactor:
         made = {key for key, each in messages if is_made(each)}
         stored = self.database.write(
             "compaction.record",
-            lambda tx: message_log.record(tx, at, entries, now=now, tail=tail, unless_there=made),
+            lambda tx: message_log.append(tx, at, entries, now=now, tail=tail, newer=True, made=made),
             lambda: {**place_of(at), "messages": len(entries)},
         )
         if keys := tuple(stored.keys):

@@ -122,8 +122,12 @@ def append(
     now: int,
     tail: int,
     retention: Retention | None = None,
+    newer: bool = False,
+    made: Collection[str] = (),
 ) -> Appended:
     """Add entries at the end of a conversation, all of them or none.
+
+    An entry that repeats a version of what its key holds changes nothing: what was edited since stays edited.
 
     Args:
         tx: The transaction.
@@ -132,69 +136,41 @@ def append(
         now: When.
         tail: How many entries may wait for the index.
         retention: What to drop from the beginning afterwards.
+        newer: Whether other content under a key that is taken is its newer version, as in a checkpoint. Default: an
+            error.
+        made: The keys of entries that are no newer version of anything: they are left out where the key is taken.
 
     Returns:
-        The keys of the entries that were new, and of those that were dropped.
+        The keys of the entries that were new or have changed, and of those that were dropped.
 
     Raises:
         MessageError: A key is taken by other content.
     """
-    spot = None
-    fresh = entries
-    if not all(entry.new_key for entry in entries):
-        spot = _open(tx, at, now)
-        fresh = _fresh(tx, at, spot[0], entries)
+    spot: tuple[int, int] | None = None
+    new, changed = entries, []
     dropped: list[str] = []
-    if fresh:
-        branch = _write(tx, at, spot, fresh, now=now, tail=tail)
+    following: list[str] = []
+    if given := [entry.key for entry in entries if not entry.new_key]:
+        found = query.lock_branch.ahead(tx, path=at.path, kind=CONVERSATION, name=at.name)
+        rows = query.known_in(tx, path=at.path, kind=CONVERSATION, name=at.name, keys=json.dumps(given))
+        known = {row["key"]: row for row in rows}
+        spot = (found[0]["id"], found[0]["head"]) if found else _open(tx, at, now)
+        if spot[1] and not found:
+            raise BranchMoved  # others have made it, and written to it, just now: begin again
+        new, others = _told_apart(tx, spot[0], entries, known, by_hand=not newer)
+        if others and not newer:
+            raise taken(others[0].key)
+        changed = [entry for entry in others if entry.key not in made]
+        following = [entry.key for entry in entries if entry.follows and entry.key in known]
+    if new:
+        branch = _write(tx, at, spot, new, now=now, tail=tail)
         if retention:
             dropped = _retain(tx, at, branch, retention, now)
-    return Appended([entry.key for entry in fresh], dropped)
-
-
-def record(
-    tx: Transaction,
-    at: ThreadKey,
-    entries: Sequence[LogEntry],
-    *,
-    now: int,
-    tail: int,
-    unless_there: Collection[str] = (),
-) -> Appended:
-    """Add entries, and where a key is taken by other content, take this content for its newer version.
-
-    Content that the key had in an earlier version is no newer one: what somebody edited since stays edited.
-
-    Args:
-        tx: The transaction.
-        at: The conversation.
-        entries: What to add; no two of them have one key.
-        now: When.
-        tail: How many entries may wait for the index.
-        unless_there: The keys of entries that are no newer version of anything: they are left out where the key is
-            taken.
-
-    Returns:
-        The keys of the entries that were new or have changed.
-    """
-    found = query.lock_branch.ahead(tx, path=at.path, kind=CONVERSATION, name=at.name)
-    here = _known(tx, at, [entry.key for entry in entries])
-    if found:
-        branch, head = found[0]["id"], found[0]["head"]
-    else:
-        branch, head = _open(tx, at, now)
-        if head:
-            raise BranchMoved  # others have made it, and written to it, just now: begin again
-    given = [entry for entry in entries if entry.key in here and entry.key not in unless_there]
-    changed = [entry for entry in given if here[entry.key] != _identity(entry) and not _repeats(tx, branch, entry)]
-    new = [entry for entry in entries if entry.key not in here]
-    if new:
-        _write(tx, at, (branch, head), new, now=now, tail=tail)
-    if following := [entry.key for entry in entries if entry.key in here and entry.follows]:
-        query.follow(tx, branch=branch, keys=json.dumps(following))
+    if spot is not None and following:
+        query.follow(tx, branch=spot[0], keys=json.dumps(following))
     for entry in changed:
         update(tx, at, entry.key, lambda _, new=entry: new, now=now, tail=tail)
-    return Appended([entry.key for entry in (*new, *changed)], [])
+    return Appended([entry.key for entry in (*new, *changed)], dropped)
 
 
 def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int, tail: int) -> None:
@@ -345,7 +321,7 @@ def copy(tx: Transaction, at: ThreadKey, name: str, *, now: int, tail: int) -> N
     rows = rows_of(tx, at, query.following_versions)
     first = [_copied(row) for row in rows if row["replaces"] is None]
     if first:
-        new = set(record(tx, target, first, now=now, tail=tail).keys)
+        new = set(append(tx, target, first, now=now, tail=tail, newer=True).keys)
         for row in rows:
             if row["replaces"] is not None and row["key"] in new:
                 update(tx, target, row["key"], lambda _, row=row: _copied(row), now=now, tail=tail)
@@ -591,31 +567,6 @@ def _open(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
     return found
 
 
-def _fresh(tx: Transaction, at: ThreadKey, branch: int, entries: Sequence[LogEntry]) -> list[LogEntry]:
-    """Those entries whose keys are new; a repeat is left out, a contradiction raised."""
-    given = [entry.key for entry in entries if not entry.new_key]
-    known = _known(tx, at, given)
-    fresh: list[LogEntry] = []
-    if not known and len(set(given)) == len(given):
-        return list(entries)
-    for entry in entries:
-        if entry.key not in known:
-            known[entry.key] = _identity(entry)
-            fresh.append(entry)
-        elif known[entry.key] != _identity(entry):
-            # What was edited since is here all the same: a step that is run again repeats its first words.
-            earlier = query.versions(tx, branch=branch, key=entry.key)
-            if not any(says_the_same(_stored(row), entry) or _is_recorded(row, entry) for row in earlier):
-                raise taken(entry.key)
-    return fresh
-
-
-def _known(tx: Transaction, at: ThreadKey, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """What is stored under these keys, as `_identity` tells it."""
-    found = query.known_in(tx, path=at.path, kind=CONVERSATION, name=at.name, keys=json.dumps(keys)) if keys else []
-    return {row["key"]: _row_identity(row) for row in found}
-
-
 def _write(
     tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int, tail: int
 ) -> int:
@@ -756,14 +707,32 @@ def says_the_same(old: LogEntry, entry: LogEntry) -> bool:
     return alike and (old.kind, old.attachments, old.recipient, old.round_key) == beside
 
 
-def _repeats(tx: Transaction, branch: int, entry: LogEntry) -> bool:
-    """Return whether an entry repeats a stored version of it."""
-    return any(says_the_same(_stored(row), entry) for row in query.versions(tx, branch=branch, key=entry.key))
+def _told_apart(
+    tx: Transaction, branch: int, entries: Sequence[LogEntry], known: Mapping[str, Any], *, by_hand: bool
+) -> tuple[list[LogEntry], list[LogEntry]]:
+    """Return the entries that are new, and those that say something else under a key that is taken; no repeats."""
+    new: dict[str, LogEntry] = {}
+    others: list[LogEntry] = []
+    for entry in entries:
+        if (row := known.get(entry.key)) is not None:
+            if _row_identity(row) != _identity(entry) and not _repeats(tx, branch, entry, by_hand=by_hand):
+                others.append(entry)
+        elif (first := new.setdefault(entry.key, entry)) is not entry and not says_the_same(first, entry):
+            others.append(entry)
+    return list(new.values()), others
 
 
-def _is_recorded(row: Any, entry: LogEntry) -> bool:
-    """Whether a checkpoint brought what somebody writes by hand: the same text, said by the same."""
-    return bool(row["follows"]) and (body_text(bytes(row["body"])), row["role"]) == (entry.text, entry.role)
+def _repeats(tx: Transaction, branch: int, entry: LogEntry, *, by_hand: bool) -> bool:
+    """Return whether an entry repeats a stored version of it.
+
+    What somebody writes by hand also repeats what a checkpoint brought: the same text, said by the same.
+    """
+    for row in query.versions(tx, branch=branch, key=entry.key):
+        if says_the_same(_stored(row), entry):
+            return True
+        if by_hand and row["follows"] and (body_text(bytes(row["body"])), row["role"]) == (entry.text, entry.role):
+            return True
+    return False
 
 
 def _row_identity(row: Any) -> tuple[Any, ...]:

@@ -30,28 +30,35 @@ _PAGE, _PAGES = 50, 4
 """Messages that are read first to find the newest of a user's; each further page, of four, is four times as long."""
 
 
-def named(messages: Sequence[CheckpointMessage]) -> dict[str, CheckpointMessage]:
+def named(messages: Sequence[CheckpointMessage], now: int) -> dict[str, RecordedMessage]:
     """Return the messages to be recorded, by the name of each; of two of one id the last.
 
     A message without an id is named by its content, and by how often that was named before.
 
     Args:
         messages: The messages of a checkpoint. Those that nobody said are left out.
+        now: The time of those that tell none.
     """
-    found: dict[str, CheckpointMessage] = {}
+    found: dict[str, RecordedMessage] = {}
     times: Counter[str] = Counter()
     for each in messages:
         if isinstance(each.body, RemoveMessage):
             continue
         stored = None if isinstance(each.body, BaseMessage) else each.body
         message = storable(each.body) if stored is None else decode_body(stored, each.key or "-")
-        if not (_is_marked(message) and is_filler(to_langchain(message))):
-            name = _id(each.key)
-            if nameless := name is None:
-                name = f"msg-{queries.digest(encode_body(message)).hex()}"
-                times[name] += 1
-                name = name if times[name] == 1 else f"{name}-{times[name]}"
-            found[name] = CheckpointMessage(name, stored, message, nameless)
+        marked = not MARKS.isdisjoint((message.langchain or {}).get("additional_kwargs") or ())
+        shown = to_langchain(message) if marked else None
+        if shown is not None and is_filler(shown):
+            continue
+        entry = _entry(message, stored, now)
+        digest = queries.digest(entry.body)
+        key = _id(each.key)
+        if nameless := not key:
+            key = f"msg-{digest.hex()}"
+            times[key] += 1
+            key = key if times[key] == 1 else f"{key}-{times[key]}"
+        made = shown is not None and is_made(shown)
+        found[key] = RecordedMessage(entry._replace(key=key, follows=True), digest, nameless, made)
     return found
 
 
@@ -59,7 +66,7 @@ def note(
     tx: Transaction,
     path: str,
     name: str,
-    messages: Mapping[str, CheckpointMessage],
+    messages: Mapping[str, RecordedMessage],
     known: Mapping[str, bytes | None],
     *,
     now: int,
@@ -77,27 +84,18 @@ def note(
         now: The time, in microseconds since 1970.
         tail: How many documents may wait for the index.
     """
-    entries: list[message_log.LogEntry] = []
-    hashes: dict[str, bytes] = {}
-    made: set[str] = set()
-    for key, (_, body, message, nameless) in messages.items():
-        entry = _entry(message, body, now)._replace(key=key, follows=True)
-        hashes[key] = queries.digest(entry.body)
-        altered = _is_marked(message) and is_made(to_langchain(message))
-        if key in known and (altered or nameless or known[key] == hashes[key]):
-            continue
-        entries.append(entry)
-        if altered:
-            made.add(key)
-    if not entries:
-        return []
-    stored = message_log.record(tx, ThreadKey(path, name), entries, now=now, tail=tail, unless_there=made)
-    new = set(stored.keys)
-    return [
-        RecordedMessage(each.key, hashes[each.key], each.created_at, each.role, each.key in new)
-        for each in entries
-        if each.key in new or each.key not in made
+    unknown = [
+        (key, each)
+        for key, each in messages.items()
+        if key not in known or not (each.made or each.nameless or known[key] == each.hash)
     ]
+    if not unknown:
+        return []
+    entries = [each.entry for _, each in unknown]
+    made = {key for key, each in unknown if each.made}
+    stored = message_log.append(tx, ThreadKey(path, name), entries, now=now, tail=tail, newer=True, made=made)
+    new = set(stored.keys)
+    return [each._replace(new=key in new) for key, each in unknown if key in new or not each.made]
 
 
 def copy(tx: Transaction, path: str, name: str, target: str, *, now: int, tail: int) -> None:
@@ -146,11 +144,11 @@ def _newest_turn(tx: Transaction, at: ThreadKey, outlook: Outlook, now: int) -> 
     return (turn if turn and turn[-1]["role"] == "user" else []), unseen
 
 
-def _id(key: str | None) -> str | None:
-    """The id of a message; None where it has none that can be one."""
+def _id(key: str | None) -> str:
+    """Return the id of a message; "" where it has none that can be one."""
     with suppress(InvalidInput):
         return id_of(key, "message")
-    return None
+    return ""
 
 
 def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEntry:
@@ -160,9 +158,3 @@ def _entry(message: Message, body: bytes | None, now: int) -> message_log.LogEnt
         whole = encode_body(message) if body is None else body
         entry = message_log.LogEntry("", whole, message.text, now, role=plain(message.role), sender=plain(message.name))
     return entry._replace(kept=body is not None)
-
-
-def _is_marked(message: Message) -> bool:
-    """Whether it may be one that a compaction or an injection made."""
-    kept = (message.langchain or {}).get("additional_kwargs")
-    return not MARKS.isdisjoint(kept or ())

@@ -725,18 +725,18 @@ def _record(tx: Transaction, put: CheckpointPut, spot: Spot | None) -> Spot | No
     if put.said is None:
         return spot
     listener = thread_listener()
-    messages: Mapping[str, CheckpointMessage] = {}
+    messages: Mapping[str, RecordedMessage] = {}
     known: dict[str, bytes | None] = {}
     if spot is not None:
-        messages = listener.named(put.said(tx, everything=False))
+        messages = listener.named(put.said(tx, everything=False), put.now)
         known = _known(tx, put, spot, messages)
     again = any(each.nameless and key in known for key, each in messages.items())
     if spot is None or again or (messages and not known):
-        messages = listener.named(put.said(tx, everything=True))
+        messages = listener.named(put.said(tx, everything=True), put.now)
     if spot is not None and again:
         known = _known(tx, put, spot, messages)
     noted = listener.note(tx, put.thread.path, put.at.name, messages, known, now=put.now, tail=put.tail)
-    put.stored[:] = [each.key for each in noted if each.new]
+    put.stored[:] = [each.entry.key for each in noted if each.new]
     if not noted:
         return spot
     # Only the thread's own branch goes on, since a search finds what lies there by the thread that began it.
@@ -749,7 +749,7 @@ def _record(tx: Transaction, put: CheckpointPut, spot: Spot | None) -> Spot | No
 
 
 def _known(
-    tx: Transaction, put: CheckpointPut, spot: Spot, messages: Mapping[str, CheckpointMessage]
+    tx: Transaction, put: CheckpointPut, spot: Spot, messages: Mapping[str, RecordedMessage]
 ) -> dict[str, bytes | None]:
     """The hashes of messages that the line behind a place shows, by their ids; and None where it shows any at all."""
     if not messages or put.own is None:
@@ -764,7 +764,7 @@ def _write_said(
     branch, position = spot
     own = put.own or author_of(tx, put.thread.id)
     stamp = put.now
-    if again := [each.key for each in noted if each.key in known]:
+    if again := [each.entry.key for each in noted if each.entry.key in known]:
         keys = json.dumps([("message", key) for key in again])
         [row] = query.newest_stamp_named(tx, scope=own.scope, keys=keys)
         stamp = max(stamp, (row["stamp"] or 0) + 1)
@@ -779,8 +779,8 @@ def _write_said(
         tx,
         [
             same
-            | {"key": each.key, "hash": each.hash, "created_at": each.created_at}
-            | {"source": SOURCES.get(each.role or "")}
+            | {"key": each.entry.key, "hash": each.hash, "created_at": each.entry.created_at}
+            | {"source": SOURCES.get(each.entry.role or "")}
             for each in noted
         ],
     )

@@ -64,32 +64,28 @@ class CheckpointMessage(NamedTuple):
     Attributes:
         key: Its id; None for one that has none.
         body: The stored body; where the message is stored in another way, the message.
-        message: The decoded message, after `recorded_messages.named`.
-        nameless: Whether it is named by its content, and by how often that was named before.
     """
 
     key: str | None
     body: Any
-    message: Any = None
-    nameless: bool = False
 
 
 class RecordedMessage(NamedTuple):
-    """A message in the conversation of a thread.
+    """A message of a checkpoint, as the conversation of its thread stores it.
 
     Attributes:
-        key: Its name there.
+        entry: The entry of the log; its key is the name of the message there.
         hash: The digest of its body.
-        created_at: When it was said.
-        role: Who said it, as models name it.
+        nameless: Whether it is named by its content, and by how often that was named before.
+        made: Whether a compaction made or altered it, so that it is no newer version of what was said.
         new: Whether it was not there, or had other content.
     """
 
-    key: str
+    entry: Any
     hash: bytes
-    created_at: int
-    role: str | None
-    new: bool
+    nameless: bool = False
+    made: bool = False
+    new: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
