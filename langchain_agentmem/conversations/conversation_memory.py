@@ -36,7 +36,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import moment
@@ -191,17 +191,8 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Async version of `add_message`."""
         await self.aadd_messages([message])
 
-    def add_user_message(self, message: HumanMessage | str) -> None:
-        """Add what a user says: a message or its text."""
-        self.add_message(HumanMessage(message) if isinstance(message, str) else message)
-
-    aadd_user_message = awaited(add_user_message, writes=True)
-
-    def add_ai_message(self, message: AIMessage | str) -> None:
-        """Add what a model says: a message or its text."""
-        self.add_message(AIMessage(message) if isinstance(message, str) else message)
-
-    aadd_ai_message = awaited(add_ai_message, writes=True)
+    aadd_user_message = awaited(BaseChatMessageHistory.add_user_message, writes=True)
+    aadd_ai_message = awaited(BaseChatMessageHistory.add_ai_message, writes=True)
 
     # -- changing ----------------------------------------------------------------------------------------------
 
@@ -516,27 +507,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
         """Run an operation on the log; the description is written before it, if it is not there yet."""
-        if not write and (description := self._description) is not None:
+        if (description := self._description) is not None:
+            now = self._now()
             # A reader does not wait for a writer to find that the description is there.
-            write = not self._database.engine.read(lambda tx: message_log.is_described(tx, self._at, description))
-            self._description = description if write else None
-        if not write:
-            return super()._run(verb, do, **inputs)
-        value = super()._run(verb, self._begun(do), write=True, **inputs)
-        self._description = None
-        return value
-
-    def _begun(self, make: Operation[T]) -> Operation[T]:
-        """The operation, after the description where that is not written yet."""
-        if (description := self._description) is None:
-            return make
-        now = self._now()
-
-        def operation(tx: Transaction) -> T:
-            message_log.describe(tx, self._at, description, **now)
-            return make(tx)
-
-        return operation
+            if not self._database.read(None, lambda tx: message_log.is_described(tx, self._at, description)):
+                self._database.write(None, lambda tx: message_log.describe(tx, self._at, description, **now))
+            self._description = None
+        return super()._run(verb, do, write=write, **inputs)
 
     def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         """The operation that adds messages."""

@@ -147,7 +147,8 @@ def append(
         MessageError: A key is taken by other content.
     """
     spot: tuple[int, int] | None = None
-    new, changed = entries, []
+    new = entries
+    changed: list[LogEntry] = []
     dropped: list[str] = []
     following: list[str] = []
     if given := [entry.key for entry in entries if not entry.new_key]:

@@ -42,8 +42,8 @@ SABOTAGES = (
     Sabotage(
         "1: the last of several messages is not stored",
         "conversations/message_log.py",
-        "    fresh = entries\n",
-        "    fresh = entries[:-1] if len(entries) > 1 else entries\n",
+        "    new = entries\n",
+        "    new = entries[:-1] if len(entries) > 1 else entries\n",
         "conversations",
     ),
     Sabotage(
