@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from operator import is_
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -67,7 +66,7 @@ from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import count_rounds, droppable, repaired, role_of, shape_of, sound_until
-from langchain_agentmem.messages.message_marks import brought_for, is_filler, is_made
+from langchain_agentmem.messages.message_marks import is_filler, is_made
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import given_only
 
@@ -445,14 +444,6 @@ class Compactor:
                     self.counter.learn(counted, reply.usage_metadata["input_tokens"], reply.id)
                 return
 
-    def _repair_cost(self, messages: list[BaseMessage], repaired: list[BaseMessage]) -> int:
-        """What it costs that messages were repaired: what came, less what went."""
-        if len(messages) == len(repaired) and all(map(is_, messages, repaired)):
-            return 0
-        before, after = ({id(each): each for each in some} for some in (messages, repaired))
-        came, went = after.keys() - before.keys(), before.keys() - after.keys()
-        return self._cost([after[each] for each in came]) - self._cost([before[each] for each in went])
-
     def _cost(self, messages: Sequence[BaseMessage]) -> int:
         return sum(map(self.counter.count_message, messages))
 
@@ -559,15 +550,7 @@ class Compactor:
     ) -> ContextView:
         needs_repair = history.repeats or not _is_sound(context, history)
         messages = repaired(context.messages) if needs_repair else list(context.messages)
-        view = self.shown(messages, context, report, overhead=overhead, compacted=compacted)
-        if context.at is not None and compacted:
-            there = {message.id for message in messages}
-            gone = [brought_for(message) for message in history.messages if message.id not in there]
-            if keys := [
-                key for key in gone if key
-            ]:  # what was put before messages that have left is not shown any more
-                prompt_notes.leaving(self.database, context.at, keys)
-        return view
+        return self.shown(messages, context, report, overhead=overhead, compacted=compacted)
 
     def shown(
         self,
@@ -587,7 +570,7 @@ class Compactor:
             overhead: Tokens that are sent beside the messages.
             compacted: Whether it was compacted just now.
         """
-        tokens = self.calibrated(context.tokens + self._repair_cost(context.messages, messages) + overhead)
+        tokens = self.calibrated(context.tokens + overhead)
         if self.config.active_context.enabled and not self._is_within(messages, tokens):
             situation = self.situation(overhead=overhead)
             report.fell_short(tokens, situation.target, why_larger(messages, situation))

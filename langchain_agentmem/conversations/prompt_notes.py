@@ -7,16 +7,14 @@ A note has ids, scores and signals, and not the texts again: each prompt reads t
 be seen any more is not shown. Of core memory it has the values too, since the beginning of a prompt shows them as they
 were. Notes go with their thread, when they are erased, and after `KEPT_FOR`; an export leaves them out.
 
-No prompt waits for a note to be written. One that cannot be written now is put off: it counts in this process, and is
-written with the next of its thread.
+No prompt waits long for a note to be written. Where one cannot be written, the next prompt may begin anew.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -51,9 +49,7 @@ KEPT_TOKENS = 1_000
 KEPT_FOR = 30 * 86_400_000_000
 """How long notes are kept, in microseconds."""
 
-REMEMBERED = 256
-"""Threads of which the last prompt is remembered, or notes that are put off; and how many of each of them."""
-PATIENCE = 0.05
+PATIENCE = 0.5
 """Seconds that a note may wait for others that write."""
 
 T = TypeVar("T")
@@ -195,9 +191,10 @@ class NoteBook:
             self._put(made)
 
     def keeping(self, database: Database) -> None:
-        """Keep what is new."""
-        if self._at is not None:
-            _keeping(database, self._at, [*self._new.values()])
+        """Keep what is new, unless others that write leave no time for it: no prompt waits long for its notes."""
+        if (at := self._at) is not None and (notes := [*self._new.values()]):
+            write = partial(_keep, at=at, notes=notes, now=database.now())
+            _attempt("prompt.note", lambda: database.engine.write_at_once(write, PATIENCE))
 
     def _put(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note
@@ -218,7 +215,7 @@ def opening(
     keys = [message.id for message in messages if message.id and is_said_by_user(message)]
     if at is None or not keys:
         return NoteBook(None, reader, messages)
-    notes = _known(database, at, keys, reader)
+    notes = _attempt("prompt.notes", lambda: database.engine.read(lambda tx: shown(tx, at, keys, reader)))
     return NoteBook(None if notes is None else at, reader, messages, notes or ())
 
 
@@ -230,79 +227,9 @@ def counting(database: Database, at: ThreadKey, keys: Sequence[str]) -> int:
         at: The thread, or the conversation of a graph nested in it.
         keys: The ids of the messages.
     """
-    where = _thread_around(at)._asdict() | {"keys": json.dumps(keys)}
+    where = {"path": at.path, "name": thread_around(at.name), "keys": json.dumps(keys)}
     rows = _attempt("prompt.tokens", lambda: database.engine.read(lambda tx: query.tokens_put(tx, **where)))
     return int(rows[0]["tokens"]) if rows else 0
-
-
-def leaving(database: Database, at: ThreadKey, keys: Sequence[str]) -> None:
-    """Note that what stands before some messages of a thread is not shown any more.
-
-    Args:
-        database: Where.
-        at: The thread, or the conversation of a graph nested in it.
-        keys: The ids of the messages.
-    """
-    at = _thread_around(at)
-    notes = _known(database, at, keys) or ()
-    _keeping(database, at, [replace(each, stands=False) for each in notes if each.stands])
-
-
-def _thread_around(at: ThreadKey) -> ThreadKey:
-    """Return the thread whose notes are meant: those of nested graphs stand with their thread's."""
-    return at._replace(name=thread_around(at.name))
-
-
-class _PutOff:
-    """Notes that could not be written yet, by thread; those of too many threads, and too many of one, are forgotten."""
-
-    def __init__(self, database: Database) -> None:
-        self._notes: OrderedDict[ThreadKey, list[PromptNote]] = OrderedDict()
-        database.remembering.add(self)
-
-    def of(self, at: ThreadKey) -> list[PromptNote]:
-        """Those of a thread."""
-        return self._notes.get(at, [])
-
-    def put(self, at: ThreadKey, notes: Sequence[PromptNote]) -> None:
-        """Have these be the ones of a thread that are put off."""
-        self._notes.pop(at, None)
-        if notes:
-            self._notes[at] = [*notes[-REMEMBERED:]]
-        while len(self._notes) > REMEMBERED:
-            self._notes.popitem(last=False)
-
-    def forget(self) -> None:
-        """Something was erased: nothing is written that may be of it."""
-        self._notes.clear()
-
-
-def _newest(notes: Iterable[PromptNote]) -> list[PromptNote]:
-    return [*{(each.reader, each.message_id, each.part): each for each in notes}.values()]
-
-
-def _known(
-    database: Database, at: ThreadKey, keys: Sequence[str], reader: str | None = None
-) -> list[PromptNote] | None:
-    """What was put before some messages of a thread, by one reader or by all; None where it cannot be read."""
-    notes = _attempt("prompt.notes", lambda: database.engine.read(lambda tx: shown(tx, at, keys, reader)))
-    if notes is None:
-        return None
-    put_off = database.attached(_PutOff, partial(_PutOff, database)).of(at)
-    return _newest([*notes, *(each for each in put_off if each.message_id in keys and reader in (None, each.reader))])
-
-
-def _keeping(database: Database, at: ThreadKey, notes: Sequence[PromptNote]) -> None:
-    """Write notes, and what is put off of their thread; they are put off where that would have to wait, or fails."""
-    put_off, now = database.attached(_PutOff, partial(_PutOff, database)), database.now()
-    made = [replace(each, created_at=each.created_at or moment(now)) for each in notes]
-    every = _newest([*put_off.of(at), *made])
-    if every:
-        written = _attempt(
-            "prompt.note", lambda: database.engine.write_at_once(lambda tx: _keep(tx, at, every, now=now), PATIENCE)
-        )
-        others = [each for each in put_off.of(at) if each not in every]  # of a prompt that is made at the same time
-        put_off.put(at, others if written else [*every, *others])
 
 
 def _attempt(name: str, function: Callable[[], T]) -> T | None:
@@ -347,7 +274,7 @@ def erase_elsewhere(tx: Transaction, low: str, high: str, name: str | None) -> b
     return bool(query.erase_shown_elsewhere(tx, low=low, high=high, everything=int(name is None)))
 
 
-def _keep(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], *, now: int) -> bool:
+def _keep(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], now: int) -> None:
     sweep(tx, now=now)
     namespace = queries.number_of(tx, at.path)
     rows = []
@@ -356,7 +283,6 @@ def _keep(tx: Transaction, at: ThreadKey, notes: Sequence[PromptNote], *, now: i
         row |= {"reader": note.reader, "tokens": note.tokens, "stands": int(note.stands), "body": _body(note)}
         rows.append(row | {"now": now if note.created_at is None else micros(note.created_at)})
     query.keep_prompt_note.many(tx, rows)
-    return True
 
 
 def _said_by(note: PromptNote) -> tuple[Any, ...]:

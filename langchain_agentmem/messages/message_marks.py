@@ -69,17 +69,6 @@ def injected(part: Part, text: str, role: Role = "user", before: str | None = No
     return made(content=block(part, text), id=key, additional_kwargs={MEMORY_MARK: part})
 
 
-def brought_for(message: BaseMessage) -> str | None:
-    """The id of the message that one was brought for; its own id, where it brings no memory.
-
-    Args:
-        message: Any.
-    """
-    if message.id is None or not is_injected(message):
-        return message.id
-    return message.id.removeprefix(f"{_ID}{message.additional_kwargs[MEMORY_MARK]}").removeprefix("-")
-
-
 def is_injected(message: BaseMessage, *parts: Part) -> bool:
     """Whether a message brings memory, and says nothing else.
 

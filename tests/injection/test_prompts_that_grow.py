@@ -307,43 +307,6 @@ class TestWhileAnotherWrites:
         notes, expected = memory.conversation("t").shown(), memory.conversation("free").shown()
         assert [(each.message_id, each.part) for each in notes] == [(each.message_id, each.part) for each in expected]
 
-    def test_what_leaves_a_prompt_does_not_come_back(self, memory, layers, url):
-        inject = memory.inject("user-42")
-        assert texts(inject.invoke(said(0), at())).count("quince") == 1
-        with held(url):
-            prompt_notes.leaving(memory.database, ThreadKey("", "t"), ["q0"])
-            assert "quince" not in texts(inject.invoke(said(1), at()))
-        assert "quince" not in texts(inject.invoke(said(2), at()))
-        with AgentMemory(url) as other:
-            assert "quince" not in texts(other.inject("user-42").invoke(said(2), at()))
-
-    def test_what_is_erased_meanwhile_is_not_written(self, memory, layers, url):
-        inject = memory.inject("user-42")
-        with held(url):
-            inject.invoke(said(0), at())
-        memory.erase(thread_id="t")
-        inject.invoke(said(1), at())
-        assert {each.message_id for each in memory.conversation("t").shown()} == {"q1"}
-
-    def test_only_so_much_is_put_off(self, memory, layers, url, monkeypatch):
-        monkeypatch.setattr(prompt_notes, "REMEMBERED", 1)
-        inject = memory.inject("user-42")
-        with held(url):
-            for thread in ("t", "u"):
-                inject.invoke(said(0), at(thread))
-        for thread in ("t", "u"):
-            inject.invoke(said(1), at(thread))
-        kept = [{each.message_id for each in memory.conversation(thread).shown()} for thread in ("t", "u")]
-        assert kept == [{"q1"}, {"q0", "q1"}]
-
-    def test_where_nothing_may_be_written_they_grow_at_their_end_too(self, memory, layers, url):
-        with AgentMemory(url, read_only=True) as reading:
-            inject = reading.inject("user-42")
-            prompts = [inject.invoke(said(number), at()) for number in range(3)]
-        for before, after in pairwise(prompts):
-            assert after[: len(before)] == before
-        assert memory.conversation("t").shown() == []
-
 
 class TestOnTheSide:
     def test_a_note_that_cannot_be_written_fails_no_prompt(self, memory, layers, monkeypatch, caplog):
