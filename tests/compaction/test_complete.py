@@ -6,7 +6,6 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompactionFellShort
 from langchain_agentmem.compaction import (
-    CompactionNode,
     ToolOffloadConfig,
     ToolTruncationConfig,
     amessages_behind,
@@ -15,7 +14,7 @@ from langchain_agentmem.compaction import (
 )
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
-from langchain_agentmem.messages.message_marks import GOES_ON, MADE, NO_RESULT, is_filler
+from langchain_agentmem.messages.message_marks import MADE, is_filler
 from langchain_agentmem.testing import assert_valid_for_providers
 from tests.compaction.marked import COUNTER, costs
 from tests.compaction.summarizers import Summarizer, budget, only_summary
@@ -186,18 +185,6 @@ class TestAViewAboveItsLimit:
                 assert costs(view) > 100
                 [event] = [event for event in events if isinstance(event, CompactionFellShort)]
                 assert "the protected tail" in event.reason
-
-    @pytest.mark.parametrize("by", ["words", "results"])
-    def test_by_what_stands_there_for_providers_too(self, url, by):
-        events = []
-        said = [HumanMessage("go", id="u"), *(AIMessage("yes", id=f"a{number}") for number in range(9))]
-        if by == "results":
-            said = [HumanMessage(WORDS * 20, id="u"), turn(1)[1]]
-        with AgentMemory(url, hooks=[events.append]) as memory:
-            view = CompactionNode(memory, None, config(threshold=costs(said) + 3)).invoke(said, RUN)
-        assert sum(message.text in (GOES_ON, NO_RESULT) for message in view) == (8 if by == "words" else 1)
-        [event] = [event for event in events if isinstance(event, CompactionFellShort)]
-        assert event.tokens == costs(view) > costs(said) + 3
 
 
 def test_what_comes_behind_a_compaction_is_repaired_where_the_two_meet(memory):
