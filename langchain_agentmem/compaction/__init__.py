@@ -1,6 +1,6 @@
 """Context compaction: keep a model's context within a token budget without losing history.
 
-Processors (`tool_truncation`, `tool_offload`, `summarization`, `backward_packing`, `sliding_window`) are functions from
+Processors (`tool_truncation`, `summarization`, `backward_packing`, `sliding_window`) are functions from
 messages to messages. `CompactionNode` is for graphs and chains, `CompactionMiddleware` for LangChain's agents,
 `ManagedConversationMemory` for conversations, `ContextCompactor` for rounds. Names are loaded when they are first used;
 a star import leaves out the middleware, which needs the extra `[agents]`.

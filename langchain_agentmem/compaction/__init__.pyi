@@ -6,7 +6,6 @@ from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig 
 from langchain_agentmem.compaction.compaction_config import Situation as Situation
 from langchain_agentmem.compaction.compaction_config import Size as Size
 from langchain_agentmem.compaction.compaction_config import SlidingWindowConfig as SlidingWindowConfig
-from langchain_agentmem.compaction.compaction_config import ToolOffloadConfig as ToolOffloadConfig
 from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig as ToolTruncationConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware as CompactionMiddleware
 from langchain_agentmem.compaction.compaction_node import CompactionNode as CompactionNode
@@ -19,7 +18,6 @@ from langchain_agentmem.compaction.processors import asummarization as asummariz
 from langchain_agentmem.compaction.processors import backward_packing as backward_packing
 from langchain_agentmem.compaction.processors import sliding_window as sliding_window
 from langchain_agentmem.compaction.processors import summarization as summarization
-from langchain_agentmem.compaction.processors import tool_offload as tool_offload
 from langchain_agentmem.compaction.processors import tool_truncation as tool_truncation
 from langchain_agentmem.compaction.role_compactor import ContextCompactor as ContextCompactor
 from langchain_agentmem.conversations.session_memory import CompactedMessage as CompactedMessage

@@ -24,7 +24,7 @@ from langchain_agentmem.language_models.tokens import CounterLike, TokenCounter
 from langchain_agentmem.messages.history_repair import count_rounds
 from langchain_agentmem.messages.message_marks import is_made
 
-PROCESSORS = ("tool_truncation", "tool_offload", "summarization", "backward_packing", "sliding_window")
+PROCESSORS = ("tool_truncation", "summarization", "backward_packing", "sliding_window")
 """The names that `processor_order` may hold, beside functions."""
 
 ORDER = ("tool_truncation", "summarization", "backward_packing")
@@ -47,7 +47,8 @@ class ToolTruncationConfig(Options):
         enabled: Whether it is done at all. Default True.
         max_tool_message_tokens: What a tool message may keep, in tokens. Default 1,200.
         grace_recent_messages: From the so-manyth last assistant message on, nothing is cut. Default 1.
-        append_marker: What stands where it was cut. Default `" [truncated]"`.
+        append_marker: What stands where it was cut; `{id}` in it is the id of the message, by which the tool `expand`
+            shows all of it. Default `" [truncated]"`.
         include_tool_payload_user_messages: Whether user messages that carry a tool's output ("Tool … returned: …") are
             cut too. Default True.
     """
@@ -57,31 +58,6 @@ class ToolTruncationConfig(Options):
     grace_recent_messages: int = Field(default=1, ge=0)
     append_marker: str = " [truncated]"
     include_tool_payload_user_messages: bool = True
-
-
-class ToolOffloadConfig(Options):
-    """Large tool output leaves the context for the archive; a stub with its id stays, and a tool brings it back.
-
-    Attributes:
-        enabled: Whether it is done at all. Default True.
-        max_tool_message_tokens: What a tool message may have before it is offloaded, in tokens. Default 4,000.
-        preview_tokens: How much of its beginning the stub shows, in tokens. Default 200.
-        grace_recent_messages: From the so-manyth last assistant message on, nothing is offloaded. Default 1.
-    """
-
-    enabled: bool = True
-    max_tool_message_tokens: int = Field(default=4_000, ge=1)
-    preview_tokens: int = Field(default=200, ge=0)
-    grace_recent_messages: int = Field(default=1, ge=0)
-
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if self.preview_tokens >= self.max_tool_message_tokens:
-            raise ValueError(
-                f"preview_tokens ({self.preview_tokens}) must be less than max_tool_message_tokens "
-                f"({self.max_tool_message_tokens}), or a stub is longer than what it stands for."
-            )
-        return self
 
 
 class BackwardPackingConfig(Options):
@@ -120,7 +96,6 @@ class ActiveContextPolicyConfig(Options):
         min_reduction_ratio: By which share of the threshold a compaction makes room: more than 0, less than 1. Default
             0.4.
         tool_truncation: See there.
-        tool_offload: See there; used where "tool_offload" is in the order.
         summarization: See there.
         backward_packing: See there.
         sliding_window: See there.
@@ -135,7 +110,6 @@ class ActiveContextPolicyConfig(Options):
     excluded_processors: Sequence[str] = ()
     min_reduction_ratio: float = Field(default=0.4, gt=0, lt=1)
     tool_truncation: ToolTruncationConfig = Field(default_factory=ToolTruncationConfig)
-    tool_offload: ToolOffloadConfig = Field(default_factory=ToolOffloadConfig)
     summarization: SummarizationConfig = Field(default_factory=SummarizationConfig)
     backward_packing: BackwardPackingConfig = Field(default_factory=BackwardPackingConfig)
     sliding_window: SlidingWindowConfig = Field(default_factory=SlidingWindowConfig)
@@ -273,8 +247,6 @@ class Situation:
         thorough: Whether all that may be summarized is, whatever the target.
         image_bytes: How many bytes of images may be kept beside a summary; None for any number.
         originals: By their ids, messages as they were said, of which the context has shortened copies.
-        archive: Keeps a message that leaves the context and gives the id by which it is brought back, or None where it
-            cannot; used by `tool_offload`. Default: the message's own id.
     """
 
     target: Size
@@ -286,7 +258,6 @@ class Situation:
     thorough: bool = False
     image_bytes: int | None = None
     originals: Mapping[str, BaseMessage] = field(default_factory=dict, repr=False)
-    archive: Callable[[BaseMessage], str | None] = field(default=lambda message: message.id)
     _costs: dict[int, tuple[BaseMessage, int]] = field(default_factory=dict, repr=False, compare=False)
 
     def cost(self, message: BaseMessage) -> int:

@@ -190,7 +190,7 @@ class _Recall(Arguments):
 
 
 class _Expand(Arguments):
-    id: str = Field(description="The id of a message, of a tool output kept in the archive, or of a record (sum-…).")
+    id: str = Field(description="The id of a message, of a shortened tool output, or of a record (sum-…).")
     page: int = Field(default=1, description="Which page, from 1.")
 
 
@@ -216,9 +216,9 @@ def dropped_tools(memory: MemoryLike, conversation: ConversationOption) -> list[
         reader.tool(
             reader.expand,
             "expand",
-            "Show a message of this conversation whole, by its id: also a tool output that was shortened or kept in "
-            "the archive, or, by the id of a record of earlier messages (sum-…), all messages that it stands for, in "
-            "order. What is long comes in pages.",
+            "Show a message of this conversation whole, by its id: also a tool output that was shortened, or, by the "
+            "id of a record of earlier messages (sum-…), all messages that it stands for, in order. What is long comes "
+            "in pages.",
             _Expand,
         ),
     ]

@@ -502,7 +502,7 @@ class Compactor:
         before = replace(base, messages=named, keys=base.keys[:end], length=base.length - later)
         overhead = situation.overhead_tokens + self._cost(base.messages[end:])
         originals = source.originals(base)
-        situation = replace(situation, overhead_tokens=overhead, archive=_archive(before), originals=originals)
+        situation = replace(situation, overhead_tokens=overhead, originals=originals)
         if attempt:
             size = payload_bytes(named)
             report.note(bytes_before=size, bytes_after=size)
@@ -593,12 +593,6 @@ def _unrecorded(before: _FollowedHistory | None, history: History) -> list[int]:
         return [*range(len(digests) - 1, len(history.messages))]
     there = set(digests)
     return [place for place, digest in enumerate(history.digests[1:]) if digest not in there]
-
-
-def _archive(context: Context) -> Callable[[BaseMessage], str | None]:
-    """By which key a message of a context is brought back; None for what is made, and where nothing is recorded."""
-    keys = {} if context.at is None else dict(zip(map(id, context.messages), context.keys, strict=True))
-    return lambda message: keys.get(id(message))
 
 
 def _remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:

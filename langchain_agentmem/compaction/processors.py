@@ -37,7 +37,6 @@ from langchain_agentmem.compaction.compaction_config import (
     Processor,
     Situation,
     Size,
-    ToolOffloadConfig,
     ToolTruncationConfig,
     is_within,
 )
@@ -58,9 +57,6 @@ from langchain_agentmem.messages.history_repair import (
 )
 from langchain_agentmem.messages.message_marks import Summary, altered, is_filler, summary_in, summary_message
 from langchain_agentmem.storage.database import Database
-
-OFFLOADED = "agentmem_offloaded"
-"""In `additional_kwargs` of a stub: the id by which what it stands for is brought back."""
 
 
 def tool_truncation(
@@ -83,39 +79,13 @@ def tool_truncation(
     """
     config, counter = config or ToolTruncationConfig(), counter or TokenCounter()
 
-    def cut(text: str) -> str:
-        return clipped(text, config.max_tool_message_tokens, counter, marker=config.append_marker)
+    def cut(message: BaseMessage) -> BaseMessage:
+        marker = config.append_marker.replace("{id}", message.id or "")
+        return _with_text(message, lambda text: clipped(text, config.max_tool_message_tokens, counter, marker=marker))
 
     end = len(messages) if everywhere else protected_from(messages, config.grace_recent_messages)
     return [
-        _with_text(message, cut) if place < end and _is_tool_output(message, config) else message
-        for place, message in enumerate(messages)
-    ]
-
-
-def tool_offload(
-    messages: Sequence[BaseMessage],
-    *,
-    config: ToolOffloadConfig | None = None,
-    counter: TokenCounter | None = None,
-    archive: Callable[[BaseMessage], str | None] = lambda message: message.id,
-) -> list[BaseMessage]:
-    """Put a stub in the place of large tool output before the protected tail.
-
-    Args:
-        messages: A history.
-        config: What is large. Default: 4,000 tokens.
-        counter: Counts tokens. Default: a new one.
-        archive: Keeps a message and gives the id by which it is brought back; None where it cannot, and then the
-            message stays. Default: the message's own id, for messages that a log holds already.
-
-    Returns:
-        The history; all other messages are the same objects.
-    """
-    config, counter = config or ToolOffloadConfig(), counter or TokenCounter()
-    end = protected_from(messages, config.grace_recent_messages)
-    return [
-        _offloaded(message, config, counter, archive) if place < end and isinstance(message, ToolMessage) else message
+        cut(message) if place < end and _is_tool_output(message, config) else message
         for place, message in enumerate(messages)
     ]
 
@@ -206,7 +176,7 @@ def _packed(
 
 def _is_tool_output(message: BaseMessage, config: ToolTruncationConfig) -> bool:
     if isinstance(message, ToolMessage):
-        return OFFLOADED not in message.additional_kwargs and not is_filler(message)
+        return not is_filler(message)
     if not config.include_tool_payload_user_messages or role_of(message) != "user":
         return False
     text = message.content
@@ -224,24 +194,6 @@ def _with_text(message: BaseMessage, change: Callable[[str], str]) -> BaseMessag
     content = message.content
     new = changed(content) if isinstance(content, str) else list(map(changed, content))
     return message if new == content else altered(message, content=new)
-
-
-def _offloaded(
-    message: ToolMessage, config: ToolOffloadConfig, counter: TokenCounter, archive: Callable[[BaseMessage], str | None]
-) -> BaseMessage:
-    size = counter.count_message(message)
-    if size <= config.max_tool_message_tokens or OFFLOADED in message.additional_kwargs or is_filler(message):
-        return message
-    key = archive(message)
-    if key is None:
-        return message
-    preview = clipped(message.text, config.preview_tokens, counter, marker=" …") if config.preview_tokens else ""
-    stub = f'[Tool output of {size} tokens, kept in the archive. expand("{key}") brings it back.]'
-    return altered(
-        message,
-        content=f"{stub}\n{preview}" if preview else stub,
-        additional_kwargs=message.additional_kwargs | {OFFLOADED: key},
-    )
 
 
 _FRAME = 80
@@ -475,8 +427,6 @@ def _processed(processor: str | Processor, messages: list[BaseMessage], situatio
             if first is not None:  # it is pinned word for word, even if it looks like what a tool returned
                 cut[first] = messages[first]
             return cut
-        case "tool_offload":
-            return tool_offload(messages, config=config.tool_offload, counter=counter, archive=situation.archive)
         case "backward_packing" if situation.target.tokens is not None:
             packing = config.backward_packing
             return backward_packing(messages, max_tokens=room, config=packing, counter=counter, keep_first=keep_first)

@@ -11,7 +11,6 @@ from langchain_agentmem.compaction import (
     BackwardPackingConfig,
     SlidingWindowConfig,
     SummarizationConfig,
-    ToolOffloadConfig,
     ToolTruncationConfig,
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -161,8 +160,6 @@ def answer(messages, *, images=False):
 ORDERS = (
     ("tool_truncation", "summarization", "backward_packing"),
     ("tool_truncation", "summarization", "backward_packing"),
-    ("tool_offload", "summarization"),
-    ("tool_truncation", "tool_offload", "summarization", "backward_packing"),
     ("summarization",),
     ("tool_truncation", "backward_packing"),
     ("backward_packing",),
@@ -177,9 +174,6 @@ def random_policy(dice):
         processor_order=[*dice.choice(ORDERS)],
         min_reduction_ratio=dice.choice((0.2, 0.4, 0.7)),
         tool_truncation=ToolTruncationConfig(max_tool_message_tokens=limit, grace_recent_messages=grace),
-        tool_offload=ToolOffloadConfig(
-            max_tool_message_tokens=limit + 40, preview_tokens=20, grace_recent_messages=grace
-        ),
         summarization=SummarizationConfig(
             grace_recent_messages=grace,
             include_original_instruction=dice.random() < 0.9,

@@ -10,7 +10,6 @@ from langchain_agentmem.compaction import (
     Size,
     SlidingWindowConfig,
     SummarizationConfig,
-    ToolOffloadConfig,
     ToolTruncationConfig,
 )
 from langchain_agentmem.errors import InvalidInput
@@ -38,7 +37,6 @@ DEFAULTS = {
         "max_tool_message_tokens": 1200, "grace_recent_messages": 1, "append_marker": " [truncated]",
         "include_tool_payload_user_messages": True,
     },
-    ToolOffloadConfig: {"max_tool_message_tokens": 4000, "preview_tokens": 200, "grace_recent_messages": 1},
     SlidingWindowConfig: {"headroom_percent": 0.1},
     BackwardPackingConfig: {"grace_recent_messages": 1},
 }  # fmt: skip
@@ -67,7 +65,6 @@ UNFIT = [
     (ActiveContextPolicyConfig, ONLY, "No processor"),
     (ActiveContextPolicyConfig, {"excluded_processors": ["magic"]}, "magic"),
     (SummarizationConfig, {"prompt": "Summarize."}, "content"),
-    (ToolOffloadConfig, {"max_tool_message_tokens": 100, "preview_tokens": 100}, "preview_tokens"),
 ]
 
 

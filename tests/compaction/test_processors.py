@@ -6,7 +6,6 @@ import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.compaction import (
-    ToolOffloadConfig,
     ToolTruncationConfig,
     asummarization,
     backward_packing,
@@ -14,7 +13,6 @@ from langchain_agentmem.compaction import (
     sliding_window,
     summarization,
     summary_in,
-    tool_offload,
     tool_truncation,
 )
 from langchain_agentmem.language_models.tokens import TokenCounter
@@ -71,26 +69,6 @@ class TestToolTruncation:
         cut = tool_truncation([HumanMessage("go"), round_of(1)[0], tool, AIMessage("done")], counter=COUNTER)
         assert cut[2].content[0]["text"].endswith("[truncated]")
         assert cut[2].content[1] == image
-
-
-class TestToolOffload:
-    def test_a_stub_with_the_id_stays(self):
-        said = [HumanMessage("go"), *round_of(1, LONG * 3), *round_of(2, LONG * 3)]
-        stubs = tool_offload(said, config=ToolOffloadConfig(max_tool_message_tokens=500), counter=COUNTER)
-        assert 'expand("tool-1")' in stubs[2].content
-        assert COUNTER.count_message(stubs[2]) < 300
-        assert stubs[4] is said[4]
-        assert tool_offload(stubs, config=ToolOffloadConfig(max_tool_message_tokens=500), counter=COUNTER) == stubs
-        config = ToolTruncationConfig(max_tool_message_tokens=5)
-        assert tool_truncation(stubs, config=config, counter=COUNTER)[2] == stubs[2], "it says where the output is"
-
-    def test_an_archive_of_ones_own_keeps_it_and_what_it_does_not_take_stays(self):
-        said = [HumanMessage("go"), *round_of(1, LONG), *round_of(2)]
-        config, kept = ToolOffloadConfig(max_tool_message_tokens=500, preview_tokens=0), []
-        stubs = tool_offload(said, config=config, counter=COUNTER, archive=lambda each: kept.append(each) or "key")
-        assert 'expand("key")' in stubs[2].content
-        assert kept == [said[2]]
-        assert tool_offload(said, config=config, counter=COUNTER, archive=lambda each: None) == said
 
 
 class TestBackwardPacking:

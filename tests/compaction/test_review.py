@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction import Summary, ToolOffloadConfig, ToolTruncationConfig, graph_compactor, summary_in
+from langchain_agentmem.compaction import Summary, ToolTruncationConfig, graph_compactor, summary_in
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import ask
 from langchain_agentmem.messages.message_marks import KeptImage, summary_message
@@ -133,27 +133,24 @@ class TestWhatIsGivenOut:
                 chat.get_context()
 
 
-OFFLOADED = budget(
+SHORTENED = budget(
     2_000,
-    processor_order=["tool_offload"],
-    tool_offload=ToolOffloadConfig(max_tool_message_tokens=300, preview_tokens=20),
+    processor_order=["tool_truncation"],
+    tool_truncation=ToolTruncationConfig(max_tool_message_tokens=100, append_marker=' [expand("{id}") shows all]'),
 )
 
 
-@pytest.mark.parametrize("key", [None, "same"])
-def test_a_stub_names_what_it_stands_for_whatever_ids_the_messages_have_where_it_is_recorded(memory, key):
+def test_shortened_tool_output_names_what_it_stands_for_whatever_ids_the_messages_have(memory):
     said = [HumanMessage("Look around.", id="go")]
     for turn in range(8):
         said.append(calling("look", f"c{turn}"))
-        said.append(ToolMessage(f"output-{turn} " + "data " * 500, tool_call_id=f"c{turn}", id=key))
-    node = memory.compaction(None, OFFLOADED)
-    assert not any("archive" in message.text for message in node.invoke(said))
-    stubs = [message for message in node.invoke(said, THREAD) if "kept in the archive" in message.text]
-    assert len(stubs) == 7
+        said.append(ToolMessage(f"output-{turn} " + "data " * 500, tool_call_id=f"c{turn}", id="same"))
+    shown = memory.compaction(None, SHORTENED).invoke(said, THREAD)
+    names = [message.text.split('"')[1] for message in shown if "shows all" in message.text]
+    assert len(names) == 7
     [expand] = memory.tools(include=["expand"])
-    for turn, stub in enumerate(stubs):
-        found = expand.invoke({"id": stub.additional_kwargs["agentmem_offloaded"]}, THREAD)
-        assert f"output-{turn} data data" in found
+    for turn, name in enumerate(names):
+        assert f"output-{turn} " + "data " * 400 in expand.invoke({"id": name}, THREAD)
 
 
 def test_a_model_that_is_awaited_can_be_asked_where_a_loop_runs_already():

@@ -9,7 +9,7 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_agentmem import InvalidInput
 from langchain_agentmem.base.fencing import unfenced
-from langchain_agentmem.compaction.compaction_config import ToolOffloadConfig
+from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig
 from langchain_agentmem.compaction.dropped_messages import PAGE_TOKENS, messages_behind
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message import Message
@@ -167,10 +167,10 @@ class TestRecall:
 
 
 class TestExpand:
-    def test_it_brings_back_tool_output_that_was_kept_in_the_archive(self, memory):
+    def test_it_brings_back_tool_output_that_was_shortened(self, memory):
         output = " ".join(f"row{n:05}" for n in range(3_000))
-        offload = ToolOffloadConfig(max_tool_message_tokens=100, preview_tokens=10)
-        settings = budget(1_000, processor_order=["tool_offload"], tool_offload=offload)
+        cut = ToolTruncationConfig(max_tool_message_tokens=100, append_marker=' [expand("{id}") shows all]')
+        settings = budget(1_000, processor_order=["tool_truncation"], tool_truncation=cut)
         context, _ = compacted(memory, [*with_a_call(output), HumanMessage("Thanks.", id="r")], settings=settings)
         assert 'expand("tool-1")' in context[2].text
         assert len(context[2].text) < 1_000
