@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from annotated_types import Ge
 from langchain_core.messages import BaseMessage
-from pydantic import Field, InstanceOf, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from langchain_agentmem.base.options import Options, check_value
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.summarization import SummarizationConfig
@@ -192,25 +191,6 @@ class ManagedMemoryConfig(Options):
     def compaction_target_tokens(self) -> int:
         """What a compaction brings a context down to: the threshold without the share it makes room by."""
         return int(self.threshold_tokens * (1 - self.active_context.min_reduction_ratio))
-
-
-def checked_config(config: ManagedMemoryConfig | None) -> ManagedMemoryConfig:
-    """A configuration as it was given; the default one for None.
-
-    Raises:
-        InvalidInput: It is something else.
-    """
-    return check_value(InstanceOf[ManagedMemoryConfig] | None, config, "config") or ManagedMemoryConfig()
-
-
-def checked_window(window: int | None) -> int | None:
-    """How many tokens a model takes, as it was given.
-
-    Raises:
-        InvalidInput: It can be no such number.
-    """
-    checked: int | None = check_value(Annotated[int, Ge(1)] | None, window, "window")
-    return checked
 
 
 _SHARE_OF_WINDOW = 0.8

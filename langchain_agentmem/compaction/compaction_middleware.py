@@ -24,17 +24,10 @@ from langchain_core.runnables.config import ensure_config
 from langchain_agentmem.base.concurrency import PerProcess, in_worker
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.compaction.compacted_context import ConversationOption
-from langchain_agentmem.compaction.compaction_config import (
-    ManagedMemoryConfig,
-    Size,
-    checked_config,
-    checked_window,
-    limit_of,
-    window_of,
-)
-from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView, name_of, provider_of
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Size, limit_of, window_of
+from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView, name_of, provider_of, remember
 from langchain_agentmem.errors import MissingExtra, leaves_the_node
-from langchain_agentmem.language_models.model_calls import ModelLike, Refusal, refusal, usable_model
+from langchain_agentmem.language_models.model_calls import ModelLike, Refusal, refusal
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 try:
@@ -51,7 +44,6 @@ _NEARLY_FULL = 0.8
 """From which share of the window on a refusal in words that nobody knows is taken for one of its size, once."""
 _MOST_BESIDE = 0.75
 """Which share of a context what is sent beside the messages may take before that is told."""
-_REMEMBERED = 256
 
 
 class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -111,17 +103,14 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
-        self._database = database_of(memory)
-        self._model = usable_model(model)
-        self._config = checked_config(config)
-        self._window = checked_window(window)
-        self._shared: Compactor | None = None
+        self._compactor = Compactor(database_of(memory), config, model, window=window)
         self._refused: OrderedDict[Any, Size] = OrderedDict()
         self._told = False
-        self._format: tuple[Any, list[dict[str, Any]]] = (None, [])
+        self.tools = []
         if tools:
             from langchain_agentmem.compaction.dropped_messages import dropped_tools  # noqa: PLC0415 - who needs it pays
-        self.tools = dropped_tools(memory, self._conversation) if tools else []
+
+            self.tools = dropped_tools(memory, self._conversation)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -171,19 +160,23 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _prepare(self, request: ModelRequest[Any]) -> _ModelCall:
         """Compact the history of a request."""
-        at = self._at()
-        compactor = self._compactor(request.model, at)
-        overhead = self._overhead(request, compactor)
-        self._warn(overhead, compactor)
-        call = _ModelCall(
-            request=request,
-            history=request.messages,
-            compactor=compactor,
-            limit=compactor.limit,
-            at=at,
-            overhead=overhead,
-            window=self._window_of(request.model),
-        )
+        compactor, at = self._for(request.model)
+        counter = compactor.counter
+        tools = [*request.tools, *_schemas(request.response_format)]
+        beside = counter.count((), tools=tools, system=request.system_message)
+        limit = compactor.limit.tokens
+        if not self._told and limit is not None and beside > limit * _MOST_BESIDE:
+            self._told = True
+            logger.warning(
+                "The system message, the tools and the schema of the answer take %d tokens of the %d that a context "
+                "may have, which leaves little for messages, however much is compacted. Give the agent fewer tools, or "
+                "raise threshold_tokens.",
+                beside,
+                limit,
+            )
+        overhead = math.ceil(beside / counter.factor())
+        window = self._window_of(request.model)
+        call = _ModelCall(request, request.messages, compactor, compactor.limit, at, overhead, window)
         call.show(compactor.viewing(call.history, at, overhead=overhead))
         return call
 
@@ -196,8 +189,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         del count_tokens
         if messages:
-            at = self._at()
-            messages[:] = self._compactor(None, at).viewing(messages, at).messages
+            compactor, at = self._for(None)
+            messages[:] = compactor.viewing(messages, at).messages
 
     def _keep_limit(self, call: _ModelCall) -> None:
         """Keep the contexts of a thread within a limit, now that a model took less than it had refused.
@@ -205,57 +198,25 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         Another thread is another matter: what it holds may be counted better, and nobody's mistake is to make every
         context small.
         """
-        if call.at is None or call.compactor.limit == call.limit:
-            return
-        key = (name_of(call.request.model), call.at)
-        with self._lock:
-            self._refused[key] = call.compactor.limit
-            self._refused.move_to_end(key)
-            while len(self._refused) > _REMEMBERED:
-                self._refused.popitem(last=False)
+        if call.at is not None and call.compactor.limit != call.limit:
+            with self._lock:
+                remember(self._refused, (name_of(call.request.model), call.at), call.compactor.limit)
 
-    def _at(self) -> ThreadKey | None:
-        return self._conversation.of(self._database, ensure_config())
-
-    def _compactor(self, model: Any, at: ThreadKey | None) -> Compactor:
-        """A compactor for a model: what is remembered is shared by all, a budget is each one's own."""
-        window = self._window_of(model)
+    def _for(self, model: Any) -> tuple[Compactor, ThreadKey | None]:
+        """A compactor for a model, and the conversation: what is remembered is shared, a budget is each one's own."""
+        at = self._conversation.of(self._compactor.database, ensure_config())
         with self._lock:
-            if self._shared is None:
-                self._shared = Compactor(self._database, self._config, self._model, window=window)
             refused = self._refused.get((name_of(model), at))
-        compactor = copy.copy(self._shared)
-        compactor.model = model if self._model is None else self._model
-        compactor.limit = refused or limit_of(self._config, window)
-        return compactor
-
-    def _warn(self, overhead: int, compactor: Compactor) -> None:
-        """Say once that what no compaction makes smaller takes most of the room."""
-        tokens, limit = compactor.calibrated(overhead), compactor.limit.tokens
-        if not self._told and limit is not None and tokens > limit * _MOST_BESIDE:
-            self._told = True
-            logger.warning(
-                "The system message, the tools and the schema of the answer take %d tokens of the %d that a context "
-                "may have, which leaves little for messages, however much is compacted. Give the agent fewer tools, or "
-                "raise threshold_tokens.",
-                tokens,
-                limit,
-            )
+        compactor = copy.copy(self._compactor)
+        compactor.model = model if self._compactor.model is None else self._compactor.model
+        compactor.limit = refused or limit_of(compactor.config, self._window_of(model))
+        return compactor, at
 
     def _window_of(self, model: Any) -> int | None:
-        return self._window or window_of(model) or window_of(self._model)
-
-    def _overhead(self, request: ModelRequest[Any], compactor: Compactor) -> int:
-        """What is sent beside the messages, in tokens, uncalibrated."""
-        wanted, known = request.response_format, self._format  # whoever else is here may put another in its place
-        if wanted is not known[0]:
-            known = self._format = (wanted, _schemas(wanted))
-        tools = [*request.tools, *known[1]]
-        counter = compactor.counter
-        return math.ceil(counter.count((), tools=tools, system=request.system_message) / counter.factor())
+        return self._compactor.window or window_of(model) or window_of(self._compactor.model)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class _ModelCall:
     """A call of the agent's model, which is repeated with a smaller context after a refusal.
 

@@ -13,10 +13,10 @@ The state of a graph that has a compaction node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
-from langchain_core.messages import AnyMessage, BaseMessage, convert_to_messages
+from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -24,13 +24,21 @@ from langgraph.graph import MessagesState
 
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import ConversationOption
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, checked_config, checked_window
-from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction.graph_compactor import Compactor
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
+from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Countable, ToolLike
 from langchain_agentmem.messages.history_repair import without_stand_ins
-from langchain_agentmem.messages.prompt_forms import CONTEXT, HISTORY, READ, MemoryRunnable
+from langchain_agentmem.messages.prompt_forms import (
+    CONTEXT,
+    HISTORY,
+    MemoryRunnable,
+    converted,
+    history_in,
+    keys_in_state,
+    state_update,
+)
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 
@@ -98,8 +106,7 @@ class CompactionNode(MemoryRunnable):
         window: int | None = None,
     ) -> None:
         self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
-        checked = checked_config(config), usable_model(model)
-        self._compactor = Compactor(database_of(memory), *checked, window=checked_window(window))
+        self._compactor = Compactor(database_of(memory), config, model, window=window)
         self._database = self._compactor.database
         self._shrink = shrink
         counter = self._compactor.counter
@@ -126,76 +133,33 @@ class CompactionNode(MemoryRunnable):
     _writes = True
 
     def _run(self, given: Any, config: RunnableConfig) -> Any:
-        messages = self._messages(given)
-        self._check_key(given, config)
+        is_state = not isinstance(given, str | Sequence | PromptValue | BaseMessage)
+        found = given
+        if is_state:
+            found = history_in(given)
+        elif isinstance(given, PromptValue):
+            found = given.to_messages()
+        if isinstance(found, str | bytes) or not isinstance(found, Sequence):
+            raise InvalidInput(
+                f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
+                f"list of them under '{HISTORY}'."
+            )
+        messages = converted(found)
+        key = HISTORY if self._shrink else CONTEXT
+        in_graph = is_state and keys_in_state(config, key) is not None
         at = self._conversation.of(self._compactor.database, ensure_config(config))
         view = self._compactor.viewing(messages, at, overhead=self._overhead)
-        return self._answer(given, view, config)
-
-    def _messages(self, given: Any) -> list[BaseMessage]:
-        if isinstance(given, PromptValue):
-            return given.to_messages()
-        if not _is_state(given):
-            return self._refuse(given) if isinstance(given, str | bytes | BaseMessage) else _messages(given)
-        found: Any = given.get(HISTORY) if isinstance(given, Mapping) else getattr(given, HISTORY, None)
-        if found is None or isinstance(found, str) or not isinstance(found, Sequence):
-            self._refuse(given)
-        return _messages(found)
-
-    def _refuse(self, given: Any) -> Any:
-        raise InvalidInput(
-            f"There are no messages in this: {safe_repr(given)}. Give messages, a prompt, or a state that has a "
-            f"list of them under '{HISTORY}'."
-        )
-
-    def _check_key(self, given: Any, config: RunnableConfig) -> None:
-        """LangGraph drops, without a word, what its schema does not name."""
-        read = (config.get("configurable") or {}).get(READ)
-        if read is None or self._shrink or not _is_state(given):
-            return
-        try:
-            read(CONTEXT)
-        except KeyError as error:
-            raise InvalidInput(
-                f"The graph's state has no key '{CONTEXT}', so the compacted context would be dropped. Let the state "
-                "inherit langchain_agentmem.CompactionState, or add the key."
-            ) from error
-
-    def _answer(self, given: Any, view: ContextView, config: RunnableConfig) -> Any:
-        if not _is_state(given):
+        if not is_state:
             return view.messages
-        if self._shrink:
-            if not view.compacted:
-                return {}
-            key, value = HISTORY, _overwriting(without_stand_ins(view.messages))
-        else:
-            key, value = CONTEXT, view.messages
-        if READ not in (config.get("configurable") or {}):
-            return {key: value}
-        from langgraph.types import Command  # noqa: PLC0415 - where a graph runs it is loaded
+        if not self._shrink:
+            return state_update([(key, view.messages)]) if in_graph else {key: view.messages}
+        if not view.compacted:
+            return {}
+        from langgraph.types import Overwrite  # noqa: PLC0415 - only those who shrink a graph's state need it
 
-        # In this form the messages of the context are not taken for new ones by stream_mode="messages".
-        return Command(update=[(key, value)])
-
-
-def _messages(given: Sequence[Any]) -> list[BaseMessage]:
-    if all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):  # thousands of them cost next to nothing
-        return list(given)
-    try:
-        return convert_to_messages(given)
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise InvalidInput(f"There is something among the messages that is no message: {error}") from error
-
-
-def _is_state(given: Any) -> bool:
-    return not isinstance(given, str | Sequence | PromptValue | BaseMessage)
-
-
-def _overwriting(messages: list[BaseMessage]) -> Any:
-    """The only update that replaces a history under `add_messages` and under a DeltaChannel alike."""
-    from langgraph.types import Overwrite  # noqa: PLC0415 - only those who shrink a graph's state need it
-
-    return Overwrite(messages)
+        # The only update that replaces a history under `add_messages` and under a DeltaChannel alike.
+        value = Overwrite(without_stand_ins(view.messages))
+        return state_update([(key, value)]) if in_graph else {key: value}
 
 
 class CompactionState(MessagesState):

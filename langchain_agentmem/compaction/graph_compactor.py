@@ -22,12 +22,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from annotated_types import Ge
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from pydantic import InstanceOf
 
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,
@@ -64,6 +67,7 @@ from langchain_agentmem.conversations.compaction_records import (
 )
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
+from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import count_rounds, droppable, repaired, role_of, shape_of, sound_until
 from langchain_agentmem.messages.message_marks import is_filler, is_made
@@ -211,18 +215,29 @@ class Compactor:
 
     Args:
         database: Where histories are recorded and compactions are kept.
-        config: The budget, and what is done to keep it.
+        config: The budget, and what is done to keep it. Default: `ManagedMemoryConfig()`.
         model: What summarizes, see `usable_model`; None for a summary without a model.
         window: The tokens that the model of the agent takes. Default: those of `model`, if it tells.
+
+    Raises:
+        InvalidInput: An argument is wrong.
     """
 
     def __init__(
-        self, database: Database, config: ManagedMemoryConfig, model: Any = None, *, window: int | None = None
+        self,
+        database: Database,
+        config: ManagedMemoryConfig | None = None,
+        model: ModelLike | None = None,
+        *,
+        window: int | None = None,
     ) -> None:
         self.database = database
-        self.config = config
-        self.model = model
-        self.limit = limit_of(config, window or window_of(model))
+        self.config = config = (
+            check_value(InstanceOf[ManagedMemoryConfig] | None, config, "config") or ManagedMemoryConfig()
+        )
+        self.model = usable_model(model)
+        self.window = check_value(Annotated[int, Ge(1)] | None, window, "window")
+        self.limit = limit_of(config, self.window or window_of(self.model))
         given = config.token_counter
         self.counter = (
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
@@ -309,7 +324,7 @@ class Compactor:
         before = self._followed.get(at)
         history = followed(before.history if before else History(), messages, self.counter)
         conversation, known = self._noted(history, at, before)
-        _remember(self._followed, at, _FollowedHistory(conversation, history))
+        remember(self._followed, at, _FollowedHistory(conversation, history))
         source = HistorySource(
             lambda record: resolved(record, history, self.counter, at),
             lambda context: {key: history.messages[history.places[key]] for key in context.copies},
@@ -386,7 +401,7 @@ class Compactor:
             except StorageError:
                 logger.warning("A compaction cannot be read; the context is compacted anew.", exc_info=True)
             if record is not None:
-                _remember(self._records, (at, number), record)
+                remember(self._records, (at, number), record)
         return record
 
     # -- sizes -------------------------------------------------------------------------------------------------
@@ -523,7 +538,7 @@ class Compactor:
             left, messages = self.calibrated(outcome.tokens), len(outcome.messages) + later
             report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
         if not attempt:
-            _remember(self._settled, (base.at, record.id), later)
+            remember(self._settled, (base.at, record.id), later)
         return record
 
     def _kept(self, before: Context, outcome: PipelineOutcome, *, tried: bool, anew: bool) -> CompactionRecord:
@@ -542,7 +557,7 @@ class Compactor:
         else:
             keep = partial(compaction_records.keep, at=at, lane=before.lane, record=record)
             record = self.database.write(None, partial(keep, now=self.database.now(), anew=anew))
-        _remember(self._records, (at, record.id), record)
+        remember(self._records, (at, record.id), record)
         return record
 
     def _view(
@@ -595,7 +610,8 @@ def _unrecorded(before: _FollowedHistory | None, history: History) -> list[int]:
     return [place for place, digest in enumerate(history.digests[1:]) if digest not in there]
 
 
-def _remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """Put a value in, as the newest; the oldest leave where there are too many."""
     remembered.pop(key, None)
     remembered[key] = value
     while len(remembered) > REMEMBERED:

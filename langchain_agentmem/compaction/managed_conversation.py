@@ -39,7 +39,7 @@ from langchain_agentmem.compaction.compacted_context import (
     expanded,
     place_of,
 )
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor, checked_config
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor
 from langchain_agentmem.compaction.dropped_messages import said
 from langchain_agentmem.compaction.graph_compactor import Compactor, HistorySource, thorough
 from langchain_agentmem.compaction.processors import checked_messages
@@ -231,12 +231,12 @@ class ManagedConversationMemory(ConversationMemory):
         process_strategy: ProcessStrategy | None = None,
         retrieval_strategy: RetrievalStrategy | None = None,
     ) -> None:
-        self.config = checked_config(config)
         self._trigger = check_value(_Function, trigger_strategy, "trigger_strategy")
         self._process = check_value(_Function, process_strategy, "process_strategy")
         self._retrieve = check_value(_Function, retrieval_strategy, "retrieval_strategy")
         super().__init__(memory, conversation_id, namespace=namespace, description=description, retention=retention)
-        self._compactor = Compactor(self._database, self.config, usable_model(model))
+        self._compactor = Compactor(self._database, config, model)
+        self.config = self._compactor.config
         self._context: Context | None = None
         self._database.remembering.add(self)
         self._stats = {"hits": 0, "extensions": 0, "misses": 0, "invalidations": 0, "compactions": 0}

@@ -94,7 +94,7 @@ def converted(given: Sequence[Any]) -> list[BaseMessage]:
     Raises:
         InvalidInput: They are none.
     """
-    if all(isinstance(each, BaseMessage) for each in given):
+    if all(issubclass(kind, BaseMessage) for kind in set(map(type, given))):  # quick for thousands of them
         return list(given)
     try:
         return convert_to_messages(given)
@@ -285,12 +285,12 @@ def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = Fals
 
 def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Form:
     """A dictionary or a state, opened."""
-    found: Any = given.get(HISTORY) if isinstance(given, Mapping) else getattr(given, HISTORY, None)
+    found = history_in(given)
     if isinstance(found, str) or not isinstance(found, Sequence):
         if isinstance(given, Mapping) and HISTORY not in given:
             if _is_state(given, config):
-                _room(config, key)
-                return Form(_asking(given), lambda put: _update([(key, put.text)]))
+                keys_in_state(config, key)
+                return Form(_asking(given), lambda put: state_update([(key, put.text)]))
             return Form(_asking(given), lambda put: {**given, key: put.text})
         raise InvalidInput(
             f"Memory cannot be put into this: {safe_repr(given)}. Give a text, messages, a prompt, a dictionary, or a "
@@ -298,13 +298,13 @@ def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Fo
         )
     said = converted(found)
     texts = [key] if shared else []
-    room = _room(config, CONTEXT, *texts)
+    room = keys_in_state(config, CONTEXT, *texts)
     if room is not None:
         said = _shown(given, said)
 
     def close(put: Insertion) -> Any:
         if room is not None:
-            return _update([(name, put.among(said) if name == CONTEXT else put.text) for name in room])
+            return state_update([(name, put.among(said) if name == CONTEXT else put.text) for name in room])
         text = dict.fromkeys(texts, put.text)
         if isinstance(given, Mapping):
             return {**given, HISTORY: put.among(said), **text}
@@ -334,10 +334,18 @@ def _is_state(given: Mapping[str, Any], config: RunnableConfig) -> bool:
         return False
 
 
-def _room(config: RunnableConfig, *wanted: str) -> list[str] | None:
-    """Which of some keys the state of the running graph has; None where none runs.
+def history_in(state: Any) -> Any:
+    """What a state or a dictionary has under "messages"; None for nothing."""
+    return state.get(HISTORY) if isinstance(state, Mapping) else getattr(state, HISTORY, None)
+
+
+def keys_in_state(config: RunnableConfig, *wanted: str) -> list[str] | None:
+    """Return which of some keys the state of the running graph has; None where none runs.
 
     LangGraph drops, without a word, what its schema does not name.
+
+    Raises:
+        InvalidInput: It has none of them.
     """
     read = (config.get("configurable") or {}).get(READ)
     if read is None:
@@ -351,13 +359,14 @@ def _room(config: RunnableConfig, *wanted: str) -> list[str] | None:
         room.append(key)
     if not room:
         raise InvalidInput(
-            f"The graph's state has no key {' or '.join(map(repr, wanted))}, so the memory would be dropped. Let the "
+            f"The graph's state has no key {' or '.join(map(repr, wanted))}, so the result would be dropped. Let the "
             "state inherit langchain_agentmem.CompactionState, or add the key."
         )
     return room
 
 
-def _update(values: list[tuple[str, Any]]) -> Any:
+def state_update(values: list[tuple[str, Any]]) -> Any:
+    """Return the update of a graph's state that a node gives."""
     from langgraph.types import Command  # noqa: PLC0415 - where a graph runs it is loaded
 
     # In this form the messages of the context are not taken for new ones by stream_mode="messages".
