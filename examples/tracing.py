@@ -32,7 +32,7 @@ class Trees(BaseTracer):
 
 def agent(memory: AgentMemory, folder: Path) -> Any:
     model, experiences = GenericFakeChatModel(messages=iter(SAYS)), memory.experiences(folder)
-    budget = ManagedMemoryConfig(threshold_rounds=3, retain_rounds=1, token_counter="estimate")  # noqa: S106
+    budget = ManagedMemoryConfig(threshold_tokens=215, token_counter="estimate")  # noqa: S106
     experiences.add(Experience("one-gift", when="Use when someone looks for a gift.", what="Name one thing only."))
     builder = StateGraph(CompactionState, input_schema=MessagesState).add_node("tools", ToolNode(memory.tools()))
     builder.add_node("compact", memory.compaction(lambda _: "A walk was told of.", budget))

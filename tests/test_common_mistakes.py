@@ -155,7 +155,6 @@ REFUSED = {
     'memory.compaction(config={"threshold_tokens": 100})': "config must be an instance of ManagedMemoryConfig, got",
     "ManagedMemoryConfig(treshold_tokens=100)": "There is no option 'treshold_tokens'",
     "ManagedMemoryConfig(threshold_tokens=-1)": "threshold_tokens must be greater than or equal to 1, got -1",
-    "ManagedMemoryConfig(threshold_rounds=2)": "retain_rounds (3) must be less than threshold_rounds (2)",
     'ActiveContextPolicyConfig(mode="window")': "'compaction' or 'sliding_window', got 'window'",
     'ActiveContextPolicyConfig(processor_order=["summarization"] * 2)': "processor_order names a processor twice",
     "SummarizationConfig(timeout=0)": "timeout must be a number of seconds above 0",

@@ -33,7 +33,6 @@ from langchain_agentmem.base.events import (
     MemoryEvent,
 )
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, namespace_of, path_of
-from langchain_agentmem.compaction.compaction_config import Size
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations.compaction_records import LOG, STATE, CompactionRecord, KeySpan, spans
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
@@ -416,7 +415,7 @@ class CompactionReport:
     def completed(
         self,
         outcome: PipelineOutcome,
-        target: Size,
+        target: int | None,
         *,
         tokens: int,
         messages: int,
@@ -442,13 +441,12 @@ class CompactionReport:
         if outcome.reason is not None:
             self.fell_short(tokens, target, outcome.reason)
 
-    def fell_short(self, tokens: int, target: Size, reason: str) -> None:
+    def fell_short(self, tokens: int, target: int | None, reason: str) -> None:
         """The context is larger than it should be, for this reason; of one look that is told once."""
         if not self._fell_short:
             self._fell_short = True
             session = self._fields["session_id"]
-            wanted = target.tokens
-            self._emit(CompactionFellShort(session_id=session, tokens=tokens, target_tokens=wanted, reason=reason))
+            self._emit(CompactionFellShort(session_id=session, tokens=tokens, target_tokens=target, reason=reason))
 
     def failed(self, stages: Sequence[str] = ()) -> None:
         """It was given up."""

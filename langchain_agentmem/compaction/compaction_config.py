@@ -20,7 +20,6 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import CounterLike, TokenCounter
-from langchain_agentmem.messages.history_repair import count_rounds
 from langchain_agentmem.messages.message_marks import is_made
 
 PROCESSORS = ("tool_truncation", "summarization", "backward_packing", "sliding_window")
@@ -147,14 +146,9 @@ class ActiveContextPolicyConfig(Options):
 class ManagedMemoryConfig(Options):
     """When a context has outgrown its budget, and what is done then, as MARSYS configures it.
 
-    Whatever threshold is passed first counts.
-
     Attributes:
         threshold_tokens: More tokens than this are too many. Default 150,000; never more than the model's window, where
             that is known.
-        threshold_rounds: So many rounds are too many; a round begins with a user's message. Default None. (TaskWeaver
-            compacts at 10.)
-        retain_rounds: How many of the newest rounds stay where rounds were too many. Default 3.
         image_token_estimate: Tokens for an image. Default 800.
         trigger_events: What makes a managed conversation look whether it must compact: "add", "get_messages". Default:
             both.
@@ -171,21 +165,11 @@ class ManagedMemoryConfig(Options):
     """
 
     threshold_tokens: int = Field(default=150_000, ge=1)
-    threshold_rounds: int | None = Field(default=None, ge=1)
-    retain_rounds: int = Field(default=3, ge=1)
     image_token_estimate: int = Field(default=800, ge=0)
     trigger_events: Sequence[Trigger] = ("add", "get_messages")
     cache_invalidation_events: Sequence[Change] = ("add", "remove_by_id", "delete_memory")
     token_counter: _TokenCounter = None
     active_context: ActiveContextPolicyConfig = Field(default_factory=ActiveContextPolicyConfig)
-
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if self.threshold_rounds is not None and self.retain_rounds >= self.threshold_rounds:
-            raise ValueError(
-                f"retain_rounds ({self.retain_rounds}) must be less than threshold_rounds ({self.threshold_rounds})."
-            )
-        return self
 
     @property
     def compaction_target_tokens(self) -> int:
@@ -193,7 +177,6 @@ class ManagedMemoryConfig(Options):
         return int(self.threshold_tokens * (1 - self.active_context.min_reduction_ratio))
 
 
-_SHARE_OF_WINDOW = 0.8
 _SHARE_OF_SUMMARY = 4
 _LEAST_SUMMARY = 100
 LEAST_INPUT = 8_000
@@ -201,24 +184,11 @@ LEAST_INPUT = 8_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Size:
-    """How large a context may be. What is None is no limit.
-
-    Attributes:
-        tokens: Tokens.
-        rounds: Rounds.
-    """
-
-    tokens: int | None = None
-    rounds: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     """What a processor may go by.
 
     Attributes:
-        target: How large the context may be when it is done.
+        target_tokens: What the context may cost when it is done, in tokens.
         counter: Counts tokens.
         config: What is to be done.
         model: What summarizes; None where there is none.
@@ -229,7 +199,7 @@ class Situation:
         originals: By their ids, messages as they were said, of which the context has shortened copies.
     """
 
-    target: Size
+    target_tokens: int
     counter: TokenCounter
     config: ActiveContextPolicyConfig = field(default_factory=ActiveContextPolicyConfig)
     model: ModelLike | None = None
@@ -257,46 +227,13 @@ class Situation:
 
     def fits(self, messages: Sequence[BaseMessage]) -> bool:
         """Whether a context is small enough."""
-        return is_within(self.target, self.tokens(messages), lambda: count_rounds(messages))
+        return self.tokens(messages) <= self.target_tokens
 
     @property
     def summary_tokens(self) -> int:
         """How long a summary may be, in tokens: at most a quarter of the target."""
         most = self.config.summarization.output_max_tokens
-        if self.target.tokens is None:
-            return most
-        return min(most, max(_LEAST_SUMMARY, self.target.tokens // _SHARE_OF_SUMMARY))
-
-
-def is_within(size: Size, tokens: int, rounds: Callable[[], int]) -> bool:
-    """Whether so many tokens and rounds are within a size; rounds are counted only if they count."""
-    return (size.tokens is None or tokens <= size.tokens) and (size.rounds is None or rounds() <= size.rounds)
-
-
-def limit_of(config: ManagedMemoryConfig, window: int | None) -> Size:
-    """Beyond which size a context is compacted.
-
-    Args:
-        config: The configuration.
-        window: The tokens that the model takes, if that is known.
-    """
-    tokens = config.threshold_tokens if window is None else min(config.threshold_tokens, window)
-    rounds = None if config.threshold_rounds is None else config.threshold_rounds - 1  # it is too many at the threshold
-    return Size(tokens=tokens, rounds=rounds)
-
-
-def target_of(config: ManagedMemoryConfig, limit: Size) -> Size:
-    """The size that a compaction brings a context down to.
-
-    Args:
-        config: The configuration.
-        limit: Its `limit_of`.
-    """
-    left = 1 - config.active_context.min_reduction_ratio
-    return Size(
-        tokens=None if limit.tokens is None else max(1, int(limit.tokens * left)),
-        rounds=None if limit.rounds is None else config.retain_rounds,
-    )
+        return min(most, max(_LEAST_SUMMARY, self.target_tokens // _SHARE_OF_SUMMARY))
 
 
 def window_of(model: Any) -> int | None:
@@ -306,12 +243,3 @@ def window_of(model: Any) -> int | None:
         return window_of(bound)
     window = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
     return window if isinstance(window, int) and window > 0 else None
-
-
-def input_tokens_of(config: ManagedMemoryConfig, model: Any, limit: Size) -> int:
-    """Most tokens that a summarizing model is given in one call."""
-    given = config.active_context.summarization.input_max_tokens
-    if given is not None:
-        return given
-    window = window_of(model)
-    return int(window * _SHARE_OF_WINDOW) if window else max(limit.tokens or 0, LEAST_INPUT)

@@ -24,7 +24,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_agentmem.base.concurrency import PerProcess, in_worker
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.compaction.compacted_context import ConversationOption
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Size, limit_of, window_of
+from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, window_of
 from langchain_agentmem.compaction.graph_compactor import Compactor, ContextView, name_of, provider_of, remember
 from langchain_agentmem.errors import MissingExtra, leaves_the_node
 from langchain_agentmem.language_models.model_calls import ModelLike, Refusal, refusal
@@ -104,7 +104,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self._conversation = ConversationOption(conversation_id, namespace, share_conversation).checked()
         self._compactor = Compactor(database_of(memory), config, model, window=window)
-        self._refused: OrderedDict[Any, Size] = OrderedDict()
+        self._refused: OrderedDict[Any, int] = OrderedDict()
         self._told = False
         self.tools = []
         if tools:
@@ -164,8 +164,8 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
         counter = compactor.counter
         tools = [*request.tools, *_schemas(request.response_format)]
         beside = counter.count((), tools=tools, system=request.system_message)
-        limit = compactor.limit.tokens
-        if not self._told and limit is not None and beside > limit * _MOST_BESIDE:
+        limit = compactor.limit
+        if not self._told and beside > limit * _MOST_BESIDE:
             self._told = True
             logger.warning(
                 "The system message, the tools and the schema of the answer take %d tokens of the %d that a context "
@@ -209,7 +209,7 @@ class CompactionMiddleware(AgentMiddleware[Any, Any, Any]):
             refused = self._refused.get((name_of(model), at))
         compactor = copy.copy(self._compactor)
         compactor.model = model if self._compactor.model is None else self._compactor.model
-        compactor.limit = refused or limit_of(compactor.config, self._window_of(model))
+        compactor.limit = refused or compactor.limit_within(self._window_of(model))
         return compactor, at
 
     def _window_of(self, model: Any) -> int | None:
@@ -237,7 +237,7 @@ class _ModelCall:
     request: ModelRequest[Any]
     history: list[Any]
     compactor: Compactor
-    limit: Size
+    limit: int
     at: ThreadKey | None
     overhead: int
     window: int | None

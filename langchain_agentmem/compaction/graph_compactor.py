@@ -45,14 +45,10 @@ from langchain_agentmem.compaction.compacted_context import (
     resolved,
 )
 from langchain_agentmem.compaction.compaction_config import (
+    LEAST_INPUT,
     ManagedMemoryConfig,
     Situation,
-    Size,
     ToolTruncationConfig,
-    input_tokens_of,
-    is_within,
-    limit_of,
-    target_of,
     window_of,
 )
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, tool_truncation, why_larger
@@ -69,10 +65,9 @@ from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
-from langchain_agentmem.messages.history_repair import count_rounds, droppable, repaired, role_of, shape_of, sound_until
+from langchain_agentmem.messages.history_repair import droppable, repaired, role_of, shape_of, sound_until
 from langchain_agentmem.messages.message_marks import is_filler, is_made
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.tracing import given_only
 
 USUAL_LIMIT = 25_000_000
 """Bytes that a provider takes in one request, unless more is known of it."""
@@ -124,7 +119,7 @@ def with_tool_output_cut(outcome: PipelineOutcome, situation: Situation) -> Pipe
         outcome: What it came to.
         situation: What was to be reached.
     """
-    most = max(_LEAST_TOOL_OUTPUT, (situation.target.tokens or 0) // _SHARE_OF_TOOL_OUTPUT)
+    most = max(_LEAST_TOOL_OUTPUT, situation.target_tokens // _SHARE_OF_TOOL_OUTPUT)
     given = situation.config.tool_truncation.max_tool_message_tokens
     config = ToolTruncationConfig(max_tool_message_tokens=min(most, given), include_tool_payload_user_messages=False)
     messages = tool_truncation(outcome.messages, config=config, counter=situation.counter, everywhere=True)
@@ -167,6 +162,7 @@ REMEMBERED = 256
 """Records and histories that are kept in memory."""
 BATCH = 500
 """Messages that are recorded in one transaction."""
+_SHARE_OF_WINDOW = 0.8  # of a model that summarizes
 _BELOW = 0.9  # of what a provider refused
 _LEAST_LIMIT = 500
 """No limit is lowered below so many tokens of messages."""
@@ -237,7 +233,7 @@ class Compactor:
         )
         self.model = usable_model(model)
         self.window = check_value(Annotated[int, Ge(1)] | None, window, "window")
-        self.limit = limit_of(config, self.window or window_of(self.model))
+        self.limit = self.limit_within(self.window or window_of(self.model))
         given = config.token_counter
         self.counter = (
             given if isinstance(given, TokenCounter) else TokenCounter(given, image_tokens=config.image_token_estimate)
@@ -250,9 +246,14 @@ class Compactor:
         database.remembering.add(self)
 
     @property
-    def target(self) -> Size:
-        """The size that a compaction brings a context down to."""
-        return target_of(self.config, self.limit)
+    def target(self) -> int:
+        """What a compaction brings a context down to, in tokens."""
+        return max(1, int(self.limit * (1 - self.config.active_context.min_reduction_ratio)))
+
+    def limit_within(self, window: int | None) -> int:
+        """Return beyond how many tokens a context is compacted, for a model that takes so many, if that is known."""
+        most = self.config.threshold_tokens
+        return most if window is None else min(most, window)
 
     def viewing(self, messages: Sequence[BaseMessage], at: ThreadKey | None, *, overhead: int = 0) -> ContextView:
         """What a model is to be shown of a history now.
@@ -264,7 +265,7 @@ class Compactor:
             overhead: Tokens that are sent beside the messages.
         """
         report = CompactionReport(self.database, at.name if at else "")
-        limits = given_only({"threshold_tokens": self.limit.tokens, "target_tokens": self.target.tokens})
+        limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
         with report.step(COMPACT, at, "turn", messages=len(messages), **limits):
             history, context, source = self._found(messages, at)
             overhead += self._put_beside(context, at, overhead)
@@ -315,9 +316,7 @@ class Compactor:
             tokens: What was refused, in tokens.
             overhead: Tokens that are sent beside the messages; a limit leaves room for some messages, too.
         """
-        lower = max(int(tokens * _BELOW), self.calibrated(overhead) + _LEAST_LIMIT)
-        if self.limit.tokens is None or lower < self.limit.tokens:
-            self.limit = replace(self.limit, tokens=lower)
+        self.limit = min(self.limit, max(int(tokens * _BELOW), self.calibrated(overhead) + _LEAST_LIMIT))
 
     def _found(self, messages: Sequence[BaseMessage], at: ThreadKey | None) -> tuple[History, Context, HistorySource]:
         """Record what is new in a history, and return it with its context and its source."""
@@ -334,8 +333,7 @@ class Compactor:
 
     def _put_beside(self, context: Context, at: ThreadKey | None, overhead: int) -> int:
         """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
-        limit = self.limit.tokens
-        if at is None or limit is None or context.tokens + overhead < limit / 2:
+        if at is None or context.tokens + overhead < self.limit / 2:
             return 0
         asked = [message.id for message in context.messages if message.type == "human" and message.id]
         return prompt_notes.counting(self.database, at, asked)
@@ -410,9 +408,6 @@ class Compactor:
         """What so many counted tokens are, by what providers have reported."""
         return math.ceil(tokens * self.counter.factor())
 
-    def _is_within(self, messages: Sequence[BaseMessage], tokens: int) -> bool:
-        return is_within(self.limit, tokens, lambda: count_rounds(messages))
-
     def is_due(self, context: Context, tokens: int, model: Any, at: ThreadKey | None) -> bool:
         """Whether to compact: the context is too large, and enough was said since the last time to gain by it.
 
@@ -427,26 +422,22 @@ class Compactor:
             return False
         if record is not None and record.provisional and not record.tried and model is not None:
             return True
-        if self._is_within(context.messages, tokens):
+        if tokens <= self.limit:
             return False
         if record is None:
             return True
         settled = self._settled.get((at, record.id)) == context.grown  # nothing was said since this was compacted
-        return not settled and self._is_worth_it(context, tokens)
+        return not settled and self._is_worth_it(context)
 
-    def _is_worth_it(self, context: Context, tokens: int) -> bool:
+    def _is_worth_it(self, context: Context) -> bool:
         """Whether as much can go as a compaction is to make room for; else the next turn would compact again."""
-        limit, target = self.limit, self.target
-        if limit.tokens is not None and target.tokens is not None and tokens > limit.tokens:
-            room = (limit.tokens - target.tokens) / self.counter.factor()
-            if context.grown_tokens >= room:
-                return True
-            config, messages = self.config.active_context.summarization, context.messages
-            keep_first = config.include_original_instruction
-            shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=keep_first)
-            loose = droppable(messages, shape)
-            return sum(self._cost(messages[each.start : each.stop]) for each in loose) >= room
-        return True
+        room = (self.limit - self.target) / self.counter.factor()
+        if context.grown_tokens >= room:
+            return True
+        config, messages = self.config.active_context.summarization, context.messages
+        keep_first = config.include_original_instruction
+        shape = shape_of(messages, grace=config.grace_recent_messages, keep_first=keep_first)
+        return sum(self._cost(messages[each.start : each.stop]) for each in droppable(messages, shape)) >= room
 
     def _learn(self, history: History, context: Context, overhead: int) -> None:
         """Learn from what the provider reported with the last reply how many tokens a context really has."""
@@ -471,14 +462,16 @@ class Compactor:
             overhead: Tokens that are sent beside the messages.
             model: What summarizes. Default: this object's model.
         """
-        tokens = self.target.tokens
         model = self.model if model is None else model
+        config = self.config.active_context
+        window = window_of(model)
+        share = int(window * _SHARE_OF_WINDOW) if window else max(self.limit, LEAST_INPUT)
         return Situation(
-            target=replace(self.target, tokens=None if tokens is None else int(tokens / self.counter.factor())),
+            target_tokens=int(self.target / self.counter.factor()),
             counter=self.counter,
-            config=self.config.active_context,
+            config=config,
             model=model,
-            input_tokens=input_tokens_of(self.config, model, self.limit),
+            input_tokens=config.summarization.input_max_tokens or share,
             overhead_tokens=overhead,
         )
 
@@ -536,7 +529,7 @@ class Compactor:
             anew = bool(attempt) or (again and outcome.messages != named)
             record = self._kept(before, outcome, tried=situation.model is not None, anew=anew)
             left, messages = self.calibrated(outcome.tokens), len(outcome.messages) + later
-            report.completed(outcome, situation.target, tokens=left, messages=messages, record=record)
+            report.completed(outcome, situation.target_tokens, tokens=left, messages=messages, record=record)
         if not attempt:
             remember(self._settled, (base.at, record.id), later)
         return record
@@ -586,9 +579,9 @@ class Compactor:
             compacted: Whether it was compacted just now.
         """
         tokens = self.calibrated(context.tokens + overhead)
-        if self.config.active_context.enabled and not self._is_within(messages, tokens):
+        if self.config.active_context.enabled and tokens > self.limit:
             situation = self.situation(overhead=overhead)
-            report.fell_short(tokens, situation.target, why_larger(messages, situation))
+            report.fell_short(tokens, situation.target_tokens, why_larger(messages, situation))
         return ContextView(messages, tokens, compacted)
 
 

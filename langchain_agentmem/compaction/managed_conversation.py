@@ -172,7 +172,7 @@ class ContextState:
     event: str
     messages: Sequence[BaseMessage]
     tokens: int
-    threshold_tokens: int | None
+    threshold_tokens: int
     due: bool
     config: ManagedMemoryConfig
 
@@ -383,9 +383,9 @@ class ManagedConversationMemory(ConversationMemory):
         if self._process is not None:
             config = situation.config.replace(mode="compaction", processor_order=[self._process])
             situation = replace(situation, config=config)
-        if not due and situation.target.tokens is not None:  # somebody else decided, so there is to be some gain
+        if not due:  # somebody else decided, so there is to be some gain
             left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
-            situation = replace(situation, target=replace(situation.target, tokens=min(situation.target.tokens, left)))
+            situation = replace(situation, target_tokens=min(situation.target_tokens, left))
         self._compactor.compact(base, self._source, situation, report, tokens=tokens)
         return self._followed(anew=True)
 
@@ -403,7 +403,7 @@ class ManagedConversationMemory(ConversationMemory):
             event=event,
             messages=context.messages,
             tokens=tokens,
-            threshold_tokens=self._compactor.limit.tokens,
+            threshold_tokens=self._compactor.limit,
             due=due,
             config=self.config,
         )

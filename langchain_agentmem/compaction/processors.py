@@ -19,10 +19,8 @@ valid for a provider.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -36,9 +34,7 @@ from langchain_agentmem.compaction.compaction_config import (
     BackwardPackingConfig,
     Processor,
     Situation,
-    Size,
     ToolTruncationConfig,
-    is_within,
 )
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
@@ -229,7 +225,7 @@ def summarization(
     """
     given = config or SummarizationConfig()
     situation = Situation(
-        target=Size(tokens=max_tokens),
+        target_tokens=max_tokens,
         counter=counter or TokenCounter(),
         config=ActiveContextPolicyConfig(summarization=given),
         model=usable_model(model),
@@ -264,7 +260,7 @@ def shortening(
     dropped = [message for bundle in going for message in messages[bundle.start : bundle.stop]]
     before = None if shape.summary is None else messages[shape.summary]
     room = sum(map(situation.cost, dropped + ([before] if before else []))) - _FRAME
-    if room < _LEAST and not (situation.target.rounds is not None and len(dropped) + bool(before) > 1):
+    if room < _LEAST:
         return messages, None
     earlier = summary_in(before) if before else None
     about = [messages[shape.first]] if earlier is None and shape.first is not None else []
@@ -285,7 +281,7 @@ def shortening(
     cut = shape.systems if shape.first is None else shape.first + 1
     ahead = [message for place, message in enumerate(messages[:cut]) if place not in gone]
     behind = [message for place, message in enumerate(messages[cut:], cut) if place not in gone]
-    most = min(situation.tokens(messages) - 1, situation.target.tokens or sys.maxsize)
+    most = min(situation.tokens(messages) - 1, situation.target_tokens)
     room = most - situation.tokens([*ahead, *behind])
     # The id is the same for the same messages, so that who compacts again after a crash makes the same summary.
     told = repr((before.id if before else None, [(each.id, each.type, each.content) for each in dropped]))
@@ -299,32 +295,26 @@ def _going(messages: list[BaseMessage], shape: Shape, situation: Situation) -> l
     loose = droppable(messages, shape)
     if situation.thorough:
         return loose
-    count, target = situation.cost, situation.target
     tokens = situation.tokens(messages) + situation.summary_tokens + _FRAME
-    rounds = sum(map(is_said_by_user, messages))
     if shape.summary is not None:
-        tokens -= count(messages[shape.summary])
-    if shape.first is not None:
-        rounds -= 1  # a summary stands for its round
+        tokens -= situation.cost(messages[shape.summary])
     for place, bundle in enumerate(loose):
-        if place and is_within(target, tokens, partial(int, rounds)):
+        if place and tokens <= situation.target_tokens:
             return loose[: _to_the_round(messages, loose, place, situation)]
-        gone = messages[bundle.start : bundle.stop]
-        tokens -= sum(map(count, gone))
-        rounds -= sum(map(is_said_by_user, gone))
+        tokens -= sum(map(situation.cost, messages[bundle.start : bundle.stop]))
     return loose
 
 
 def _to_the_round(messages: list[BaseMessage], loose: list[Bundle], place: int, situation: Situation) -> int:
     """A little further, to where a round begins, so that no answer is left without its question."""
-    spare = (situation.target.tokens or 0) // _SPARE
+    spare = situation.target_tokens // _SPARE
     for later in range(place, len(loose)):
         if is_said_by_user(messages[loose[later].start]):
             return later
         spare -= sum(map(situation.cost, messages[loose[later].start : loose[later].stop]))
-        if spare < 0 and situation.target.rounds is None:
-            return place
-    return place if situation.target.rounds is None else len(loose)
+        if spare < 0:
+            break
+    return place
 
 
 def _with_affordable_images(summary: Summary, situation: Situation, tokens: int, key: str) -> Summary:
@@ -401,9 +391,7 @@ def compacting(
         summarized = summarized or processor == "summarization"
         if new is not None and new.failure is not None:
             failures.append((name, new.failure))
-        if situation.tokens(made) < situation.tokens(context) or (
-            len(made) < len(context) and situation.target.rounds is not None
-        ):
+        if situation.tokens(made) < situation.tokens(context):
             context = made
             summary = new.summary if new else summary
     return PipelineOutcome(
@@ -419,7 +407,7 @@ def compacting(
 def _processed(processor: str | Processor, messages: list[BaseMessage], situation: Situation) -> list[BaseMessage]:
     config, counter = situation.config, situation.counter
     keep_first = config.summarization.include_original_instruction
-    room = (situation.target.tokens or 0) - situation.overhead_tokens
+    room = situation.target_tokens - situation.overhead_tokens
     match processor:
         case "tool_truncation":
             cut = tool_truncation(messages, config=config.tool_truncation, counter=counter)
@@ -427,10 +415,10 @@ def _processed(processor: str | Processor, messages: list[BaseMessage], situatio
             if first is not None:  # it is pinned word for word, even if it looks like what a tool returned
                 cut[first] = messages[first]
             return cut
-        case "backward_packing" if situation.target.tokens is not None:
+        case "backward_packing":
             packing = config.backward_packing
             return backward_packing(messages, max_tokens=room, config=packing, counter=counter, keep_first=keep_first)
-        case "sliding_window" if situation.target.tokens is not None:
+        case "sliding_window":
             room = int(room * (1 - config.sliding_window.headroom_percent))
             return sliding_window(messages, max_tokens=room, counter=counter)
         case str():
@@ -470,7 +458,5 @@ def why_larger(messages: Sequence[BaseMessage], situation: Situation) -> str:
     costs = {name: sum(map(count, part)) for name, part in parts.items() if part}
     costs["what is sent beside the messages"] = situation.overhead_tokens
     told = ", ".join(f"{name} {tokens}" for name, tokens in sorted(costs.items(), key=lambda each: -each[1]) if tokens)
-    limits = {"tokens": situation.target.tokens, "rounds": situation.target.rounds}
-    target = ", ".join(f"{limit} {name}" for name, limit in limits.items() if limit is not None)
     left = f"{situation.tokens(messages)} tokens in {len(messages)} messages"
-    return f"{left} are left, with a target of {target}. In tokens: {told}."
+    return f"{left} are left, with a target of {situation.target_tokens} tokens. In tokens: {told}."

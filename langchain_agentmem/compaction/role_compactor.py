@@ -26,7 +26,7 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import ThreadKey, path_of
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
-from langchain_agentmem.compaction.compaction_config import Size, window_of
+from langchain_agentmem.compaction.compaction_config import window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, keep
@@ -195,7 +195,7 @@ class ContextCompactor:
             record = seen.record_with(going, made.summary, tried=self._model is not None, saved=saved)
             self._database.write(None, lambda tx: self._keep(tx, lease, seen, going, record, now))
         outcome = PipelineOutcome(messages=[shown], tokens=tokens, stages_run=("summarization",), summary=made.summary)
-        report.completed(outcome, Size(), tokens=tokens, messages=1)
+        report.completed(outcome, None, tokens=tokens, messages=1)
 
     def _keep(
         self, tx: Transaction, lease: Lease, seen: SeenRounds, going: list[Round], record: CompactionRecord, now: int

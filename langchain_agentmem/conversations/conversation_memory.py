@@ -36,7 +36,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.clock import moment
@@ -191,8 +191,17 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         """Async version of `add_message`."""
         await self.aadd_messages([message])
 
-    aadd_user_message = awaited(BaseChatMessageHistory.add_user_message, writes=True)
-    aadd_ai_message = awaited(BaseChatMessageHistory.add_ai_message, writes=True)
+    def add_user_message(self, message: HumanMessage | str) -> None:
+        """Add what a user says: a message or its text."""
+        self.add_message(HumanMessage(message) if isinstance(message, str) else message)
+
+    aadd_user_message = awaited(add_user_message, writes=True)
+
+    def add_ai_message(self, message: AIMessage | str) -> None:
+        """Add what a model says: a message or its text."""
+        self.add_message(AIMessage(message) if isinstance(message, str) else message)
+
+    aadd_ai_message = awaited(add_ai_message, writes=True)
 
     # -- changing ----------------------------------------------------------------------------------------------
 

@@ -178,13 +178,6 @@ def droppable(messages: Sequence[BaseMessage], shape: Shape) -> list[Bundle]:
     return [each for each in bundles(messages, shape.systems, shape.tail) if each.start not in shape.pinned]
 
 
-def count_rounds(messages: Sequence[BaseMessage]) -> int:
-    """How many rounds a history shows: what a user said, but for the first where a summary stands for its round."""
-    users = sum(map(is_said_by_user, messages))
-    summarized = any(summary_in(message) is not None for message in messages)
-    return max(0, users - 1) if summarized else users
-
-
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _REFUSED_AFTER = {"assistant": "assistant", "tool": "user"}

@@ -25,7 +25,7 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.namespaces import CONFIG_KEY
-from langchain_agentmem.compaction import CompactionState, ManagedMemoryConfig
+from langchain_agentmem.compaction import ActiveContextPolicyConfig, CompactionState, ManagedMemoryConfig
 from langchain_agentmem.experiences.experience import Experience
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary
 
@@ -147,7 +147,8 @@ def _agent(memory: AgentMemory, library: ExperienceLibrary) -> Any:
     def goes_on(state: CompactionState) -> str:
         return "timetable" if getattr(state["messages"][-1], "tool_calls", ()) else "learn"
 
-    budget = ManagedMemoryConfig(threshold_rounds=4, retain_rounds=2, token_counter="estimate")  # noqa: S106
+    few = ActiveContextPolicyConfig(min_reduction_ratio=0.1)
+    budget = ManagedMemoryConfig(threshold_tokens=445, token_counter="estimate", active_context=few)  # noqa: S106
     builder = StateGraph(CompactionState, input_schema=MessagesState)
     builder.add_node("compact", memory.compaction(_summary, budget)).add_node("recall", memory.inject())
     builder.add_node("advise", library.selector()).add_node(answer).add_node(timetable).add_node(learn)

@@ -7,7 +7,6 @@ from langchain_agentmem.compaction import (
     BackwardPackingConfig,
     ManagedMemoryConfig,
     Situation,
-    Size,
     SlidingWindowConfig,
     SummarizationConfig,
     ToolTruncationConfig,
@@ -57,7 +56,6 @@ WRONG = {
 ONLY = {"processor_order": ["summarization"], "excluded_processors": ["summarization"]}
 UNFIT = [
     (ManagedMemoryConfig, {"active_context": 5}, "active_context"),
-    (ManagedMemoryConfig, {"threshold_rounds": 3}, "retain_rounds"),
     (ManagedMemoryConfig, {"trigger_events": ["never"]}, "never"),
     (ActiveContextPolicyConfig, {"processor_order": ["magic"]}, "magic"),
     (ActiveContextPolicyConfig, {"processor_order": ["summarization", "summarization"]}, "twice"),
@@ -86,8 +84,8 @@ def test_what_is_excluded_or_turned_off_does_not_run_and_a_window_slides_alone_o
 
 
 def test_a_summary_may_take_a_quarter_of_the_target():
-    for target, most in ((None, 6_000), (100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)):
-        assert Situation(target=Size(tokens=target), counter=TokenCounter("estimate")).summary_tokens == most
+    for target, most in ((100_000, 6_000), (8_000, 2_000), (1_003, 250), (200, 100)):
+        assert Situation(target_tokens=target, counter=TokenCounter("estimate")).summary_tokens == most
 
 
 def test_each_refusal_says_what_is_wrong():

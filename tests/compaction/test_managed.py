@@ -370,16 +370,6 @@ class TestEvents:
         assert [each for each in hooked if isinstance(each, CompactionEvent)] == [started, completed]
 
 
-class TestThresholds:
-    def test_rounds(self, memory):
-        chat, model = filled(memory, 9, ManagedMemoryConfig(threshold_rounds=10, retain_rounds=3))
-        assert not model.asked
-        chat.add(role="user", content="question-009")
-        assert len(model.asked) == 1
-        shown = [text[:12] for text in texts(chat.get_messages()) if text.startswith("question")]
-        assert shown == [f"question-{turn:03}" for turn in (0, 7, 8, 9)]
-
-
 def test_with_a_conversation_its_compactions_are_erased(memory):
     chat, _ = filled(memory, 20)
     assert memory.admin.stats()["compactions"] >= 1

@@ -21,14 +21,22 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.compaction import CompactionState
-from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig
+from langchain_agentmem.compaction import (
+    ActiveContextPolicyConfig,
+    CompactionState,
+    ManagedMemoryConfig,
+    SummarizationConfig,
+)
 from tests.support.models import StreamingModel
 
 Model = Callable[[str], Any]
 """From the name of a model to the model."""
 
-TURNS = ("I like tea. My sister Ana lives in Lisbon.", "What shall I bring Ana?", "What did I say about tea?")
+TURNS = (
+    "I like tea. My sister Ana lives in Lisbon. " + "We walked along the river. " * 40,
+    "What shall I bring Ana?",
+    "What did I say about tea?",
+)
 ANSWERS = ("Noted.", "Bring her some tea.", "That you like it.")
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "t1", "agentmem_namespace": ("ada",)}}
 
@@ -107,7 +115,8 @@ def agent(memory: AgentMemory, folder: Path, model: Model = scripted) -> Compile
     async def answer_awaited(state: CompactionState, config: RunnableConfig) -> dict[str, Any]:
         return {"messages": [await chat.ainvoke(state["llm_input_messages"], config)]}
 
-    budget = ManagedMemoryConfig(threshold_rounds=2, retain_rounds=1, token_counter="estimate")
+    policy = ActiveContextPolicyConfig(summarization=SummarizationConfig(include_original_instruction=False))
+    budget = ManagedMemoryConfig(threshold_tokens=600, token_counter="estimate", active_context=policy)
     builder = StateGraph(CompactionState, input_schema=MessagesState)
     builder.add_sequence(
         [

@@ -9,7 +9,7 @@ import random
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_agentmem.compaction.compaction_config import Situation, Size
+from langchain_agentmem.compaction.compaction_config import Situation
 from langchain_agentmem.compaction.processors import compacting
 from langchain_agentmem.messages.history_repair import repaired, role_of
 from langchain_agentmem.messages.message_marks import sections, summary_in
@@ -115,17 +115,13 @@ def calls_in_blocks_only(message):
 
 def random_situation(dice, given, model):
     tokens = int(costs(given) * dice.uniform(0.03, 1.1)) + 1
-    rounds = dice.choice((1, 2, 5, 20)) if dice.random() < 0.2 else None
-    if rounds and dice.random() < 0.5:
-        tokens = None
     return Situation(
-        target=Size(tokens=tokens, rounds=rounds),
+        target_tokens=tokens,
         counter=COUNTER,
         config=random_policy(dice),
         model=model,
         input_tokens=dice.choice((700, 3_000, 20_000)),
         thorough=dice.random() < 0.05,
-        archive=lambda message: message.id or "kept",
     )
 
 

@@ -134,7 +134,7 @@ class TestPlaces:
     async def test_agents_of_langchain(self, memory, folder, tmp_path, collector):
         folder.mkdir()
         (folder / "handcrafted_exp_gifts.yaml").write_text(GIFTS)
-        budget = ManagedMemoryConfig(threshold_rounds=2, retain_rounds=1)
+        budget = ManagedMemoryConfig(threshold_tokens=160)
 
         def made(memory):
             return create_agent(
