@@ -20,7 +20,7 @@ from langchain_agentmem.base.namespaces import ThreadLike
 from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.injection.memory_injection import InjectionOptions, MemorySelection
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.prompt_forms import breakpoints_in, with_block, with_breakpoints, woven
+from langchain_agentmem.messages.prompt_forms import with_block, woven
 from langchain_agentmem.storage.database import MemoryLike
 
 try:
@@ -62,8 +62,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             `mem_core_set`, `mem_core_del`, `mem_archival_write` and `mem_archival_search`; `recall_dropped` and
             `expand` come with `CompactionMiddleware`. Or the names of tools on layers and facts, see `memory.tools`;
             "fact_*" means all that begin so. Each costs about a hundred tokens of every prompt. Default False.
-        cache_control: Whether the prompt tells Anthropic's models where it can be kept: see `with_breakpoints`. Other
-            providers keep prompts without being told. Who sets breakpoints too stands before this. Default False.
 
     Raises:
         InvalidInput: An argument is wrong.
@@ -76,12 +74,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         branch_or_config: str | LayeredMemory | ThreadLike | None = None,
         *,
         tools: bool | Iterable[str] = False,
-        cache_control: bool = False,
         **options: Unpack[InjectionOptions],
     ) -> None:
         super().__init__()
         self._selection = MemorySelection(memory, branch_or_config, **options)
-        self._cache_control = cache_control
         self._told = False
         self.tools = _tools(memory, branch_or_config, self._selection.namespace, tools)
 
@@ -116,12 +112,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             request = request.override(system_message=with_block(request.system_message, "core", brought.core))
             brought = brought._replace(core="")
         messages: list[Any] = woven(request.messages, brought)
-        system = request.system_message
-        if self._cache_control:
-            bound = [getattr(request.model, name, None) for name in ("kwargs", "model_kwargs")]
-            others = [request.model_settings, *bound, *(getattr(each, "extras", each) for each in request.tools)]
-            system, messages[:] = with_breakpoints(system, messages, breakpoints_in(others))
-        return request.override(system_message=system, messages=messages)
+        return request.override(messages=messages)
 
 
 def _tools(memory: Any, whose: Any, namespace: Sequence[str] | None, wanted: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
@@ -22,10 +22,7 @@ from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.history_repair import calls_of, encodable, is_said_by_user, role_of
-from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made, summary_in
-
-BREAKPOINT, MOST_BREAKPOINTS = "cache_control", 4
-"""How Anthropic calls what tells it where a prefix ends, and how many a request may have, tools included."""
+from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made
 
 
 class Brought(NamedTuple):
@@ -161,54 +158,6 @@ def with_block(system: SystemMessage | None, part: Part, text: str) -> SystemMes
         else [*system.content, {"type": "text", "text": text}]
     )
     return system.model_copy(update={"content": content})
-
-
-def with_breakpoints(
-    system: SystemMessage | None, messages: Sequence[BaseMessage], taken: int = 0
-) -> tuple[SystemMessage | None, list[BaseMessage]]:
-    """A prompt in which Anthropic's models are told where a prefix ends that will be sent again: at most four in all.
-
-    They stand at the end of the last message but one that has a text at its end, of the system message, of the summary,
-    and of core memory; where the prompt has breakpoints of its own, the last of these are left out. Other providers
-    need none of them.
-
-    Args:
-        system: The system message, if there is one. It is not changed.
-        messages: The others. None of them is changed.
-        taken: How many breakpoints there are beside these messages, such as those of tools. Default 0.
-    """
-    first = 0 if system is None else 1
-    prompt = [*([] if system is None else [system]), *messages]
-    core = [place for place, each in enumerate(prompt) if is_injected(each, "core")][-1:]
-    summary = [place for place, each in enumerate(prompt) if summary_in(each) is not None][-1:]
-    low = max([first - 1, *core, *summary])
-    end = [place for place in range(len(prompt) - 2, low, -1) if _marked(prompt[place]) is not None][:1]
-    room = MOST_BREAKPOINTS - taken - breakpoints_in([each.content for each in prompt])
-    wanted = [place for place in (*end, *range(first), *summary, *core) if not breakpoints_in(prompt[place].content)]
-    for place in wanted[: max(0, room)]:
-        prompt[place] = _marked(prompt[place]) or prompt[place]
-    return (None if system is None else cast("SystemMessage", prompt[0])), prompt[first:]
-
-
-def breakpoints_in(value: Any) -> int:
-    """Count the breakpoints in content, tools or settings, with those in inner blocks and in `extras`."""
-    if isinstance(value, Mapping):
-        return (BREAKPOINT in value) + sum(map(breakpoints_in, value.values()))
-    return sum(map(breakpoints_in, value)) if isinstance(value, list) else 0
-
-
-M = TypeVar("M", bound=BaseMessage)
-
-
-def _marked(message: M) -> M | None:
-    """A message with a breakpoint at its end; None where no text stands there."""
-    content: Any = message.content
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    end = blocks[-1] if blocks else None
-    if not isinstance(end, dict) or end.get("type") != "text" or not end.get("text"):
-        return None
-    blocks[-1] = {**end, BREAKPOINT: {"type": "ephemeral"}}
-    return message.model_copy(update={"content": blocks})
 
 
 def last_said(messages: Sequence[BaseMessage]) -> int | None:

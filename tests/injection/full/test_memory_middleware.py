@@ -7,7 +7,6 @@ from importlib import import_module
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -70,41 +69,6 @@ class TestTheRequest:
                 elif prompt is not None:
                     assert first.text == "Be kind."
                     assert kinds_shown(rest) == ["core", "recalled", "human"]
-
-    def test_anthropic_is_told_where_a_prompt_can_be_kept_if_asked(self, memory, layers):
-        model = ScriptedModel(calling("look", place="here"), AIMessage("a quince"))
-        middleware = MemoryMiddleware(memory, "user-42", cache_control=True)
-        agent = create_agent(model, [look], system_prompt="Be kind.", middleware=[middleware])
-        agent.invoke({"messages": [HumanMessage(QUESTION, id="q")]})
-        ends = [
-            [isinstance(each.content, list) and "cache_control" in each.content[-1] for each in m] for m in model.asked
-        ]
-        assert ends == [[True, True, True, False], [True, True, False, True, False, False]]
-        assert kinds_shown(model.asked[1]) == ["system", "core", "recalled", "human", "ai", "tool"]
-        assert all(is_injected(each) for each in model.asked[1][1:3])
-        assert_valid_for_providers(model.asked[1])
-
-    @pytest.mark.parametrize("inside", ["", "extras", "metadata", "content"])
-    def test_of_it_there_are_never_more_than_four_places(self, memory, layers, inside):
-        mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
-        if inside:
-            mark = {inside: [{"type": "text", "text": "x", **mark}] if inside == "content" else mark}
-        for own in range(5):
-            model = ScriptedModel("a quince")
-            asked = [{"type": "text", "text": str(n), **mark} for n in range(own)]
-            history = [
-                HumanMessage([*asked, {"type": "text", "text": "Hello"}]),
-                AIMessage("Hi"),
-                HumanMessage(QUESTION),
-            ]
-            # As ChatAnthropic takes it: for the end of the prompt.
-            settings = {"cache_control": {"type": "ephemeral"}} if own == 1 else {}
-            setting = wrap_model_call(lambda request, go_on, s=settings: go_on(request.override(model_settings=s)))
-            middleware = [setting, MemoryMiddleware(memory, "user-42", cache_control=True)]
-            create_agent(model, system_prompt="Be kind.", middleware=middleware).invoke({"messages": history})
-            places = str([each.content for each in model.asked[0]]).count("cache_control")
-            assert places == {0: 3, 1: 3}.get(own, 4), own
-            assert str(model.asked[0]).count("1h") == own
 
 
 class TestTheThread:
