@@ -53,14 +53,7 @@ from langchain_agentmem.compaction.compaction_config import (
 )
 from langchain_agentmem.compaction.processors import PipelineOutcome, compacting, tool_truncation, why_larger
 from langchain_agentmem.conversations import compaction_records, message_log, prompt_notes
-from langchain_agentmem.conversations.compaction_records import (
-    STATE,
-    CompactionRecord,
-    Header,
-    headers,
-    identity,
-    storable,
-)
+from langchain_agentmem.conversations.compaction_records import STATE, CompactionRecord, Header, headers, storable
 from langchain_agentmem.conversations.log_entries import entry_of
 from langchain_agentmem.errors import StorageError
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
@@ -194,18 +187,6 @@ class HistorySource(NamedTuple):
     originals: Callable[[Context], Mapping[str, BaseMessage]]
 
 
-class _FollowedHistory(NamedTuple):
-    """A history as it was the turn before.
-
-    Attributes:
-        conversation: The identity of its conversation; None if it did not exist then.
-        history: The history.
-    """
-
-    conversation: tuple[int, int] | None
-    history: History
-
-
 class Compactor:
     """Gives the context of histories, within a budget.
 
@@ -242,7 +223,7 @@ class Compactor:
         self._records: OrderedDict[tuple[ThreadKey | None, int], CompactionRecord] = OrderedDict()
         self._settled: OrderedDict[tuple[ThreadKey | None, int], int] = OrderedDict()
         self._numbers = count(1)
-        self._followed: OrderedDict[ThreadKey | None, _FollowedHistory] = OrderedDict()
+        self._followed: OrderedDict[ThreadKey | None, History] = OrderedDict()
         database.remembering.add(self)
 
     @property
@@ -321,14 +302,16 @@ class Compactor:
     def _found(self, messages: Sequence[BaseMessage], at: ThreadKey | None) -> tuple[History, Context, HistorySource]:
         """Record what is new in a history, and return it with its context and its source."""
         before = self._followed.get(at)
-        history = followed(before.history if before else History(), messages, self.counter)
-        conversation, known = self._noted(history, at, before)
-        remember(self._followed, at, _FollowedHistory(conversation, history))
+        history = followed(before or History(), messages, self.counter)
+        known = self._noted(history, at, before)
+        remember(self._followed, at, history)
         source = HistorySource(
             lambda record: resolved(record, history, self.counter, at),
             lambda context: {key: history.messages[history.places[key]] for key in context.copies},
         )
-        records = (self.loaded(at, each.id) for each in known if _is_of(each, history))
+        digests = history.digests
+        same = (each for each in known if each.reached < len(digests) and digests[each.reached] == each.digest)
+        records = (self.loaded(at, each.id) for each in same)
         return history, source.resolve(next((record for record in records if record is not None), None)), source
 
     def _put_beside(self, context: Context, at: ThreadKey | None, overhead: int) -> int:
@@ -346,19 +329,16 @@ class Compactor:
     # -- recording ---------------------------------------------------------------------------------------------
 
     def _noted(
-        self, history: History, at: ThreadKey | None, before: _FollowedHistory | None
-    ) -> tuple[tuple[int, int] | None, Sequence[Header | CompactionRecord]]:
-        """Record what is new in a history. Return the identity of its conversation, and the compactions there are."""
+        self, history: History, at: ThreadKey | None, before: History | None
+    ) -> Sequence[Header | CompactionRecord]:
+        """Record what is new in a history. Return the compactions that there are, the newest first."""
         if at is None:
             there = [*self._records.items()]  # in one go: other threads go on putting records there
-            return None, [record for (where, _), record in reversed(there) if where is None]
-        conversation, known = self.database.read(None, lambda tx: (identity(tx, at), headers(tx, at, STATE)))
-        if before is not None and (conversation is None or before.conversation not in (conversation, None)):
-            before = None  # another process has deleted the conversation since
+            return [record for (where, _), record in reversed(there) if where is None]
         new = [place for place in _unrecorded(before, history) if not is_filler(history.messages[place])]
         for start in range(0, len(new), BATCH):
             self._record(history, at, new[start : start + BATCH])
-        return conversation, known
+        return self.database.read(None, lambda tx: headers(tx, at, STATE))
 
     def _record(self, history: History, at: ThreadKey, places: Sequence[int]) -> None:
         """Record the messages in these places."""
@@ -594,9 +574,9 @@ def _is_sound(context: Context, history: History) -> bool:
     return sound_until(context.messages, start) == len(context.messages)
 
 
-def _unrecorded(before: _FollowedHistory | None, history: History) -> list[int]:
+def _unrecorded(before: History | None, history: History) -> list[int]:
     """Return the places of messages that are not recorded yet, or say something else than what was recorded."""
-    digests = before.history.digests if before else [b""]
+    digests = before.digests if before else [b""]
     if history.digests[: len(digests)] == digests:
         return [*range(len(digests) - 1, len(history.messages))]
     there = set(digests)
@@ -609,8 +589,3 @@ def remember(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
     remembered[key] = value
     while len(remembered) > REMEMBERED:
         remembered.popitem(last=False)
-
-
-def _is_of(header: Header | CompactionRecord, history: History) -> bool:
-    """Whether a compaction is of a history."""
-    return header.reached <= len(history.messages) and history.digests[header.reached] == header.digest

@@ -18,7 +18,6 @@ from langchain_core.messages import BaseMessage
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.errors import MessageError, StorageError
 from langchain_agentmem.messages.langchain_messages import from_langchain, to_langchain
@@ -112,12 +111,6 @@ def headers(tx: Transaction, at: ThreadKey, lane: str) -> list[Header]:
     return [_header(row) for row in rows]
 
 
-def identity(tx: Transaction, at: ThreadKey) -> tuple[int, int] | None:
-    """What tells a conversation from one of the same name that was there before; None where it does not exist."""
-    rows = query.branch_counts(tx, path=at.path, kind=message_log.CONVERSATION, name=at.name)
-    return (int(rows[0]["id"]), int(rows[0]["created_at"])) if rows else None
-
-
 def newest(tx: Transaction, at: ThreadKey, limit: int) -> list[Compaction]:
     """The newest compactions of a conversation that are in use, the newest first.
 
@@ -175,7 +168,7 @@ def keep(
 
     Args:
         tx: The transaction.
-        at: The conversation, which exists.
+        at: The conversation. The record is not kept where it does not exist.
         lane: Whose context.
         record: What to keep.
         now: When, in microseconds since 1970.
@@ -183,7 +176,7 @@ def keep(
     """
     found = message_log.locked(tx, at)
     if found is None:
-        raise StorageError(f"The conversation {safe_repr(at.name)} was deleted while its context was compacted.")
+        return record  # the conversation was deleted meanwhile
     branch = found[0]
     there = None if anew else _same(tx, branch, lane, record.digest)
     if there is not None and not there.provisional:

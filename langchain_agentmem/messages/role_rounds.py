@@ -487,7 +487,7 @@ class MessageContent(Portable):
         return cls(given.get("thought"), given.get("next_action"), from_plain(given.get("action_input")))
 
 
-class Retention(Options, Portable):
+class Retention(Options):
     """How long things are kept. With neither limit, for ever.
 
     Attributes:
@@ -502,29 +502,3 @@ class Retention(Options, Portable):
     def off(self) -> bool:
         """True when everything is kept."""
         return self.keep_last is None and self.max_age is None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give ``{"keep_last", "max_age"}``, the age as days, seconds and microseconds."""
-        age = self.max_age
-        parts = None if age is None else {"days": age.days, "seconds": age.seconds, "microseconds": age.microseconds}
-        return {"keep_last": self.keep_last, "max_age": parts}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a retention.
-
-        Args:
-            data: ``max_age`` may be what `to_dict` gives, or a number of seconds.
-
-        Raises:
-            InvalidInput: A limit has a wrong type or value.
-        """
-        given = fields_of(cls, data)
-        age: Any = given.get("max_age")
-        is_number = isinstance(age, int | float) and not isinstance(age, bool)
-        try:
-            if is_number or isinstance(age, Mapping):
-                age = timedelta(seconds=age) if is_number else timedelta(**age)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInput(f"Retention: {safe_repr(age)} is not an age: {error}") from error
-        return cls(keep_last=given.get("keep_last"), max_age=age)

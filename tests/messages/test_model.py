@@ -41,15 +41,10 @@ POSTS = st.builds(Post, id=IDS, message=TEXT, send_from=TEXT, send_to=TEXT, atta
 STATES = st.sampled_from(["created", "finished", "failed"])
 ROUNDS = st.builds(Round, id=IDS, user_query=TEXT, state=STATES, post_list=st.lists(POSTS, max_size=2))
 CONVERSATIONS = st.builds(Conversation, id=IDS, rounds=st.lists(ROUNDS, max_size=2), enabled=st.booleans())
-RETENTIONS = st.builds(
-    Retention,
-    keep_last=st.none() | st.integers(min_value=1),
-    max_age=st.none() | st.timedeltas(min_value=timedelta(microseconds=1)),
-)
 
 
 class TestRoundTrips:
-    @given(CONVERSATIONS | ENTRIES | RETENTIONS | ATTACHMENTS)
+    @given(CONVERSATIONS | ENTRIES | ATTACHMENTS)
     def test_every_value_survives_dictionaries_json_and_yaml(self, value):
         kind = type(value)
         assert kind.from_dict(value.to_dict()) == value
@@ -101,7 +96,6 @@ class TestOldDumps:
             (Attachment, {"type": ["plan"], "content": ""}, "'type' must be text"),
             (Attachment, {"content": ""}, "'type' is missing"),
             (SharedMemoryEntry, {"type": "a", "scope": "b", "content": ""}, "'round' or 'conversation'"),
-            (Retention, {"max_age": {"eons": 1}}, "not an age"),
             (MessageContent, {"next_action": "sleep"}, "'sleep'"),
             (MessageContent, {"thought": 5}, "A thought is text"),
             (MessageContent, {"action_input": []}, "action_input a dictionary"),
@@ -185,6 +179,3 @@ class TestRetention:
         for limit in (*({"keep_last": each} for each in counts), *({"max_age": each} for each in ages)):
             with pytest.raises(InvalidInput):
                 pytest.fail(f"{Retention(**limit)} of {limit}")
-
-    def test_seconds_are_an_age_in_a_dictionary(self):
-        assert Retention.from_dict({"max_age": 90}) == Retention(max_age=timedelta(seconds=90))
