@@ -4,7 +4,6 @@ from langchain_agentmem.compaction.compaction_config import ActiveContextPolicyC
 from langchain_agentmem.compaction.compaction_config import BackwardPackingConfig as BackwardPackingConfig
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig as ManagedMemoryConfig
 from langchain_agentmem.compaction.compaction_config import Situation as Situation
-from langchain_agentmem.compaction.compaction_config import Size as Size
 from langchain_agentmem.compaction.compaction_config import SlidingWindowConfig as SlidingWindowConfig
 from langchain_agentmem.compaction.compaction_config import ToolTruncationConfig as ToolTruncationConfig
 from langchain_agentmem.compaction.compaction_middleware import CompactionMiddleware as CompactionMiddleware
