@@ -51,16 +51,7 @@ from langchain_agentmem.conversations.persistence import LogMemory, checked_rete
 from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import InvalidInput, MessageError
 from langchain_agentmem.messages.langchain_messages import to_langchain
-from langchain_agentmem.messages.message import (
-    AgentCallLike,
-    Content,
-    Message,
-    MessageFields,
-    MessageLike,
-    ToolCallLike,
-    column_role,
-    decode_body,
-)
+from langchain_agentmem.messages.message import Message, MessageFields, MessageLike, column_role, decode_body
 from langchain_agentmem.messages.provider_content import ImageFiles, named_part
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
@@ -125,29 +116,14 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     # -- adding ------------------------------------------------------------------------------------------------
 
-    def add(
-        self,
-        message: MessageLike | None = None,
-        *,
-        role: str | None = None,
-        content: Content = None,
-        name: str | None = None,
-        tool_calls: Sequence[ToolCallLike] | None = None,
-        agent_calls: Sequence[AgentCallLike] | None = None,
-        images: Sequence[str] | None = None,
-        tool_call_id: str | None = None,
-    ) -> str:
+    def add(self, /, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> str:
         """Add one message.
 
         Args:
             message: A `Message`, a LangChain message or a dictionary of `Message`'s fields. It takes precedence.
-            role: "user", "assistant", "system", "tool", or another; needed when there is no `message`.
-            content: Text, a dictionary, or a list of content blocks.
-            name: The name of the speaker or of the tool.
-            tool_calls: Tool calls, as values or dictionaries.
-            agent_calls: Agent calls, as values or dictionaries.
-            images: Paths or URLs. A path is kept as a path and encoded when the message is retrieved.
-            tool_call_id: Which call a tool's message answers; it may also stand in the content.
+            **fields: `role`, which is needed when there is no `message`, `content` (text, a dictionary, or a list of
+                content blocks), `name`, `tool_calls`, `images` (paths or URLs: a path is kept as a path, and encoded
+                when the message is retrieved), `tool_call_id` and other fields of `Message`.
 
         Returns:
             The message's id.
@@ -156,16 +132,7 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
             MessageError: Neither message nor role is given, the message is malformed, or its id is taken by
                 other content.
         """
-        entry = self._given(
-            message,
-            role=role,
-            content=content,
-            name=name,
-            tool_calls=tool_calls,
-            agent_calls=agent_calls,
-            images=images,
-            tool_call_id=tool_call_id,
-        )
+        entry = self._given(message, **fields)
         self._store([entry])
         return entry.key
 

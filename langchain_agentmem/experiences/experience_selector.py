@@ -65,7 +65,7 @@ from langchain_agentmem.language_models.model_calls import ModelLike, ask, usabl
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import is_injected
-from langchain_agentmem.messages.prompt_forms import Insertion, MemoryRunnable, form_of, last_said, placed
+from langchain_agentmem.messages.prompt_forms import MemoryRunnable, form_of, last_said, placed
 from langchain_agentmem.messages.role_rounds import AttachmentType, Round
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.queries import digest
@@ -281,7 +281,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         request = self._request(given, form.messages, config)
         selection = self._selected(request)
         texts = self._standing(request, selection)
-        return form.close(Insertion(lambda messages: placed(messages, PART, texts), selection.section))
+        return form.close(lambda messages: placed(messages, PART, texts), selection.section)
 
     # -- as the original system's retrieve_experience -----------------------------------------------------------
 

@@ -41,7 +41,7 @@ from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
 from langchain_agentmem.messages.message import OWN_TOOLS, Message
 from langchain_agentmem.messages.message_marks import Role, is_injected
-from langchain_agentmem.messages.prompt_forms import Brought, Insertion, MemoryRunnable, form_of, last_said, woven
+from langchain_agentmem.messages.prompt_forms import Brought, MemoryRunnable, form_of, last_said, woven
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, View
 from langchain_agentmem.rewinding.outlook import MORE, reach_of
@@ -493,7 +493,7 @@ class MemoryInjection(MemorySelection, MemoryRunnable):
         def among(messages: list[BaseMessage]) -> list[BaseMessage]:
             return woven(messages, brought, self.role)
 
-        return form.close(Insertion(among, "\n\n".join(brought.blocks())))
+        return form.close(among, "\n\n".join(brought.blocks()))
 
 
 def _items(noted: Mapping[str, PromptNote], part: str) -> tuple[NotedItem, ...]:

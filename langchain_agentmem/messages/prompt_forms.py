@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.prompt_values import ChatPromptValue, PromptValue, StringPromptValue
@@ -183,16 +183,7 @@ HISTORY, CONTEXT = "messages", "llm_input_messages"
 """The keys of a state: its messages, and what its model is shown of them."""
 
 
-class Insertion(NamedTuple):
-    """What is put in.
-
-    Attributes:
-        among: Gives messages with it.
-        text: The same as a text; "" for nothing.
-    """
-
-    among: Callable[[list[BaseMessage]], list[BaseMessage]]
-    text: str
+_Among: TypeAlias = Callable[[list[BaseMessage]], list[BaseMessage]]
 
 
 class Form(NamedTuple):
@@ -200,11 +191,12 @@ class Form(NamedTuple):
 
     Attributes:
         messages: Its messages, or what stands for them.
-        close: Gives the same with something put in; for a node of a graph, the update of its state.
+        close: Takes a function that puts something among messages, and the same as a text, "" for nothing. Gives what
+            was opened with it; for a node of a graph, the update of its state.
     """
 
     messages: list[BaseMessage]
-    close: Callable[[Insertion], Any]
+    close: Callable[[_Among, str], Any]
 
 
 def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = False) -> Form:
@@ -220,15 +212,15 @@ def form_of(given: Any, config: RunnableConfig, key: str, *, shared: bool = Fals
         InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
     """
     if isinstance(given, str):
-        return Form([HumanMessage(given)], lambda put: _before(given, put))
+        return Form([HumanMessage(given)], lambda _, text: _before(given, text))
     if isinstance(given, StringPromptValue):
-        return Form(given.to_messages(), lambda put: StringPromptValue(text=_before(given.text, put)))
+        return Form(given.to_messages(), lambda _, text: StringPromptValue(text=_before(given.text, text)))
     if isinstance(given, PromptValue):
         said = given.to_messages()
-        return Form(said, lambda put: ChatPromptValue(messages=put.among(said)))
+        return Form(said, lambda among, _: ChatPromptValue(messages=among(said)))
     if isinstance(given, BaseMessage | Sequence):
         listed = converted([given] if isinstance(given, BaseMessage) else given)
-        return Form(listed, lambda put: put.among(listed))
+        return Form(listed, lambda among, _: among(listed))
     return _opened(given, config, key, shared=shared)
 
 
@@ -239,8 +231,8 @@ def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Fo
         if isinstance(given, Mapping) and HISTORY not in given:
             if _is_state(given, config):
                 keys_in_state(config, key)
-                return Form(_asking(given), lambda put: state_update([(key, put.text)]))
-            return Form(_asking(given), lambda put: {**given, key: put.text})
+                return Form(_asking(given), lambda _, text: state_update([(key, text)]))
+            return Form(_asking(given), lambda _, text: {**given, key: text})
         raise InvalidInput(
             f"Memory cannot be put into this: {safe_repr(given)}. Give a text, messages, a prompt, a dictionary, or a "
             f"state that has a list of messages under '{HISTORY}'."
@@ -251,13 +243,13 @@ def _opened(given: Any, config: RunnableConfig, key: str, *, shared: bool) -> Fo
     if room is not None:
         said = _shown(given, said)
 
-    def close(put: Insertion) -> Any:
+    def close(among: _Among, text: str) -> Any:
         if room is not None:
-            return state_update([(name, put.among(said) if name == CONTEXT else put.text) for name in room])
-        text = dict.fromkeys(texts, put.text)
+            return state_update([(name, among(said) if name == CONTEXT else text) for name in room])
+        beside = dict.fromkeys(texts, text)
         if isinstance(given, Mapping):
-            return {**given, HISTORY: put.among(said), **text}
-        return {CONTEXT: put.among(said), **text}
+            return {**given, HISTORY: among(said), **beside}
+        return {CONTEXT: among(said), **beside}
 
     return Form(said, close)
 
@@ -322,8 +314,8 @@ def state_update(values: list[tuple[str, Any]]) -> Any:
     return Command(update=values)
 
 
-def _before(text: str, put: Insertion) -> str:
-    return f"{put.text}\n\n{text}" if put.text else text
+def _before(given: str, text: str) -> str:
+    return f"{text}\n\n{given}" if text else given
 
 
 def _asking(variables: Mapping[str, Any]) -> list[BaseMessage]:

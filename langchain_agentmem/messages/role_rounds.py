@@ -26,7 +26,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from langchain_agentmem.base.data_tables import read_yaml
-from langchain_agentmem.base.encoding import from_plain, is_plain, to_plain
+from langchain_agentmem.base.encoding import from_plain, to_plain
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -143,23 +143,18 @@ def fields_of(cls: type, data: Any, *required: str) -> dict[str, Any]:
 
 def json_copy(value: Any) -> Any:
     """Copy a value as JSON would have it: a tuple becomes a list, and a value of this module its dictionary."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False, default=_as_json))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"Attachment: 'extra' must be JSON-able: {error}") from error
+
+
+def _as_json(value: Any) -> Any:
     if isinstance(value, Portable):
         return value.to_dict()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value):
-            raise InvalidInput("Attachment: the keys of 'extra' must be text.")
-        return {key: json_copy(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_copy(item) for item in value]
-    if isinstance(value, str):
-        return str(value)  # of whatever class, as JSON writes it
-    if not is_plain(value):
-        raise InvalidInput(
-            f"Attachment: 'extra' must be JSON-able; {type(value).__name__} {safe_repr(value, 60)} is not."
-        )
-    return value
+    if isinstance(value, Enum | Mapping):
+        return value.value if isinstance(value, Enum) else dict(value)
+    raise TypeError(f"{type(value).__name__} {safe_repr(value, 60)} is not")
 
 
 class PortableModel(Options, Portable):
