@@ -32,12 +32,14 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
+from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import check_timeout, check_whole, text_given
+from langchain_agentmem.base.argument_checks import text_given
 from langchain_agentmem.base.clock import EARLIEST, moment, time_given
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.base.namespaces import id_of
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, MessageError
@@ -114,8 +116,7 @@ RAW_PREDICATE = "said"
 """The predicate of what was said and is kept as it was."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FactsConfig:
+class FactsConfig(Options):
     """How facts are kept and learned.
 
     Attributes:
@@ -128,15 +129,9 @@ class FactsConfig:
         InvalidInput: A value cannot work.
     """
 
-    max_attempts: int = 3
-    timeout: float | None = 120.0
+    max_attempts: int = Field(default=3, ge=1)
+    timeout: float | None = Field(default=120.0, gt=0)
     instructions: str = ""
-
-    def __post_init__(self) -> None:
-        check_whole("max_attempts", self.max_attempts, 1)
-        check_timeout(self.timeout, zero=False)
-        if not isinstance(self.instructions, str):
-            raise InvalidInput(f"instructions are text, not {type(self.instructions).__name__}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -63,8 +63,7 @@ def recollections(
 def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
     """Rows as they are seen from somewhere."""
     kept = {number: memory_rows.kept_of(row) for number, row in some.items()}
-    values = {fact.id: fact for fact in facts.settled({each.key: each for each in kept.values() if each.kind == FACT})}
-    values |= {each.key: fact_store.raw_fact(each) for each in kept.values() if each.kind != FACT}
+    values = facts.shown(kept.values())
     return {number: values[each.key] for number, each in kept.items() if each.key in values}
 
 

@@ -18,7 +18,7 @@ from langchain_agentmem.errors import MissingExtra
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import Contradiction, Entity, Evidence, Fact, Neighbour, entity_key, predicate_key
-from langchain_agentmem.facts.fact_store import FactsGround, FactView, LearnedAt
+from langchain_agentmem.facts.fact_store import FactsGround, FactView
 from langchain_agentmem.language_models.tokens import Budget, Measure
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.rewinding import outlook
@@ -39,10 +39,8 @@ MOST = 50
 def contradictions(facts: FactView, subjects: Sequence[str] | None, predicate: str | None) -> list[Contradiction]:
     """Find values that contradict each other; see `KGMemory.contradictions`."""
     agreed = facts.rules
-    if subjects is None:
-        rows = facts.stored
-    else:
-        rows = facts.about(subjects=agreed.keys_of(map(agreed.canonical, subjects)), predicates=agreed.single)
+    keys = None if subjects is None else agreed.keys_of(map(agreed.canonical, subjects))
+    rows = facts.about(subjects=keys, predicates=agreed.single)
     by_id = {fact.id: fact for fact in facts.settled(rows, whole=True)}
     return [
         Contradiction(
@@ -71,11 +69,15 @@ def evidence(facts: FactView, fact_id: str, path: str) -> list[Evidence]:
 
 
 def listing(
-    facts: FactView, *, limit: int | None = None, wanted: Callable[[Fact], bool] = lambda _: True
+    facts: FactView,
+    *,
+    limit: int | None = None,
+    wanted: Callable[[Fact], bool] = lambda _: True,
+    kinds: Sequence[str] = (FACT, TEXT),
 ) -> list[Fact]:
     """Facts and what was said, in the order in which they came: all, or the last of them."""
     shown: list[tuple[int, int, Fact]] = []
-    for kind in (FACT, TEXT):
+    for kind in kinds:
         count = 0
         pages = [{kept.key: kept for kept in facts.every(kind)}] if limit is None else facts.pages(kind, limit)
         for rows in pages:
@@ -92,35 +94,6 @@ def listing(
     return [fact for *_, fact in (shown if limit is None else shown[max(0, len(shown) - limit) :])]
 
 
-def newest(
-    facts: FactView,
-    limit: int,
-    before: LearnedAt = fact_store.BEHIND_ALL,
-    *,
-    names: Iterable[str] | None = None,
-    predicates: Iterable[str] | None = None,
-    recorded: int | None = None,
-    at: int | None = None,
-) -> list[Fact]:
-    """The facts that were learned last, the last first.
-
-    Args:
-        facts: From where.
-        limit: Most facts.
-        before: Only what was learned before this.
-        names: Only what has one of these as its subject or object, by their keys. Default: any.
-        predicates: Only what has one of these, by their keys. Default: any.
-        recorded: What was learned later does not count. Default: everything counts.
-        at: Only what held then. Default: all, whether or not it holds still.
-    """
-    there: list[Fact] = []
-    for rows in facts.pages(FACT, limit, before, names=names, predicates=predicates):
-        there += facts.settled(rows, recorded, at=at)  # some were taken back, or did not hold
-        if len(there) >= limit:
-            break
-    return there[:limit]
-
-
 def matching(
     facts: FactView,
     subject: str | None = None,
@@ -134,21 +107,10 @@ def matching(
     """The facts that have some subject, predicate or object, and held at a time, what began first before the rest."""
     agreed = facts.rules
     predicates = None if predicate is None else [predicate_key(predicate)]
-    one, other = (None if name is None else agreed.canonical(name) for name in (subject, obj))
-    if one is not None:
-        rows = facts.about(subjects=agreed.keys_of([one]), predicates=predicates, recorded=recorded)
-    elif other is not None:
-        rows = facts.about(objects=agreed.keys_of([other]), predicates=predicates, recorded=recorded)
-    else:
-        rows = facts.stored
-    fitting = [
-        fact
-        for fact in facts.settled(rows, recorded, whole=other is None, at=at)
-        if one in (None, agreed.canonical(fact.subject))
-        and other in (None, agreed.canonical(fact.object))
-        and (predicates is None or predicate_key(fact.predicate) in predicates)
-    ]
-    return sorted(fitting, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
+    subjects, objects = (None if name is None else agreed.keys_of([agreed.canonical(name)]) for name in (subject, obj))
+    rows = facts.about(subjects=subjects, predicates=predicates, objects=objects, recorded=recorded)
+    found = facts.settled(rows, recorded, whole=obj is None, at=at)
+    return sorted(found, key=lambda fact: (fact.valid_from, fact.recorded_at, fact.id))[:most]
 
 
 # -- search and prompts ------------------------------------------------------------------------------------------------
@@ -182,9 +144,7 @@ def _find(ground: FactsGround, asked: str, most: int, *, raw: bool) -> list[Fact
     hits = outlook.found(ground, (FACT, TEXT) if raw else (FACT,), asked, most)
 
     def look(facts: FactView) -> list[Fact]:
-        rows = {hit.kept.key: hit.kept for hit in hits if hit.kept.kind == FACT}
-        known = {fact.id: fact for fact in facts.settled(rows)}
-        known |= {hit.kept.key: fact_store.raw_fact(hit.kept) for hit in hits if hit.kept.kind != FACT}
+        known = facts.shown(hit.kept for hit in hits)
         there = [(hit, known[hit.kept.key]) for hit in hits if hit.kept.key in known]
         return [replace(fact, score=hit.score, why=hit.why) for hit, fact in there]
 
@@ -205,7 +165,8 @@ def section(ground: FactsGround, question: str, at: datetime | None, budget: Bud
     if question:
         facts = _about_question(ground, question, at, now)
     else:
-        facts = ground.look(None, partial(newest, limit=MOST, at=None if at is None else micros(at)))
+        find = partial(listing, limit=MOST, wanted=lambda fact: at is None or fact.holds_at(at), kinds=(FACT,))
+        facts = ground.look(None, find)[::-1]
     measure, text = Measure(budget), ""
     lines: list[str] = []
     for fact in facts:

@@ -76,7 +76,7 @@ class FactView:
         """The rows of all facts, by their ids, in the order in which they were written."""
         return {kept.key: kept for kept in self.every(FACT)}
 
-    @property
+    @cached_property
     def description(self) -> str | None:
         """The text with which the memory begins, if one was written."""
         return next((kept.text for kept in self.named(fact_values.RULE, [DESCRIPTION]).values()), None)
@@ -105,6 +105,14 @@ class FactView:
         if facts := self.settled(self.named(FACT, [fact_id])):
             return facts[0]
         return next(map(raw_fact, self.named(TEXT, [fact_id]).values()), None)
+
+    def shown(self, rows: Iterable[Kept]) -> dict[str, Fact]:
+        """Facts, and what was said, by their ids; what was taken back is left out."""
+        there = {kept.key: kept for kept in rows}
+        facts = self.settled({key: kept for key, kept in there.items() if kept.kind == FACT})
+        return {fact.id: fact for fact in facts} | {
+            key: raw_fact(kept) for key, kept in there.items() if kept.kind == TEXT
+        }
 
     def told_by(self, message_id: str, path: str) -> list[Fact]:
         """The facts that a message tells of.
@@ -136,20 +144,22 @@ class FactView:
         objects: Iterable[str] | None = None,
         recorded: int | None = None,
     ) -> dict[str, Kept]:
-        """The facts with some subjects, predicates or objects, by their ids.
+        """The facts with some subjects, predicates and objects, by their ids.
+
+        All facts are read where neither subjects nor objects are given, or for what they said at some time.
 
         Args:
             subjects: The keys of subjects. Default: any.
-            predicates: Those of predicates; alone they find nothing. Default: any.
+            predicates: Those of predicates. Default: any.
             objects: Those of objects. Default: any.
-            recorded: What they said at this time counts, for which all facts are read. Default: what they say now.
+            recorded: What they said at this time counts. Default: what they say now.
         """
         wanted = [None if keys is None else set(keys) for keys in (subjects, predicates, objects)]
         if set() in wanted:
             return {}
-        if recorded is None:
+        if recorded is None and (subjects is not None or objects is not None):
             found = self._looked_up(*wanted)
-            if self.view.scope is None:
+            if self.view.scope is None and (predicates is not None or None in (subjects, objects)):
                 return found
         else:
             found = self.stored
@@ -159,6 +169,8 @@ class FactView:
             keys = entity_key(names[0]), predicate_key(names[1]), entity_key(names[2])
             return all(some is None or key in some for some, key in zip(wanted, keys, strict=True))
 
+        if wanted == [None, None, None]:
+            return found
         return {key: kept for key, kept in found.items() if is_about(kept)}
 
     def _looked_up(

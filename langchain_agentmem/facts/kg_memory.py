@@ -430,7 +430,12 @@ class KGMemory(EventSource):
                 behind = min(behind, LearnedAt(there.created_at, there.number))
             names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
             labels = None if predicate is None else [fact_values.predicate_key(predicate)]
-            return fact_queries.newest(facts, most, behind, names=names, predicates=labels, recorded=by, at=at)
+            found: list[Fact] = []
+            for rows in facts.pages(FACT, most, behind, names=names, predicates=labels):
+                found += facts.settled(rows, by, at=at)  # some were taken back, or did not hold
+                if len(found) >= most:
+                    break
+            return found[:most]
 
         return self._ground.look("facts.latest", find, limit=most, **named, valid=valid, recorded=recorded)
 
