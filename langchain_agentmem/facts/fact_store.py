@@ -350,7 +350,8 @@ def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> RowDraft:
         extra: What was told of it.
         created_at: When it began to be known.
     """
-    subject, predicate, obj = fact_values.names_of(extra)
+    known = fact_values.state(extra)
+    subject, predicate, obj, *_ = known or fact_values.state_of(extra)
     return RowDraft(
         FACT,
         key,
@@ -360,7 +361,7 @@ def draft_of(key: str, extra: Mapping[str, Any], created_at: int) -> RowDraft:
         extra=extra,
         subject=entity_key(subject),
         object=entity_key(obj),
-        findable=fact_values.state(extra) is not None,
+        findable=known is not None,
         source=SOURCES.get(extra["role"]),
     )
 
