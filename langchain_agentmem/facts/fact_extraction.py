@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
@@ -406,18 +406,13 @@ def in_time(
     return ready, min((due.until for due in waits if due.until > now), default=None)
 
 
-def _first_batch(ready: Sequence[Due], alone: Collection[str]) -> list[Due]:
-    """The messages that a model is shown next. What failed is tried alone, so that it cannot spoil it for others.
-
-    Args:
-        ready: What may be asked about; at least one message.
-        alone: The keys of what is to be shown alone as well.
-    """
+def _first_batch(ready: Sequence[Due]) -> list[Due]:
+    """The messages that a model is shown next. What failed is tried alone, so that it cannot spoil it for others."""
     some: list[Due] = []
     size = 0
     for due in ready[:BATCH_MESSAGES]:
         length = min(len(due.message.text), BATCH_CHARS)
-        if due.failed or due.key in alone:
+        if due.failed:
             return some or [due]
         if some and size + length > BATCH_CHARS:
             break
@@ -537,7 +532,6 @@ def learn(
     """
     outcomes: list[BatchOutcome] = []
     most = ground.settings.max_attempts
-    alone: set[str] = set()
     parked: set[str] = set()
     ready: list[Due] = []
 
@@ -549,8 +543,8 @@ def learn(
         ready = ready or ground.look(None, look)
         if not ready:
             return outcomes
-        some = _first_batch(ready, alone)
-        outcome = _batch(ground, model, some, alone, holds)
+        some = _first_batch(ready)
+        outcome = _batch(ground, model, some, holds)
         outcomes.append(outcome)
         is_last = some[0].failed
         others = ready[len(some) :]
@@ -558,7 +552,7 @@ def learn(
         if outcome.silent and others and (outcome.silent >= most or some[0].attempts or (is_last and not patient)):
             is_last, suspects = True, some
             some = [others[outcome.silent % len(others)]]
-            outcome = _batch(ground, model, some, alone, holds, suspects)
+            outcome = _batch(ground, model, some, holds, suspects)
             outcomes.append(outcome)
         if outcome.lost or (outcome.failure is not None and (patient or (outcome.silent and is_last))):
             return outcomes
@@ -570,16 +564,11 @@ def _batch(
     ground: FactsGround,
     model: Any,
     some: Sequence[Due],
-    alone: set[str],
     holds: Callable[[Transaction], bool],
     suspects: Sequence[Due] = (),
 ) -> BatchOutcome:
     """Have facts extracted from some messages. If the model answers, it is `suspects` that it was silent about."""
     answer = _asked(ground, model, some)
-    if answer.readable and answer.unplaced:
-        # A fact that names no message has no source. Shown one at a time, none is needed.
-        alone.update(due.key for due in some)
-        return BatchOutcome()
 
     def keep(facts: FactChanges) -> BatchOutcome:
         if not holds(facts.tx):
@@ -597,10 +586,11 @@ def _batch(
             _postpone(facts, due, most)
         if still and answer.problems:
             _record(facts, still, error, text, silent)
-        if not answer.readable:
+        if not answer.readable or answer.unplaced:
+            # A fact that names no message has no source. Shown one at a time, none is needed.
             for due in still:
-                _postpone(facts, due, most, blamed=not silent)
-            return BatchOutcome(failure=error, silent=silent)
+                _postpone(facts, due, most, blamed=not silent and not answer.readable)
+            return BatchOutcome(failure=None if answer.readable else error, silent=silent)
         keys = {due.key for due in still}
         turns = [
             facts.tell(fact._replace(subject=redact(fact.subject), object=redact(fact.object)))

@@ -442,7 +442,7 @@ class FactChanges(FactView):
         if start is None:
             start = now if said.said_at is None else said.said_at
             start = start if said.end is None else min(start, said.end - 1)
-        number = self._number(max([_next_number(kept.extra) for kept in found.values()], default=1))
+        number = self._next_number(found.values())
         event = {"n": number, "at": now, "do": SAID, "role": said.role, "from": start, "to": said.end}
         given = said.start is not None or None
         more: dict[str, Any] = {"id": said.message, "in": said.conversation, "given": given, "sure": said.sure}
@@ -533,7 +533,7 @@ class FactChanges(FactView):
     def _happens(self, kept: Kept, event: Mapping[str, Any]) -> None:
         """Add an event to what was told of a fact."""
         told = kept.extra["told"]
-        event = {"n": self._number(_next_number(kept.extra)), "at": self.change.now, **event}
+        event = {"n": self._next_number([kept]), "at": self.change.now, **event}
         own = kept.extra.get("own")
         if event["do"] == SET and own is not None:  # its words may be those of others, who may have to be forgotten
             others = [each for each in told if each["n"] not in own and each["do"] == SAID]
@@ -541,8 +541,9 @@ class FactChanges(FactView):
                 event[OTHERS] = named
         self.restate(kept, {**kept.extra, "told": [*told, event]})
 
-    def _number(self, following: int) -> int:
+    def _next_number(self, rows: Iterable[Kept]) -> int:
         """The number of a new event. In a scope other lines give numbers too, so it is taken from the clock."""
+        following = 1 + max([event["n"] for kept in rows for event in kept.extra["told"]], default=0)
         return following if self.change.view.scope is None else max(following, self.change.now)
 
     def _of(self, thing: str, predicate: str, value: str | None = None) -> dict[str, Kept]:
@@ -688,10 +689,6 @@ class FactChanges(FactView):
         if description is not None and self.description != description:
             body = memory_rows.body_of(description)
             self.change.drafts.append(RowDraft(fact_values.RULE, DESCRIPTION, body, self.change.now, label=DESCRIPTION))
-
-
-def _next_number(extra: Mapping[str, Any]) -> int:
-    return 1 + max([int(event["n"]) for event in extra["told"]], default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

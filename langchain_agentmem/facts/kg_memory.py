@@ -252,12 +252,7 @@ class KGMemory(EventSource):
         """
         text_given(fact_id, "An id")
 
-        def make(facts: FactChanges) -> str | None:
-            facts.undo(facts.row(fact_id))
-            kept = facts.written[fact_id]
-            return kept.text if facts.states({fact_id: kept}) else None
-
-        self._ground.edit("facts.undo", make, fact_id=fact_id)
+        self._ground.edit("facts.undo", lambda facts: facts.undo(facts.row(fact_id)), fact_id=fact_id)
 
     aundo = awaited(undo, writes=True)
 
