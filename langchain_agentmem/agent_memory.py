@@ -443,7 +443,7 @@ class AgentMemory(Maintenance, Closing):
         """
         from langchain_agentmem.layers.memory_corrections import Corrections  # noqa: PLC0415 - who needs it pays
 
-        return Corrections(self.database, self.conversation)
+        return Corrections(self.database)
 
     def session(
         self, session_id: str | int | UUID | ThreadLike | None = None, namespace: Sequence[str] | None = None

@@ -187,19 +187,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     aupdate = awaited(update, writes=True)
 
-    def _correct(self, message_id: str, make: Callable[[message_log.LogEntry], message_log.LogEntry], at: int) -> None:
-        """Store a new version of a message that a person corrects.
-
-        Args:
-            message_id: Which message.
-            make: Takes the stored version and gives the new one.
-            at: The time of the new version, in microseconds since 1970.
-
-        Raises:
-            MessageError: No message has this id.
-        """
-        self._revise("correct", make, key=message_id, at=at, message_id=message_id)
-
     def replace_memory(self, /, idx: int, message: MessageLike | None = None, **fields: Unpack[MessageFields]) -> None:
         """Put other content in the place of the message at an index; its id stays.
 
@@ -507,15 +494,13 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
         *,
         key: str = "",
         idx: Any = None,
-        at: int | None = None,
         **inputs: Any,
     ) -> None:
         """Store a new version of the message of an id, or at an index, as a step with these inputs."""
-        now = self._now() if at is None else self._now() | {"now": at}
 
         def operation(tx: Transaction) -> str | None:
             which = key or self._at_index(tx, idx)[0].key
-            if not message_log.update(tx, self._at, which, make, **now):
+            if not message_log.update(tx, self._at, which, make, **self._now()):
                 return None
             message_log.disown(tx, self._at, which)
             return which

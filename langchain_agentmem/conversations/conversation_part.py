@@ -13,12 +13,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeAlias
 
-from annotated_types import Ge, Le, MinLen
+from annotated_types import Ge, Le
 from pydantic import AfterValidator
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.clock import EARLIEST, LATEST, moment
-from langchain_agentmem.base.encoding import read_column, read_plain, write_plain
+from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, is_nested, namespace_of
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.safe_repr import safe_repr
@@ -119,7 +119,6 @@ def _check_name(name: str) -> str:
 
 
 _Name: TypeAlias = Annotated[str, AfterValidator(_check_name)] | None
-_Correction: TypeAlias = Annotated[Mapping[Literal["id", "by", "undoes"], _Name], MinLen(3)]
 _Time: TypeAlias = Annotated[int, Ge(EARLIEST), Le(LATEST)]
 
 
@@ -130,7 +129,6 @@ class EntryRecord(Options):
         call: The number that records of one call have in common.
         edit: Whether it replaces another version.
         body: The fields of the message or round.
-        correction: The correction that it is, if a person wrote it to correct a message.
         follows: Whether it follows the thread of the conversation's name.
     """
 
@@ -146,7 +144,6 @@ class EntryRecord(Options):
     written_at: _Time
     body: Any
     attachments: Any = None
-    correction: _Correction | None = None
     follows: bool = False
 
     def entry(self, *, following: bool) -> message_log.LogEntry:
@@ -161,7 +158,7 @@ class EntryRecord(Options):
         key, body = id_of(self.key, "message", MessageError), write_plain(self.body)
         attachments = None if self.attachments is None else write_plain(self.attachments)
         text = _readable(self.kind, body, attachments, key)
-        names = {name: getattr(self, name) for name in ("kind", "correction", *TEXTS)}
+        names = {name: getattr(self, name) for name in ("kind", *TEXTS)}
         follows = following and self.follows
         return message_log.LogEntry(key, body, text, self.created_at, attachments=attachments, follows=follows, **names)
 
@@ -195,8 +192,6 @@ def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:
     """
     record = {"call": call, "edit": edit} | {name: row[name] for name in _COLUMNS if row[name] is not None}
     record |= {name: read_plain(row[name]) for name in ("body", "attachments") if row[name] is not None}
-    if row["correction"] is not None:
-        record["correction"] = read_column(row["correction"], dict)
     return record | {"follows": True} if row["follows"] else record
 
 

@@ -10,13 +10,12 @@ Everything here is a function of a transaction. Times are microseconds since 197
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import (
     NESTED,
     Namespace,
@@ -64,7 +63,6 @@ class LogEntry(NamedTuple):
         new_key: Whether the key was made for this entry, so that nothing can hold it yet.
         follows: Whether it follows the thread of the conversation's name, and is shown where that shows it.
         kept: Whether its body is stored already, by the same transaction.
-        correction: The correction that it is, if a person wrote it to correct a message.
     """
 
     key: str
@@ -82,7 +80,6 @@ class LogEntry(NamedTuple):
     new_key: bool = False
     follows: bool = False
     kept: bool = False
-    correction: Mapping[str, Any] | None = None
 
     @property
     def findable(self) -> bool:
@@ -234,7 +231,7 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int, t
         raise BranchMoved
     document = _document(entry)
     if row["document_id"] is None or (not entry.follows and row["wording"] == row["newest"]):
-        _insert_edit(tx, new, entry)
+        query.insert_entry(tx, **new)
         if row["document_id"] is not None:
             old = body_text(bytes(row["body"]), with_calls=True)
             search_index.replace(tx, row["document_id"], old, row["wording"], document, tail=tail)
@@ -245,7 +242,7 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int, t
     else:
         again = {"wording": row["wording"], "position": head + 1, "document": placed.numbers[0]}
         [wording] = query.say_again(tx, **again, now=now)
-        _insert_edit(tx, new, entry)
+        query.insert_entry(tx, **new)
     search_index.write(tx, placed, [wording["id"]], tail=tail)
     return True
 
@@ -607,12 +604,6 @@ def _write(
         owners = [row["id"] for row, entry in zip(written, entries, strict=True) if entry.findable]
         search_index.write(tx, placed, owners, tail=tail)
     return int(here["id"])
-
-
-def _insert_edit(tx: Transaction, row: Mapping[str, Any], entry: LogEntry) -> None:
-    [written] = query.insert_entry(tx, **row)
-    if entry.correction is not None:
-        query.sign_entry(tx, id=written["id"], correction=as_json(entry.correction))
 
 
 def series_of(at: ThreadKey) -> search_index.Series:

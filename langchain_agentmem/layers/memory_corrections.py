@@ -20,39 +20,35 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Required, TypeAlias, TypedDict, Unpack
 
-from langchain_agentmem.base.argument_checks import ALL, limit_given, name_given
+from langchain_agentmem.base.argument_checks import ALL, check_whole, limit_given, name_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encoding import read_column, write_plain
-from langchain_agentmem.base.namespaces import Namespace, ThreadKey, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.conversations import message_log
-from langchain_agentmem.conversations.log_entries import edited, new_version
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, Outdated
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, Outdated
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.archival_memory import next_version
 from langchain_agentmem.layers.core_memory import USUAL
 from langchain_agentmem.layers.layer import redraft
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.messages.message import decode_body, kept_fields
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, Change
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of
 from langchain_agentmem.rewinding.thread_memory import amending
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.transaction import Row
 
-MESSAGE = "message"
-CorrectedKind: TypeAlias = Literal["core", "record", "fact", "message"]
+CorrectedKind: TypeAlias = Literal["core", "record", "fact"]
 PERSON = "person"
 """The source of a corrected value, see `Writer`."""
 _PLACE = ("namespace", "branch", "thread_id")
 _KEY, _WHO = "the key of what is corrected", "the name of who corrects"
 _COLUMNS = ("label", "importance", "expires_at", "created_at")
 _FACT_FIELDS = ("role", "subject", "predicate", "object", "start", "end", "sure")
+_CHANGED = "It was changed since it was corrected. Look at what it says now, and correct that."
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -61,15 +57,14 @@ class Correction:
     """A change that a person made.
 
     What it holds is for "core" a `value`, `importance` and `expires_at`; for "record" `content` and `tags`; for "fact"
-    `role`, `subject`, `predicate`, `object`, `valid_from`, `valid_to` and `confidence`; for "message" its fields, as
-    long as the conversation keeps that version.
+    `role`, `subject`, `predicate`, `object`, `valid_from`, `valid_to` and `confidence`.
 
     Attributes:
         id: Its id, one of its own in the namespace.
-        kind: What was corrected: "core", "record", "fact" or "message".
-        key: The key, or the id of the record, fact or message.
+        kind: What was corrected: "core", "record" or "fact".
+        key: The key, or the id of the record or fact.
         namespace: Whose it is.
-        branch: The branch; of a message the conversation, and of what is a thread's alone its id.
+        branch: The branch; of what is a thread's alone its id.
         by: Who corrected it.
         at: When, in UTC.
         before: What was there; None where nothing was.
@@ -118,7 +113,7 @@ class CorrectedPlace(TypedDict, total=False):
 
     Attributes:
         namespace: Its namespace. Default: that of the running config, else the root.
-        branch: Its branch; of a message the conversation. Default: "main", which the threads of a namespace see.
+        branch: Its branch. Default: "main", which the threads of a namespace see.
         thread_id: A thread that shares nothing with others, at its newest checkpoint, in place of a branch.
     """
 
@@ -142,8 +137,8 @@ class CorrectionOptions(CorrectedPlace, total=False):
     expected: str | None
 
 
-_Edit: TypeAlias = Callable[[LayeredMemory, Transaction, Change, Any], RowDraft | Kept]
-"""Returns the next version of the present one. That of a fact is part of the change already."""
+_Edit: TypeAlias = Callable[[LayeredMemory, Transaction, Change, Any], None]
+"""Adds the next version of the present one to a change."""
 
 
 class Corrections:
@@ -154,12 +149,10 @@ class Corrections:
 
     Args:
         database: Where.
-        conversation: Gives a conversation, by its id and namespace.
     """
 
-    def __init__(self, database: Database, conversation: Callable[[str, Namespace], Any]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database: Database = database
-        self._conversation = conversation
 
     # -- correcting --------------------------------------------------------------------------------------------------
 
@@ -179,12 +172,12 @@ class Corrections:
             Outdated: It has another version.
         """
 
-        def edit(layers: LayeredMemory, _: Transaction, change: Change, old: Kept | None) -> RowDraft:
+        def edit(layers: LayeredMemory, _: Transaction, change: Change, old: Kept | None) -> None:
             setting = layers.core._setting_of(key, value, USUAL if importance is None else importance)
-            body = body_of(setting.value)
-            if old is None:
-                return RowDraft(CORE, setting.key, body, change.now, importance=setting.importance)
-            return redraft(old, body=body, importance=old.importance if importance is None else importance)
+            draft = RowDraft(CORE, setting.key, None, change.now, importance=setting.importance)
+            if old is not None:
+                draft = redraft(old, importance=old.importance if importance is None else importance)
+            change.drafts.append(draft._replace(body=body_of(setting.value)))
 
         return self._correcting(CORE, key, edit, adds=True, **how)
 
@@ -210,9 +203,10 @@ class Corrections:
             Outdated: It has another version.
         """
 
-        def edit(layers: LayeredMemory, _: Transaction, __: Change, old: Kept) -> RowDraft:
+        def edit(layers: LayeredMemory, _: Transaction, change: Change, old: Kept) -> None:
             clean = None if content is None else layers.archival._clean(content)
-            return next_version(old, clean, None if tags is None else layers.archival._marks(tags))
+            marks = None if tags is None else layers.archival._marks(tags)
+            change.drafts.append(next_version(old, clean, marks))
 
         return self._correcting(RECORD, record_id, edit, **how)
 
@@ -234,51 +228,17 @@ class Corrections:
         """
         place = {name: changes.pop(name) for name in _PLACE if name in changes}
 
-        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> Kept:
-            facts = layers._facts_ground.changes(tx, change)
-            facts.correct(old, changes)
-            return facts.written[fact_id]
+        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> None:
+            layers._facts_ground.changes(tx, change).correct(old, changes)
 
         return self._correcting(FACT, fact_id, edit, by=by, expected=expected, **place)
 
     afact = awaited(fact, writes=True)
 
-    def message(
-        self,
-        conversation_id: str,
-        message_id: str,
-        /,
-        *,
-        by: str,
-        namespace: Sequence[str] | None = None,
-        expected: str | None = None,
-        **changes: Any,
-    ) -> Correction:
-        """Correct a message: a new version of it, as after `ConversationMemory.update`.
-
-        The state of a thread is LangGraph's: what its next prompts show is changed with the graph's `update_state`.
-
-        Args:
-            conversation_id: Which conversation.
-            message_id: Which message.
-            by: Who corrects it.
-            namespace: Whose it is. Default: the running config's, else the root.
-            expected: The `version` that `present` returned for it. Default: any.
-            **changes: Fields of `Message` with their new values.
-
-        Raises:
-            InvalidInput: A value cannot be one, there is no such message, or it says so already.
-            Outdated: It has another version.
-        """
-        at = self._address(conversation_id, namespace)
-        return self._rewording(at, message_id, by, lambda old: edited(old, changes), expected)
-
-    amessage = awaited(message, writes=True)
-
-    def delete(self, kind: Literal["core", "record", "fact"], key: str, **how: Unpack[CorrectionOptions]) -> Correction:
+    def delete(self, kind: CorrectedKind, key: str, **how: Unpack[CorrectionOptions]) -> Correction:
         """Have a value, a record or a fact be gone; undone, it is there again.
 
-        What is to leave no trace is erased, and a message removed from its conversation.
+        What is to leave no trace is erased.
 
         Args:
             kind: "core", "record" or "fact".
@@ -289,14 +249,13 @@ class Corrections:
             InvalidInput: An argument is wrong, or it is not there.
             Outdated: It has another version.
         """
-        if check_value(CorrectedKind, kind, "kind") == MESSAGE:
-            raise InvalidInput("A message is removed with memory.conversation(…).remove_by_id(…), and for good.")
 
-        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
+        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> None:
             if kind != FACT:
-                return RowDraft(kind, key, None, change.now)
-            told = fact_values.counting(old.extra["told"])
-            return _switched(layers, tx, change, old, [event["n"] for event in told if event["do"] == SAID])
+                change.remove(kind, key)
+                return
+            told = [event["n"] for event in fact_values.counting(old.extra["told"]) if event["do"] == SAID]
+            layers._facts_ground.changes(tx, change).switch(old, told)
 
         return self._correcting(kind, key, edit, **how)
 
@@ -321,19 +280,16 @@ class Corrections:
         if made is None:
             raise InvalidInput(f"There is no correction {safe_repr(name)} in {safe_repr(namespace_of(path))}.")
         kind, key, row, expected = made.kind, made.key, made._stored["before"], _version_of(made._stored["after"])
-        if kind == MESSAGE:
-            message, at = decode_body(row, key), ThreadKey(path, made.branch)
-            return self._rewording(at, key, by, lambda old: new_version(old, message), expected, made)
 
-        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> RowDraft | Kept:
+        def edit(layers: LayeredMemory, tx: Transaction, change: Change, old: Kept) -> None:
             if kind == FACT:
-                return _switched(layers, tx, change, old, made._stored["events"])
-            if row is None:
-                return RowDraft(kind, key, None, change.now)
-            columns = {name: row[name] for name in _COLUMNS}
-            return RowDraft(
-                kind, key, body_of(row["text"]), extra=row["extra"] or None, findable=kind != CORE, **columns
-            )
+                layers._facts_ground.changes(tx, change).switch(old, made._stored["events"])
+            elif row is None:
+                change.remove(kind, key)
+            else:
+                columns = {name: row[name] for name in _COLUMNS}
+                draft = RowDraft(kind, key, body_of(row["text"]), findable=kind != CORE, **columns)
+                change.drafts.append(draft._replace(extra=row["extra"] or None))
 
         place = {"namespace": made.namespace, "branch": made.branch, "thread_id": made.thread_id}
         return self._correcting(kind, key, edit, undone=made, adds=kind != FACT, by=by, expected=expected, **place)
@@ -346,21 +302,14 @@ class Corrections:
         """What something says now, with the version by which a correction knows that it does still.
 
         Args:
-            kind: "core", "record", "fact" or "message".
+            kind: "core", "record" or "fact".
             key: The key, or the id.
             **place: `namespace`, and `branch` or `thread_id`; see `CorrectedPlace`.
 
         Raises:
             InvalidInput: An argument is wrong.
         """
-        if check_value(CorrectedKind, kind, "kind") == MESSAGE:
-            at, name = self._address(**place), id_of(key, "message", MessageError)
-            stored = self._database.read(
-                "corrections.present", lambda tx: message_log.get(tx, at, name), lambda: {"message_id": name}
-            )
-            if stored is None or stored.kind == message_log.ROUND:
-                return PresentValue(None, _version_of(None))
-            return PresentValue(_shown(MESSAGE, stored.body, name), _version_of(stored.body), moment(stored.written_at))
+        check_value(CorrectedKind, kind, "kind")
         key = name_given(key, _KEY)
 
         def look(tx: Transaction, view: View) -> PresentValue:
@@ -369,7 +318,7 @@ class Corrections:
             if kept is None or row is None:
                 return PresentValue(None, _version_of(None))
             at = moment(kept.written_at)
-            return PresentValue(_shown(kind, row, key), _version_of(row), at, kept.source, kept.actor, kept.thread)
+            return PresentValue(_shown(kind, row), _version_of(row), at, kept.source, kept.actor, kept.thread)
 
         return self._layers(**place)._ground.read("corrections.present", look, key=key)
 
@@ -387,7 +336,7 @@ class Corrections:
         """What was corrected, the newest first.
 
         Args:
-            kind: "core", "record", "fact" or "message"; with the key, the corrections of that alone. Default: all that
+            kind: "core", "record" or "fact"; with the key, the corrections of that alone. Default: all that
                 were made in the namespace and all below it.
             key: The key, or the id.
             limit: Most corrections; None for all. Default: 50.
@@ -399,7 +348,8 @@ class Corrections:
         """
         if (kind is None) != (key is None):
             raise InvalidInput("Give the kind and the key of what was corrected, or neither.")
-        most, first = limit_given(limit), message_log.count_given("offset", offset)
+        most = limit_given(limit)
+        check_whole("offset", offset)
         low, high = range_of(self._database.scopes.resolve(place.get("namespace"), bare=kind is None))
         of: dict[str, Any] = {}
         if kind is not None and key is not None:
@@ -409,7 +359,7 @@ class Corrections:
             of = self._slot(low, check_value(CorrectedKind, kind, "kind"), name_given(key, _KEY), branch, thread)
             high = low + "\x01"
         return self._database.read(
-            "corrections.history", lambda tx: self._stored(tx, low, high, limit=most, offset=first, **of)
+            "corrections.history", lambda tx: self._stored(tx, low, high, limit=most, offset=offset, **of)
         )
 
     ahistory = awaited(history)
@@ -424,13 +374,6 @@ class Corrections:
         path = path_of(self._database.scopes.resolve(namespace))
         return LayeredMemory(self._database, amending(self._database, id_of(thread_id, "thread"), path))
 
-    def _address(
-        self, branch: str = MAIN, namespace: Sequence[str] | None = None, thread_id: str | None = None
-    ) -> ThreadKey:
-        del thread_id  # a conversation belongs to no thread
-        path = path_of(self._database.scopes.resolve(namespace))
-        return ThreadKey(path, id_of(branch, "conversation"))
-
     def _stored(
         self, tx: Transaction, /, low: str, high: str, *, limit: int = ALL, offset: int = 0, **of: str | None
     ) -> list[Correction]:
@@ -441,7 +384,18 @@ class Corrections:
         """
         of = of or dict.fromkeys(("kind", "key", "name", "thread"))
         rows = query.corrections_within(tx, low=low, high=high, limit=limit, offset=offset, **of)
-        return [_read(row, shared=self._database.scopes.shared(row["path"])) for row in rows]
+        found: list[Correction] = []
+        for row in rows:
+            # A thread that has moved into a namespace is corrected on the branch that its threads share.
+            is_alone = row["place"] == "thread" and not self._database.scopes.shared(row["path"])
+            slot = (row["path"], row["kind"], row["key"], row["name"], row["thread"] if is_alone else None)
+            try:
+                found.append(_correction(*slot, row["written_at"], read_column(row["correction"], dict)))
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise DatabaseUnreadable(
+                    f"A correction of {safe_repr(row['key'])} is damaged. Restore it from a backup."
+                ) from error
+        return found
 
     def _slot(self, path: str, kind: str, key: str, branch: str, thread: str | None) -> dict[str, Any]:
         """Name what corrections are about, as the queries take it."""
@@ -462,6 +416,7 @@ class Corrections:
         **place: Any,
     ) -> Correction:
         """Write a version that is a correction; with `adds` also if there is no present value."""
+        check_value(CorrectedKind, kind, "kind")
         who, layers = name_given(by, _WHO), self._layers(**place)
         key = layers.core._key(key) if kind == CORE else name_given(key, _KEY)
         thread, path = layers._ground.point.thread, path_of(layers.namespace)
@@ -470,81 +425,40 @@ class Corrections:
             change.writer = Writer(PERSON, who)
             old = memory_rows.named(tx, change.view, kind, [key]).get(key)
             before = _row_of(kind, old)
-            _check(before, expected, undone)
+            if expected not in (None, _version_of(before)):
+                raise Outdated if undone is None else Outdated(_CHANGED)
             if old is None and not adds:
                 raise InvalidInput(
                     f"There is no {kind} {safe_repr(key)} here. What is a thread's that shares nothing with others is "
                     "named by thread_id."
                 )
             last = self._stored(tx, path, path + "\x01", limit=1, **self._slot(path, kind, key, layers.name, thread))
-            new = edit(layers, tx, change, old)
-            if isinstance(new, RowDraft):
-                change.drafts.append(new)
+            edit(layers, tx, change, old)
+            number = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
+            new = change.drafts[number]
+            if _version_of(_row_of(kind, new)) == _version_of(before):
+                raise InvalidInput("It says so already: nothing was changed.")
             known = {event["n"] for event in _events_of(old)}
-            events = [event.get("of", event["n"]) for event in _events_of(new) if event["n"] not in known]
             sources = {event["in"] for event in _events_of(old) if event.get("in") is not None}
             sources |= {each for each in (thread, old and old.thread) if each}
             # A correction may still have words of those from whom its predecessor came.
             for made in (*(each for each in last if each._stored["after"] == before), *([undone] if undone else ())):
                 sources.update(made._stored["sources"])
-            told = self._values(who, undone, before, _row_of(kind, new))
-            told |= {"sources": sorted(sources), "events": events}
-            place = max(n for n, draft in enumerate(change.drafts) if (draft.kind, draft.key) == (kind, key))
-            change.drafts[place] = change.drafts[place]._replace(correction=told)
+            told = {
+                "id": self._database.new_id(),
+                "by": who,
+                "undoes": undone and undone.id,
+                "before": before,
+                "after": _row_of(kind, new),
+                "sources": sorted(sources),
+                "events": [event.get("of", event["n"]) for event in _events_of(new) if event["n"] not in known],
+            }
+            change.drafts[number] = new._replace(correction=told)
             return _correction(path, kind, key, layers.name, thread, change.now, told)
 
         name = "corrections.correct" if undone is None else "corrections.undo"
         shown = {"kind": kind, "key": key, "by": who}
         return layers._ground.write(name, make, outputs=lambda made: {"correction_id": made.id}, **shown)
-
-    def _rewording(
-        self,
-        at: ThreadKey,
-        message_id: str,
-        by: str,
-        edit: Callable[[message_log.LogEntry], message_log.LogEntry],
-        expected: str | None,
-        undone: Correction | None = None,
-    ) -> Correction:
-        """Write a version of a message that is a correction."""
-        who, key = name_given(by, _WHO), id_of(message_id, "message", MessageError)
-        made: list[Correction] = []
-        now = self._database.now()
-
-        def make(old: message_log.LogEntry) -> message_log.LogEntry:
-            _check(old.body, expected, undone)
-            entry = edit(old)
-            told = self._values(who, undone, old.body, entry.body)
-            made[:] = [_correction(at.path, MESSAGE, key, at.name, None, now, told)]
-            return entry._replace(correction={name: told[name] for name in ("id", "by", "undoes")})
-
-        self._conversation(at.name, namespace_of(at.path))._correct(key, make, now)
-        return made[0]
-
-    def _values(self, who: str, undone: Correction | None, before: Any, after: Any) -> dict[str, Any]:
-        """Return the fields that every correction has.
-
-        Raises:
-            InvalidInput: Nothing changes.
-        """
-        if _version_of(after) == _version_of(before):
-            raise InvalidInput("It says so already: nothing was changed.")
-        undoes = None if undone is None else undone.id
-        return {"id": self._database.new_id(), "by": who, "undoes": undoes, "before": before, "after": after}
-
-
-def _read(row: Row, *, shared: bool) -> Correction:
-    told = read_column(row["correction"], dict)
-    # A thread that has moved into a namespace is corrected on the branch that its threads share.
-    thread = row["thread"] if row["place"] == "thread" and not shared else None
-    try:
-        if row["kind"] == MESSAGE:
-            told |= {"before": bytes(row["earlier"]), "after": bytes(row["body"])}
-        return _correction(row["path"], row["kind"], row["key"], row["name"], thread, row["written_at"], told)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DatabaseUnreadable(
-            f"A correction of {safe_repr(row['key'])} is damaged. Restore it from a backup."
-        ) from error
 
 
 def _correction(
@@ -557,22 +471,10 @@ def _correction(
         namespace=namespace_of(path),
         branch=thread or name or MAIN,
         at=moment(at),
-        before=_shown(kind, told["before"], key),
-        after=_shown(kind, told["after"], key),
+        before=_shown(kind, told["before"]),
+        after=_shown(kind, told["after"]),
         thread_id=thread,
         _stored=told,
-    )
-
-
-def _check(present: Any, expected: str | None, undone: Correction | None) -> None:
-    """Raise `Outdated` if the present value has another version than expected."""
-    if expected is None or expected == _version_of(present):
-        return
-    if undone is None:
-        raise Outdated
-    raise Outdated(
-        f"The {undone.kind} {safe_repr(undone.key)} was changed since it was corrected. Look at what it says now, and "
-        "correct that."
     )
 
 
@@ -580,13 +482,6 @@ def _events_of(version: Kept | RowDraft | None) -> Sequence[Mapping[str, Any]]:
     """Return the events of a fact; nothing for other kinds."""
     events: Sequence[Mapping[str, Any]] = ((version and version.extra) or {}).get("told", ())
     return events
-
-
-def _switched(layers: LayeredMemory, tx: Transaction, change: Change, fact: Kept, events: Sequence[int]) -> Kept:
-    """Return a fact after some of its events have been switched off, or on again."""
-    facts = layers._facts_ground.changes(tx, change)
-    facts.switch(fact, events)
-    return facts.written[fact.key]
 
 
 def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
@@ -600,12 +495,10 @@ def _row_of(kind: str, given: Kept | RowDraft | None) -> Values | None:
     return None if known is None else {name: getattr(known, name) for name in _FACT_FIELDS}
 
 
-def _shown(kind: str, row: Any, key: str) -> Values | None:
+def _shown(kind: str, row: Any) -> Values | None:
     """Return a value as a user is shown it."""
     if row is None:
         return None
-    if kind == MESSAGE:
-        return kept_fields(decode_body(row, key), copied=True)
     if kind == CORE:
         return {"value": row["text"], "importance": row["importance"], "expires_at": _moment(row["expires_at"])}
     if kind == RECORD:
@@ -621,4 +514,4 @@ def _moment(time: int | None) -> datetime | None:
 
 def _version_of(row: Any) -> str:
     """Return a digest of a value."""
-    return queries.digest(row if isinstance(row, bytes) else write_plain(row)).hex()
+    return queries.digest(write_plain(row)).hex()

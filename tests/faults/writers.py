@@ -289,12 +289,9 @@ def corrections(at: Place) -> Calls:
     yield call(at.memory.layers(namespace=NS).core.set, "city", "Lisbon")
     record = yield call(at.memory.layers(namespace=NS).archival.write, "Ana grows quinces")
     fact = yield call(at.memory.facts(namespace=NS).add_fact, "user", "Ana", "lives in", "Lisbon")
-    yield call(at.memory.conversation("said", NS).add, {"role": "user", "content": "Hi", "message_id": "h"})
     core = yield call(ours.core, "city", "Porto", **where)
     yield call(ours.record, record, "Ana grows pears", **where)
     yield call(ours.fact, fact, obj="Porto", **where)
-    said = yield call(ours.message, "said", "h", content="Hello", **where)
-    yield call(ours.undo, said.id, **where)
     yield call(ours.undo, core.id, **where)
     yield call(ours.delete, "record", record, **where)
 

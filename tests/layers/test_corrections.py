@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.errors import InvalidInput, MessageError, Outdated
+from langchain_agentmem.errors import InvalidInput, Outdated
 from langchain_agentmem.storage import query
 from tests.support.graphs import at, line
 
@@ -44,7 +44,7 @@ def talk(memory, thread, words):
     return config
 
 
-SHOWN = {"core": "value", "record": "content", "fact": "object", "message": "content"}
+SHOWN = {"core": "value", "record": "content", "fact": "object"}
 
 
 class Thing:
@@ -52,22 +52,18 @@ class Thing:
 
     def __init__(self, memory, kind):
         self.memory, self.kind, self.do = memory, kind, memory.corrections
-        self.at = {"namespace": ADA, "branch": "chat" if kind == "message" else "main"}
+        self.at = {"namespace": ADA}
         layers, self.key = memory.layers(namespace=ADA), "drink"
         if kind == "core":
             layers.core.set("drink", "tea", importance=5, ttl=10**9)
         elif kind == "record":
             self.key = layers.archival.write("tea", ["drinks"])
-        elif kind == "fact":
+        else:
             self.key = memory.facts(namespace=ADA).add_fact("user", "Ada", "likes", "tea", source="m1")
             memory.facts(namespace=ADA).add_fact("user", "Ada", "likes", "tea", source="m2")
-        else:
-            self.key = memory.conversation("chat", ADA).add(role="user", content="tea")
 
     def correct(self, text, **more):
         given = {"by": BY, "namespace": ADA, **more}
-        if self.kind == "message":
-            return self.do.message("chat", self.key, content=text, **given)
         if self.kind == "fact":
             return self.do.fact(self.key, obj=text, **given)
         return getattr(self.do, self.kind)(self.key, text, **given)
@@ -97,7 +93,7 @@ class TestEveryKind:
         assert (made.by, made.kind, made.key, made.namespace, made.at) == (BY, thing.kind, thing.key, ADA, now.at)
         assert (made.before, made.after, now.value[shown]) == (before.value, now.value, "coffee")
         assert {**now.value, shown: "tea"} == before.value
-        assert (now.source, now.actor) == ((None, None) if thing.kind == "message" else ("person", BY))
+        assert (now.source, now.actor) == ("person", BY)
         undone = thing.undo(made, by="Ben")
         assert (thing.present.value, thing.present.version) == (before.value, before.version)
         assert (undone.undoes, undone.by) == (made.id, "Ben")
@@ -127,18 +123,13 @@ class TestEveryKind:
 
     def test_is_deleted_and_there_again_as_it_was(self, memory, thing):
         before = thing.present
-        if thing.kind == "message":
-            with pytest.raises(InvalidInput, match="remove_by_id"):
-                memory.corrections.delete("message", "any", by=BY)
-            return
         made = memory.corrections.delete(thing.kind, thing.key, by=BY, namespace=ADA)
         assert (thing.present.value, made.after) == (None, None)
         thing.undo(made)
         assert thing.present.value == before.value
 
     def test_is_not_written_if_the_correction_cannot_be_stored(self, thing, monkeypatch):
-        for name in ("sign_memory", "sign_entry"):
-            monkeypatch.setattr(query, name, query.prompt_notes)  # which wants other parameters
+        monkeypatch.setattr(query, "sign_memory", query.prompt_notes)  # which wants other parameters
         with pytest.raises(Exception, match=r"."):
             thing.correct("coffee")
         assert thing.present.value[SHOWN[thing.kind]] == "tea"
@@ -240,41 +231,19 @@ class TestAThreadThatSharesNothing:
         memory.erase(thread_id="alone")
         assert memory.corrections.history() == []
 
-    def corrected(self, memory, graph):
-        """What is remembered of it and what it was told are corrected."""
-        say(graph, "Lisbon", ALONE)
-        message, do = memory.conversation("alone").raw_messages[0], memory.corrections
-        core = do.core("city", "Porto", by=BY, thread_id="alone")
-        return [core, do.message("alone", message.id, content="Lisboa", by=BY)]
-
     def test_when_it_is_deleted_nothing_is_left(self, memory, graph):
-        self.corrected(memory, graph)
+        say(graph, "Lisbon", ALONE)
+        memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         memory.checkpointer.delete_thread("alone")
         assert memory.corrections.history() == []
 
     def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
-        made = self.corrected(memory, graph)
+        say(graph, "Lisbon", ALONE)
+        made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
         memory.admin.adopt("alone", ADA)
-        for each in made:
-            memory.corrections.undo(each.id, by=BY, namespace=ADA)
-        assert (core(memory), memory.conversation("alone", ADA).raw_messages[0].text) == ("Lisbon", "Lisbon")
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert core(memory) == "Lisbon"
         assert len(memory.corrections.history("core", "city", namespace=ADA)) == 2
-
-
-class TestMessages:
-    def test_of_a_recorded_thread_show_it_in_its_conversation(self, memory):
-        config = talk(memory, "one", "Lisbonn")
-        message = memory.conversation("one", ADA).raw_messages[0]
-        memory.corrections.message("one", message.id, content="Lisbon", by=BY, namespace=ADA)
-        assert memory.conversation("one", ADA).raw_messages[0].text == "Lisbon"
-        assert memory.checkpointer.get_tuple(config).checkpoint["channel_values"]["messages"][0].text == "Lisbonn"
-
-    def test_keep_their_ids_and_what_else_no_message_has(self, memory):
-        key = memory.conversation("chat").add(role="user", content="Hi")
-        for wrong in ({"message_id": "other"}, {"colour": "red"}, {"role": ""}):
-            with pytest.raises(MessageError):
-                memory.corrections.message("chat", key, by=BY, **wrong)
-        assert memory.corrections.history() == []
 
 
 class TestErrors:
@@ -286,7 +255,7 @@ class TestErrors:
         for wrong in (7, None, "", "a\x00b", ["x"], "x" * 5000):
             for call, given in (
                 (do.core, {"value": "Porto"}), (do.record, {"content": "x"}), (do.fact, {"obj": "x"}),
-                (partial(do.message, "chat"), {"content": "x"}), (partial(do.delete, "core"), {}),
+                (partial(do.delete, "core"), {}),
             ):  # fmt: skip
                 with pytest.raises(InvalidInput):
                     call(wrong, by=BY, **given)
@@ -304,8 +273,6 @@ class TestErrors:
             memory.corrections.present("event", "x")
         with pytest.raises(InvalidInput, match="or neither"):
             memory.corrections.history("core")
-        with pytest.raises(MessageError):
-            memory.corrections.message("chat", "nowhere", content="x", by=BY)
 
     def test_a_namespace_sees_its_own(self, memory):
         made = memory.corrections.core("city", "Porto", by=BY, namespace=ADA)

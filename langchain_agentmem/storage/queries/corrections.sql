@@ -3,15 +3,11 @@
 -- name: sign_memory
 update memory set correction = :correction where id = :id;
 
--- name: sign_entry
-update entry set correction = :correction where id = :id;
-
 -- name: corrections_within
--- The corrections in a range of namespaces, the newest first; with a kind those of one key, on a named branch or in a
--- conversation, or of a thread. An empty thread means any.
-select m.id as id, n.path, b.kind as place, m.kind, m.key, b.name, a.name as thread, m.actor,
-    m.written_at as written_at, m.correction,
-    null as body, null as earlier
+-- The corrections in a range of namespaces, the newest first; with a kind those of one key, on a named branch or of a
+-- thread. An empty thread means any.
+select m.id, n.path, b.kind as place, m.kind, m.key, b.name, a.name as thread, m.actor,
+    m.written_at, m.correction
 from namespace n
 join branch b on b.namespace_id = n.id
 join memory m on m.branch_id = b.id and m.correction is not null
@@ -21,21 +17,7 @@ where n.path >= :low and n.path < :high and (
         b.name = cast(:name as text) or (b.kind = 'thread' and (cast(:thread as text) = '' or a.name = :thread))
     ))
 )
-union all
-select e.id, n.path, b.kind, 'message', e.key, b.name, null, null, e.written_at, e.correction, c.body, (
-    select w.body from entry p join content w on w.id = p.content_id
-    where (p.id = e.replaces or p.replaces = e.replaces) and p.id < e.id
-    order by p.id desc
-    limit 1
-)
-from namespace n
-join branch b on b.namespace_id = n.id
-join entry e on e.branch_id = b.id and e.correction is not null
-join content c on c.id = e.content_id
-where n.path >= :low and n.path < :high and (
-    cast(:kind as text) is null or ('message' = :kind and e.key = :key and b.name = cast(:name as text))
-)
-order by written_at desc, id desc
+order by m.written_at desc, m.id desc
 limit cast(:limit as bigint) offset cast(:offset as bigint);
 
 -- name: corrected_memory

@@ -354,7 +354,7 @@ limit cast(:limit as bigint) offset cast(:offset as bigint);
 -- name: dump_entries
 -- Every version of everything on a branch, in the order it was written.
 select v.id, v.position, v.replaces, v.kind, v.key, v.role, v.sender, v.recipient, v.round_key, v.created_at, v.written_at,
-    v.follows, v.correction, c.body, a.body as attachments
+    v.follows, c.body, a.body as attachments
 from entry v
 join content c on c.id = v.content_id
 left join content a on a.id = v.attachments_id

@@ -44,8 +44,7 @@ create table content (
 -- One version of a message or round. `position` is the position of its call on the branch. A row with `replaces` is
 -- a newer version of the row it names; the newest one is current, the older ones are its history. `document_id` is
 -- its number in the search, on the row of the first version. `follows` marks a message that follows the thread
--- named like its conversation: it is visible where that thread shows it. `correction` marks an edit by a person: a JSON
--- object with its id, the person, and the id of the correction that this one reverts.
+-- named like its conversation: it is visible where that thread shows it.
 create table entry (
     id {id},
     branch_id {int} not null references branch (id) on delete cascade,
@@ -62,8 +61,7 @@ create table entry (
     document_id {int},
     created_at {int} not null,
     written_at {int} not null,
-    follows integer not null default 0,
-    correction {text}
+    follows integer not null default 0
 );
 create index entry_position on entry (branch_id, position{id_too});
 create unique index entry_key on entry (branch_id, key) where replaces is null;
@@ -71,7 +69,6 @@ create index entry_content on entry (content_id);
 create index entry_attachments on entry (attachments_id) where attachments_id is not null;
 create index entry_replaces on entry (replaces{id_too}) where replaces is not null;
 create index entry_round on entry (branch_id, round_key) where round_key is not null;
-create index entry_correction on entry (branch_id) where correction is not null;
 
 -- A compacted context. `lane` names the context: a graph's state, a conversation's log, or one role's rounds.
 -- `digest` is the digest of the messages up to its end, `reached` their number, and `slot` the row of the last of

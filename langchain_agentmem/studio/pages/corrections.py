@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput, Outdated
 from langchain_agentmem.studio import application as web
 
-NAMES = {"core": "core memory", "record": "record", "fact": "fact", "message": "message"}
+NAMES = {"core": "core memory", "record": "record", "fact": "fact"}
 FACT = ("subject", "predicate", "object", "role", "valid_from", "valid_to", "confidence")
 """What can be changed of a fact, in the order of the form."""
 
@@ -24,10 +23,10 @@ class Subject(NamedTuple):
     """What is to be corrected, as an address names it.
 
     Attributes:
-        kind: "core", "record", "fact" or "message", or whatever an address says; `Corrections` checks it.
+        kind: "core", "record" or "fact", or whatever an address says; `Corrections` checks it.
         key: The key, or the id.
         namespace: Whose it is.
-        branch: The branch; of a message the conversation.
+        branch: The branch.
         thread: The thread, where it is that thread's alone.
     """
 
@@ -48,10 +47,10 @@ def subject_of(request: Request) -> Subject:
     kind = web.required(request, "kind")
     if kind not in NAMES:
         raise InvalidInput(f"What can be corrected is {', '.join(NAMES)}, not {safe_repr(kind)}.")
-    branch = web.required(request, "branch") if kind == "message" else request.query_params.get("branch") or "main"
+    branch = request.query_params.get("branch") or "main"
     namespace = web.namespace_asked(request) or ()
     # What the threads of a namespace share is corrected for all of them.
-    alone = kind != "message" and not web.studio_of(request).memory.database.scopes.shared(path_of(namespace))
+    alone = not web.studio_of(request).memory.database.scopes.shared(path_of(namespace))
     thread = request.query_params.get("thread") or None
     return Subject(kind, web.required(request, "key"), namespace, branch, thread if alone else None)
 
@@ -63,9 +62,6 @@ def fields_of(kind: str, value: Mapping[str, Any] | None) -> dict[str, str]:
         return {"value": told.get("value", ""), "importance": str(told.get("importance") or 3)}
     if kind == "record":
         return {"content": told.get("content", ""), "tags": "\n".join(told.get("tags", ()))}
-    if kind == "message":
-        content = told.get("content")
-        return {"content": content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)}
     return {name: _written(told.get(name)) for name in FACT}
 
 
@@ -86,8 +82,7 @@ def changes_of(kind: str, present: Mapping[str, Any] | None, fields: Mapping[str
         before = text.replace("\r\n", "\n")  # browsers send ends of lines of their own
         given = fields.get(name, before).replace("\r\n", "\n")
         if given != before:
-            blocks = kind == "message" and not isinstance((present or {}).get("content"), str)
-            changes[name] = _value_of("blocks" if blocks else name, given)
+            changes[name] = _value_of(name, given)
     return changes
 
 
@@ -113,7 +108,6 @@ def _time(text: str) -> datetime | None:
 
 
 _FORMS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "blocks": (json.loads, "JSON"),
     "tags": (_lines, "lines"),
     **dict.fromkeys(("importance", "confidence"), (_number, "a number")),
     **dict.fromkeys(("valid_from", "valid_to"), (_time, "a UTC time such as 2024-05-31 18:00")),
@@ -209,9 +203,7 @@ async def _corrected(request: Request, subject: Subject, fields: Mapping[str, st
     changes = changes_of(subject.kind, present.value, fields)
     if present.value is not None and not changes:
         raise InvalidInput("It says so already: nothing was changed.")
-    if subject.kind == "message":
-        await do.amessage(subject.branch, subject.key, namespace=subject.namespace, **changes, **given)
-    elif subject.kind == "core":
+    if subject.kind == "core":
         value = changes.pop("value", (present.value or {}).get("value", ""))
         await do.acore(subject.key, value, **changes, **given, **at)
     else:

@@ -11,8 +11,6 @@ class TestUpkeep:
     def fill(self, memory):
         for kind in SHOWN:
             Thing(memory, kind).correct("coffee")
-        key = memory.conversation("chat").add(role="user", content="Hi")
-        memory.corrections.message("chat", key, content="Ho", by=BY)
 
     def test_an_import_adds_each_once_and_they_can_be_undone_there(self, memory, new_database, tmp_path):
         self.fill(memory)

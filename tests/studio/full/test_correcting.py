@@ -72,25 +72,6 @@ class TestCorrecting:
         undo_on(browser, where)
         assert facts.get(key).valid_from == before.valid_from
 
-    def test_a_message_as_a_new_version(self, memory, browser):
-        chat = memory.conversation("chat", ADA)
-        key = chat.add(role="user", content="I live in Lisbonn.")
-        where = address("message", key, branch="chat")
-        correct(browser, where, content="I live in Lisbon.")
-        assert [each.message.content for each in chat.history_of(key)] == ["I live in Lisbonn.", "I live in Lisbon."]
-        assert "Delete it" not in browser.text_of(where)
-        undo_on(browser, where)
-        assert chat.retrieve_by_id(key)["content"] == "I live in Lisbonn."
-
-    def test_a_message_of_blocks_as_json(self, memory, browser):
-        blocks = [{"type": "text", "text": "Lisbonn"}]
-        chat = memory.conversation("chat", ADA)
-        key = chat.add(role="user", content=blocks)
-        where = address("message", key, branch="chat")
-        assert correct(browser, where, content="[{").status_code == 400
-        correct(browser, where, content='[{"type": "text", "text": "Lisbon"}]')
-        assert chat.raw_messages[0].text == "Lisbon"
-
     def test_what_a_thread_alone_remembers(self, memory, browser):
         def remember(state, config):
             memory.layers(config).core.set("city", "Lisbon")
@@ -210,9 +191,7 @@ class TestHostileTexts:
         memory.corrections.core("city", f"{text}!", by="ada", namespace=ADA)
         memory.corrections.record(key, f"{text}!", by=name[:50], namespace=ADA)
         fact = memory.facts(namespace=ADA).add_fact("user", name, name, name)
-        message = memory.conversation("chat", ADA).add(role="user", content=text, name=name)
-        of_message = address("message", message, branch="chat")
-        for where in (address("core", "city"), address("record", key), address("fact", fact), of_message):
+        for where in (address("core", "city"), address("record", key), address("fact", fact)):
             browser.harmless(where)
         browser.harmless("/corrections")
         shown = browser.text_of(address("core", "city"))
