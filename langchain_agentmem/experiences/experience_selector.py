@@ -26,7 +26,7 @@ import logging
 import math
 import os
 import re
-import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,7 +40,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.argument_checks import check_flag, check_timeout
-from langchain_agentmem.base.concurrency import PerProcess, awaited, in_worker
+from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import config_given
@@ -150,9 +150,9 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
       out of the state stands before it.
 
     It selects for each query anew, among what the folder holds then. By their words, experiences are chosen without a
-    model. A model's answers are remembered as long as query, situation and conditions are the same; one that is cut off
-    is asked for once more. Where the model fails, or chooses only what is no candidate, the words decide, and hooks are
-    told with `ExperienceSelectionFellBack`.
+    model. A model's answers are remembered as long as query, situation and conditions are the same. Where the model
+    fails, its answer cannot be understood or is cut off, or it chooses only what is no candidate, the words decide, and
+    hooks are told with `ExperienceSelectionFellBack`.
 
     Args:
         library: Where the experiences are.
@@ -178,8 +178,6 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         InvalidInput: An argument is wrong.
         MissingExtra: The model is a name, and langchain is not installed.
     """
-
-    _lock = PerProcess(threading.Lock)  # guards what is known
 
     def __init__(
         self,
@@ -219,7 +217,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         self._texts = itertools.count()
         self._counter = TokenCounter()
         self._failures = FirstFailures(logger)
-        self._known: dict[bytes, AnswerReading] = {}
+        self._known: OrderedDict[bytes, AnswerReading] = OrderedDict()
 
     @staticmethod
     def from_config(
@@ -345,30 +343,25 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
     def _selected(self, request: SelectionRequest) -> Selection:
         if not self.enabled:
             return Selection(query=request.query, role=self.role, strategy=self.strategy)
-        with self._database.step(
-            STEP,
-            lambda: {
-                "query": brief(request.query),
-                "role": self.role,
-                "strategy": self.strategy,
-                "namespace": self._database.scopes.resolve(None, request.config),
-            },
-            config=request.config,
-        ) as step:
-            selection = self._select(request)
+        inputs = {
+            "query": brief(request.query),
+            "role": self.role,
+            "strategy": self.strategy,
+            "namespace": self._database.scopes.resolve(None, request.config),
+        }
+        with self._database.step(STEP, lambda: inputs, config=request.config) as step:
+            made = self._select(request)
+            chosen = [{"exp_id": each, "score": made.scores[each], "reason": made.reasons[each]} for each in made.ids]
             step.finish(
                 lambda: {
-                    "chosen": [
-                        {"exp_id": each, "score": selection.scores[each], "reason": selection.reasons[each]}
-                        for each in selection.ids
-                    ],
-                    "candidate_ids": selection.candidates,
-                    "asked_ids": selection.asked,
-                    "strategy": selection.strategy,
-                    "fell_back": selection.fell_back,
+                    "chosen": chosen,
+                    "candidate_ids": made.candidates,
+                    "asked_ids": made.asked,
+                    "strategy": made.strategy,
+                    "fell_back": made.fell_back,
                 }
             )
-        return selection
+        return made
 
     def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:
         if self._query is None:
@@ -478,16 +471,10 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         if (known := self._known.get(key)) is not None:
             return known
         failure, reason = None, "The model's answer cannot be understood, or chooses only what is no candidate."
-
-        def choose() -> AnswerReading | None:
-            told = {"query": query, "role": self.role, "exp_ids": ids}
-            answer = ask(self._database, self._model, messages, "experience.choose", self._timeout, inputs=lambda: told)
-            return selected(str(answer)[:LONGEST_ANSWER], ids)
-
+        told = {"query": query, "role": self.role, "exp_ids": ids}
         try:
-            reading = choose()
-            if reading is not None and not reading.whole:
-                reading = choose() or reading
+            answer = ask(self._database, self._model, messages, "experience.choose", self._timeout, inputs=lambda: told)
+            reading = selected(str(answer)[:LONGEST_ANSWER], ids)
         except Exception as error:  # a model that fails must not end the run
             if leaves_the_node(error):
                 raise
@@ -496,10 +483,9 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             event = partial(ExperienceSelectionFellBack, role=self.role, query=query, reason=reason, error=failure)
             self._database.emit(event)
             return reason
-        with self._lock:
-            self._known[key] = reading
-            if len(self._known) > _REMEMBERED:
-                del self._known[next(iter(self._known))]
+        self._known[key] = reading
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
         return reading
 
     def _rounds_of(self, config: RunnableConfig) -> list[Round]:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import yaml
-
-from langchain_agentmem.base.data_tables import data_table
+from langchain_agentmem.base.data_tables import data_table, read_yaml
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, section
 from langchain_agentmem.language_models.lenient_json import read_json, read_row, strip_reasoning
@@ -46,14 +43,13 @@ class SelectionTemplate:
         if not isinstance(self.text, str):
             raise InvalidInput(f"A selection template is a text, not {type(self.text).__name__}.")
         try:
-            places = [(place, conversion, spec) for _, place, spec, conversion in Formatter().parse(self.text)]
+            places = [(place, conversion or spec) for _, place, spec, conversion in Formatter().parse(self.text)]
         except ValueError as error:
             raise InvalidInput(f"A brace stands alone in a selection template: {error}. {_ADVICE}") from error
-        for place, conversion, spec in places:
-            if place is not None and (place not in _PLACES or conversion or spec):
-                mark = place + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
-                raise InvalidInput(f"In a selection template, {{{mark:.80}}} is no place. {_ADVICE}")
-        if not any(place == "experiences" for place, _, _ in places):
+        for place, more in places:
+            if place is not None and (place not in _PLACES or more):
+                raise InvalidInput(f"In a selection template, {{{place:.80}}} is no place, or has a format. {_ADVICE}")
+        if not any(place == "experiences" for place, _ in places):
             raise InvalidInput(f"A selection template needs {{experiences}}, where the conditions are shown. {_ADVICE}")
 
     def fill(self, *, experiences: str, user_query: str, context: str) -> str:
@@ -87,21 +83,15 @@ class SelectionTemplate:
                 f"The selection template {path!s:.500} cannot be read: {error}. Give the path of a text file in UTF-8."
             ) from error
         try:
-            return cls(_content(text) if Path(path).suffix.lower() in _YAML else text)
+            if Path(path).suffix.lower() in _YAML:
+                held = read_yaml(text)
+                found = [held[key] for key in _KEYS if key in held] if isinstance(held, dict) else []
+                if not found:
+                    raise InvalidInput("it has no text under content, prompt or template.")  # noqa: TRY301
+                text = found[0]
+            return cls(text)
         except InvalidInput as error:
             raise InvalidInput(f"The selection template {path!s:.500} is wrong: {error}") from error
-
-
-def _content(text: str) -> str:
-    try:
-        data: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
-        problem = f"it is no YAML ({error!s:.300}). Put the text under content: |, with indentation."
-        raise InvalidInput(problem) from error
-    found = next((data[key] for key in _KEYS if key in data), None) if isinstance(data, dict) else None
-    if not isinstance(found, str):
-        raise InvalidInput("it has no text under content, prompt or template. Write content: | and the text below.")
-    return found
 
 
 DEFAULT = SelectionTemplate(data_table("experiences/prompts.yaml")["selection"])
@@ -110,16 +100,15 @@ DEFAULT = SelectionTemplate(data_table("experiences/prompts.yaml")["selection"])
 
 # -- the answer ----------------------------------------------------------------------------------------------------
 
-_DEEPEST = 20
 _HALF = 0.5
 _LONGEST_REASON = 2_000
 _IDS = ("id", "exp_id", "experience_id")
-_REASONS = {"reason", "reasons", "reasoning", "why", "explanation", "rationale", "justification", "comment", "evidence"}
-_ASIDE = {*_IDS, *_REASONS, "confidence", "thoughts", "thought", "analysis", "candidates", "query", "context", "error"}
+_REASONS = ("reason", "reasons", "reasoning", "why", "explanation", "rationale")
+_ASIDE = {*_IDS, *_REASONS, "confidence", "thoughts", "analysis", "candidates", "query", "context", "error"}
 _YES = re.compile(r"\W*(?:true|yes|y|1|relevant|applies|applicable|selected)\b(?!\s*[/|])", re.IGNORECASE)
 _NO = re.compile(
-    r"\b(?:n|not?|none|never|neither|nor|false|without|except|than|instead|elsewhere|n/a|null|nothing|hardly|low|"
-    r"(?:un|in|ir)(?:related|necessary|applicable|relevant)|(?:exclud|reject|skip|ignor|omit|dismiss|discard|leave)\w*)\b"
+    r"\b(?:n|not?|none|never|neither|nor|false|without|except|than|instead|n/a|null|nothing|hardly|low|"
+    r"(?:un|in|ir)(?:related|necessary|applicable|relevant)|(?:exclud|reject|skip|ignor|omit|dismiss|discard)\w*)\b"
     r"|n['\u2019]t\b|[\u2717\u2718\u274c]",
     re.IGNORECASE,
 )
@@ -129,7 +118,7 @@ _NONE = re.compile(
 )
 _PIECES = re.compile(r"\n|[.;!?](?=\s|\Z)|\bbut\b")
 _BECAUSE = re.compile(r"\b(?:because|since)\b[^\n.;!?]*", re.IGNORECASE)
-_LIST = re.compile(r"\[[^\]]*\]?")
+_LIST = re.compile(r"\[[^\]]*\]")
 
 
 class AnswerReading(NamedTuple):
@@ -138,12 +127,10 @@ class AnswerReading(NamedTuple):
     Attributes:
         chosen: Ids, each once, in the order of the candidates.
         reasons: What it gives as the reason, for those candidates that it gives one for, chosen or not.
-        whole: Whether it is complete; what one that was cut off would have said of the others nobody knows.
     """
 
     chosen: tuple[str, ...]
     reasons: Mapping[str, str]
-    whole: bool = True
 
 
 def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
@@ -151,42 +138,32 @@ def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
 
     Args:
         answer: What it wrote: an object of ids and verdicts, a list of ids or of objects with an id, such a thing under
-            a key, fenced, amid prose or cut off; else text. What is denied once is not chosen.
+            a key, fenced or amid prose; else text without any brackets.
         candidates: The ids it could choose from. They are compared exactly, else without regard to case and to blanks
             around them where that is clear. What else it names beside them is ignored.
 
     Returns:
-        None if the answer says nothing that can be understood, or chooses only what is no candidate. One that says that
-        nothing applies selects nothing.
+        None if the answer says nothing that can be understood, is cut off, or chooses only what is no candidate. One
+        that says that nothing applies selects nothing.
     """
     text = strip_reasoning(answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
-    found = _Verdicts(candidates)
-    value, whole = _json(text)
-    plain = isinstance(value, list) and not any(isinstance(each, dict) for each in value)
-    if value is not None and not (plain and _NO.search(_LIST.sub("", text))):
-        found.read(value, whole=whole)
-        found.deny_what_is_false(text)
-        if not whole:
-            found.known = {each: said for each, said in found.known.items() if not text.endswith(each)}
-    elif value is None and not text.startswith(("<", "{", "[")):
-        found.read_words(text)
-    if not found.valid or (found.strange and not found.known):
+    if text.rfind("{") > text.rfind("}") or text.rfind("[") > text.rfind("]"):
+        return None  # it is cut off
+    verdicts = _Verdicts(candidates)
+    value: Any = read_row(text, complete=True) or read_json(text, complete=True)
+    if not value:
+        listed = read_json(text, wanted=list, complete=True)
+        if listed is not None and _NO.search(_LIST.sub("", text)):
+            return None
+        value = value if listed is None else listed
+    if value is not None:
+        verdicts.read(value)
+    elif not set("{[<") & set(text):
+        verdicts.read_words(text)
+    if not verdicts.valid or (verdicts.strange and not verdicts.known):
         return None
-    whole = whole and all(text.rfind(opening) <= text.rfind(end) for opening, end in ("{}", "[]"))
-    chosen = tuple(name for name in dict.fromkeys(candidates) if found.known.get(name))
-    return AnswerReading(chosen, MappingProxyType(found.reasons), whole)
-
-
-def _json(text: str) -> tuple[Any, bool]:
-    """The JSON that is meant, and whether it is complete."""
-    for complete in (True, False):
-        found: Any = read_row(text, complete=complete) or read_json(text, complete=complete)
-        if not found:
-            listed = read_json(text, wanted=list, complete=complete)
-            found = found if listed is None else listed
-        if found is not None:
-            return found, complete
-    return None, True
+    chosen = tuple(name for name in dict.fromkeys(candidates) if verdicts.known.get(name))
+    return AnswerReading(chosen, verdicts.reasons)
 
 
 def _verdict(value: Any) -> bool | None:
@@ -203,113 +180,86 @@ def _denies(key: str) -> bool:
     return _NO.search(re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", key)) is not None
 
 
-def _reason(value: Any) -> str:
-    given = value.items() if isinstance(value, dict) else ()
-    texts = [each for key, each in given if key.casefold() in _REASONS and isinstance(each, str)]
-    return texts[0].strip()[:_LONGEST_REASON] if texts else ""
-
-
 class _Verdicts:
-    """What an answer says of each candidate."""
+    """What an answer says of each candidate.
+
+    Attributes:
+        known: Whether a candidate applies, by its id.
+        reasons: Why, by the id.
+        valid: Whether it says anything.
+        strange: Whether it chooses what is no candidate.
+    """
 
     def __init__(self, candidates: Sequence[str]) -> None:
         self.known: dict[str, bool] = {}
-        self.valid = False
-        self.strange = False  # whether it chooses what is no candidate
-        self._ids = dict.fromkeys(each for each in candidates if each)
-        self._loose: dict[str, list[str]] = defaultdict(list)
         self.reasons: dict[str, str] = {}
-        for each in self._ids:
-            self._loose[each.strip().casefold()].append(each)
+        self.valid = self.strange = False
+        self._ids = dict.fromkeys(each for each in candidates if each)
 
-    def read(self, value: Any, *, whole: bool, denied: bool = False, depth: int = 0) -> None:
-        """Read JSON.
+    def read(self, value: Any, *, denied: bool = False) -> None:
+        """Read an object or a list; `denied` if it stands under a key that denies what is in it."""
+        self.valid = self.valid or not value
+        if isinstance(value, dict):
+            self._read_object(value, denied=denied)
+            return
+        for each in value if not any(isinstance(each, bool | list) for each in value) else ():
+            if isinstance(each, dict):
+                self.read(each, denied=denied)
+            else:
+                is_none = self._find(each) is None and _NONE.match(str(each)) is not None
+                self._add(each, not denied and not is_none)
 
-        Args:
-            value: An object or a list.
-            whole: Whether it is all of the answer. If not, an id without a verdict may have lost it.
-            denied: Whether it stands under a key that denies what is in it.
-            depth: How deeply it is nested.
-        """
-        self.valid = self.valid or (not value and whole)
-        mixed = isinstance(value, list) and any(isinstance(each, bool | list) for each in value)
-        for key, each in () if mixed or depth > _DEEPEST else _items(value):
-            plain, name = key.casefold(), self._find(key or each)
-            if not key and isinstance(each, dict) and (entry := _entry(each)) is not None:
-                said = _verdict(each)
-                self._add(self._find(entry), not denied and (whole if said is None else said), _reason(each))
-            elif key and name is not None and not isinstance(each, list):
-                self._add(name, not denied and _verdict(each) is True, _reason(each))
-            elif plain in _ASIDE:
+    def _read_object(self, value: Mapping[str, Any], *, denied: bool) -> None:
+        given = [value[key] for key in _IDS if key in value]
+        entry = given[0] if given else None
+        if isinstance(entry, str | int) and not isinstance(entry, bool):
+            self._add(entry, not denied and _verdict(value) is not False, value)
+            return
+        for key, each in value.items():
+            if self._find(key) is not None and not isinstance(each, list):
+                self._add(key, not denied and _verdict(each) is True, each)
+            elif key.casefold() in _ASIDE:
                 continue
             elif isinstance(each, dict | list):
-                self.read(each, whole=whole, denied=denied or _denies(key), depth=depth + 1)
-            elif (name := self._find(each)) is not None:
-                self._add(name, not denied and not _denies(key))
-            elif not key and isinstance(each, str):
-                self.read_words(each)
-                self._add(None, _NONE.match(each) is None)
+                self.read(each, denied=denied or _denies(key))
+            elif self._find(each) is not None:
+                self._add(each, not denied and not _denies(key))
             elif (said := _verdict(each)) is not None:
                 self._add(None, said and not denied and not _denies(key))
 
-    def deny_what_is_false(self, text: str) -> None:
-        """Take back what stands as a key of false anywhere."""
-        for name in [name for name, applies in self.known.items() if applies]:
-            denial = rf"""(?<!\\)(["']){re.escape(name)}\1\s*:\s*["']?(?:false|no)\b"""
-            self.known[name] = re.search(denial, text, re.IGNORECASE) is None
-
     def read_words(self, text: str) -> None:
         """Read plain text: what it names applies, but for what it denies, each in a line or sentence of its own."""
-        names = "|".join(sorted(map(re.escape, self._ids), key=len, reverse=True))
-        pattern = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-])", re.IGNORECASE)
+        names = [name for name in self._ids if len(name) > 1 and not name.isdigit()]  # others could be any word
+        pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w-])", re.IGNORECASE)
         said: dict[str, bool] = {}
-        for piece in _PIECES.split(_BECAUSE.sub("", text)):
-            found = {name for each in pattern.finditer(piece) if (name := self._named(piece, each)) is not None}
+        for piece in _PIECES.split(_BECAUSE.sub("", text)) if names else ():
+            found = {self._find(name) or name for name in pattern.findall(piece)}
             denied = _NO.search(piece) is not None
             if denied and len(found) != 1:
-                self.valid = self.valid or (not found and not said and _NONE.match(text) is not None)
+                self.valid = not found and not said and _NONE.match(text) is not None
                 return
             said |= {name: not denied and said.get(name, True) for name in found}
         for name, applies in said.items():
             self._add(name, applies)
 
-    def _named(self, piece: str, match: re.Match[str]) -> str | None:
-        """The candidate that is named at a place. One that could be any word has to stand in quotes."""
-        text = match.group()
-        around = piece[max(0, match.start() - 1) : match.start()] + piece[match.end() : match.end() + 1]
-        is_weak = len(text) <= 1 or text.isdigit() or _YES.fullmatch(text) or _NO.fullmatch(text)
-        return None if is_weak and around not in {'""', "''", "``"} else self._find(text)
-
     def _find(self, name: object) -> str | None:
         """The candidate of this name: a text or a number."""
-        if isinstance(name, bool) or not isinstance(name, str | int | float):
+        if isinstance(name, bool) or not isinstance(name, str | int):
             return None
-        text = f"{name:g}" if isinstance(name, float) else str(name)
-        alike = self._loose.get(text.strip().casefold(), [])
+        text = str(name)
+        alike = [each for each in self._ids if each.strip().casefold() == text.strip().casefold()]
         return text if text in self._ids else alike[0] if len(alike) == 1 else None
 
-    def _add(self, name: str | None, applies: bool, reason: str = "") -> None:  # noqa: FBT001 - a verdict is a boolean
+    def _add(self, name: object, applies: bool, value: Any = None) -> None:  # noqa: FBT001 - a verdict is a boolean
         self.valid = True
-        if name is None:
+        known = self._find(name)
+        if known is None:
             self.strange = self.strange or applies
-        else:
-            self.known[name] = applies and self.known.get(name, True)
-            if reason:
-                self.reasons.setdefault(name, reason)
-
-
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
-    """The keys and values of an object; the items of a list, with "" as their key."""
-    if isinstance(value, dict) and _entry(value) is not None:
-        value = [value]
-    yield from value.items() if isinstance(value, dict) else (("", each) for each in value)
-
-
-def _entry(value: Mapping[str, Any]) -> str | int | None:
-    """The id of an object that tells of one experience."""
-    return next(
-        (value[key] for key in _IDS if isinstance(value.get(key), str | int) and not isinstance(value[key], bool)), None
-    )
+            return
+        self.known[known] = applies and self.known.get(known, True)
+        reason = next((value[key] for key in _REASONS if key in value), "") if isinstance(value, dict) else ""
+        if isinstance(reason, str) and reason:
+            self.reasons.setdefault(known, reason.strip()[:_LONGEST_REASON])
 
 
 # -- what was selected ---------------------------------------------------------------------------------------------

@@ -70,12 +70,12 @@ class TestFiles:
 
     def test_a_file_that_will_not_do_is_named(self, tmp_path):
         for name, data, said in (
-            ("a.yaml", b"content: {experiences", "no YAML"), ("a.yaml", b"text: '{experiences}'",
+            ("a.yaml", b"content: {experiences", "not YAML"), ("a.yaml", b"text: '{experiences}'",
             "no text under content"),
-            ("a.yaml", b"content: 7", "no text under content"), ("a.yaml", b"- '{experiences}'",
+            ("a.yaml", b"content: 7", "is a text, not int"), ("a.yaml", b"- '{experiences}'",
             "no text under content"),
             ("a.yaml", b"", "no text under content"), ("a.yaml", b"content: 'no place'", "needs {experiences}"),
-            ("a.yaml", b"content: !!python/object/apply:os.getcwd []", "no YAML"), ("a.txt", b"{experiences} {x}",
+            ("a.yaml", b"content: !!python/object/apply:os.getcwd []", "not YAML"), ("a.txt", b"{experiences} {x}",
             "no place"),
             ("a.txt", b"\xff{experiences}", "cannot be read"), ("b/a.txt", None, "cannot be read"),
             ("", None, "cannot be read"), ("a\0.txt", None, "cannot be read"),
