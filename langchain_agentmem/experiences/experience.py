@@ -20,13 +20,12 @@ file is written whole or not at all, and never in the place of another.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import stat
 import tempfile
-import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,7 +36,6 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 import yaml
 
 from langchain_agentmem.base.argument_checks import check_flag
-from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of
@@ -166,8 +164,6 @@ NOT_READ = (".", "raw_exp_")
 LARGEST = 300_000
 """Bytes that a file may have."""
 _FIELDS = {"exp_id", "who", "when", "what", "experience_text"}
-_SETTLED = 2_000_000_000
-"""Nanoseconds after which a change of a file surely shows in its time."""
 _REASON = 300
 _UNREADABLE = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 """What PyYAML raises for what is no YAML, or for a tag that does not fit what it stands before."""
@@ -208,19 +204,6 @@ FileContent: TypeAlias = tuple[Sequence[Experience], Sequence[tuple[str, bool]]]
 """The experiences of a file that can be used, and its problems: reasons, with whether the experience counts."""
 
 
-class _Read(NamedTuple):
-    """A file as it was when it was read."""
-
-    stamp: tuple[int, ...]
-    read_at: int
-    experiences: Sequence[Experience] = ()
-    problems: Sequence[tuple[str, bool]] = ()
-
-    def is_still(self, stamp: tuple[int, ...]) -> bool:
-        # Somebody may write twice within what the clock of a file system tells apart.
-        return stamp == self.stamp and self.read_at - max(stamp[:2]) > _SETTLED
-
-
 class Folder:
     """A folder with files of experiences. May be looked at from any thread.
 
@@ -232,8 +215,6 @@ class Folder:
         InvalidInput: There is no such folder.
     """
 
-    _lock = PerProcess(threading.Lock)
-
     def __init__(self, directory: str | os.PathLike[str], *, subfolders: bool = False) -> None:
         self.directory = path_of_file(directory)
         if not os.path.isdir(self.directory):  # noqa: PTH112 - the method of a path raises where it is too long
@@ -241,8 +222,6 @@ class Folder:
                 f"There is no folder {safe_repr(str(self.directory))} with experiences. Make it, or name another."
             )
         self._subfolders = check_flag("subfolders", subfolders)
-        self._read: dict[str, _Read] = {}
-        self._below: dict[str, Folder] = {}
 
     def load(self, sub_path: str | None = None) -> ExperienceShelf:
         """`look`, with one warning in the log for each file that cannot be used, as long as the reason stays the same.
@@ -257,7 +236,7 @@ class Folder:
         return shelf
 
     def look(self, sub_path: str | None = None) -> ExperienceShelf:
-        """What it holds now. Only files that have changed since the last look are read.
+        """What it holds now.
 
         Args:
             sub_path: A folder below it, which is looked at instead.
@@ -266,51 +245,24 @@ class Folder:
             InvalidInput: That is not below it, or not there.
         """
         if sub_path is not None:
-            return self._within(sub_path).look()
-        with self._lock:
-            locked: list[OSError] = []
-            read: dict[str, _Read] = {}
-            for folder, below, files in os.walk(self.directory, onerror=locked.append):
-                names = files if self._subfolders else [*files, *below]
-                if not self._subfolders:
-                    below.clear()
-                for name in names:
-                    if name.lower().endswith(SUFFIXES) and not name.startswith(NOT_READ):
-                        path = Path(folder, name)
-                        read[path.relative_to(self.directory).as_posix()] = self._of(path)
-            for error in locked:
-                reason = f"The folder cannot be read: {error.strerror or error}."
-                read[Path(error.filename).relative_to(self.directory).as_posix()] = _Read((), 0, *_refused(reason))
-            self._read = dict(sorted(read.items(), key=lambda each: (each[0].count("/"), each[0].split("/"))))
-            return _shelf(self._read)
-
-    def _within(self, sub_path: Any) -> Folder:
-        path = path_of_file(sub_path)
-        inside = (self.directory / path).resolve()
-        if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
-            raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
-        with self._lock:
-            made = Folder(inside, subfolders=self._subfolders)
-            return self._below.setdefault(str(inside), made)
-
-    def _of(self, path: Path) -> _Read:
-        try:
-            about = path.stat()
-            # The time of a file can be set at will; that of its change cannot.
-            stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino
-            if (known := self._read.get(path.relative_to(self.directory).as_posix())) is not None and known.is_still(
-                stamp
-            ):
-                return known
-            read_at = time.time_ns()
-            unfit = _unfit(about)
-            return _Read(stamp, read_at, *(_refused(unfit) if unfit else read_file(path.read_bytes())))
-        except OSError as error:
-            return _Read((), 0, *_refused(f"It cannot be read: {error.strerror or error}."))
-
-
-def _refused(reason: str) -> FileContent:
-    return (), ((reason, False),)
+            path = path_of_file(sub_path)
+            inside = (self.directory / path).resolve()
+            if path.is_absolute() or not inside.is_relative_to(self.directory.resolve()):
+                raise InvalidInput(f"The folder {safe_repr(str(path))} is not below {safe_repr(str(self.directory))}.")
+            return Folder(inside, subfolders=self._subfolders).look()
+        locked: list[OSError] = []
+        found: dict[Path, FileContent] = {}
+        for folder, below, files in os.walk(self.directory, onerror=locked.append):
+            names = files if self._subfolders else [*files, *below]
+            if not self._subfolders:
+                below.clear()
+            for name in names:
+                if name.lower().endswith(SUFFIXES) and not name.startswith(NOT_READ):
+                    found[Path(folder, name)] = _read(Path(folder, name))
+        for error in locked:
+            found[Path(error.filename)] = _refused(f"The folder cannot be read: {error.strerror or error}.")
+        named = {path.relative_to(self.directory).as_posix(): content for path, content in found.items()}
+        return _shelf(sorted(named.items(), key=lambda each: (each[0].count("/"), each[0].split("/"))))
 
 
 @lru_cache(maxsize=1_000)
@@ -319,32 +271,44 @@ def _warn(folder: str, problem: Problem) -> None:
     logger.warning("An experience file in %s cannot be used: %s", folder, problem)
 
 
-def _shelf(read: dict[str, _Read]) -> ExperienceShelf:
+def _shelf(found: Sequence[tuple[str, FileContent]]) -> ExperienceShelf:
     experiences: dict[str, Experience] = {}
     files: dict[str, str] = {}
-    problems = []
-    for name, each in read.items():
-        problems += [Problem(name, *problem) for problem in each.problems]
-        for experience in each.experiences:
-            exp_id = experience.exp_id
-            if exp_id in experiences:
-                first = safe_repr(files[exp_id])
-                reason = f"The exp_id {safe_repr(exp_id)} is that of {first} already, which counts. Give it another."
+    problems: list[Problem] = []
+    for name, (held, faults) in found:
+        problems += [Problem(name, *fault) for fault in faults]
+        for each in held:
+            if each.exp_id in experiences:
+                first = safe_repr(files[each.exp_id])
+                reason = f"The exp_id {safe_repr(each.exp_id)} is that of {first} already, which counts. Give another."
                 problems.append(Problem(name, reason))
             else:
-                experiences[exp_id], files[exp_id] = experience, name
+                experiences[each.exp_id], files[each.exp_id] = each, name
     return ExperienceShelf(tuple(experiences.values()), tuple(problems), files)
 
 
-def _unfit(about: os.stat_result) -> str:
-    """Return why a file is not even read; "" if it is."""
-    if not stat.S_ISREG(about.st_mode):
-        return "It is no file."
-    return f"It has {about.st_size:,} bytes; {LARGEST:,} are allowed." if about.st_size > LARGEST else ""
+def _read(path: Path) -> FileContent:
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            return _refused("It is no file.")
+        if about.st_size > LARGEST:
+            return _refused(f"It has {about.st_size:,} bytes; {LARGEST:,} are allowed.")
+        return read_file(path.read_bytes())
+    except OSError as error:
+        return _refused(f"It cannot be read: {error.strerror or error}.")
 
 
+def _refused(reason: str) -> FileContent:
+    return (), ((reason, False),)
+
+
+@lru_cache(maxsize=1_000)
 def read_file(data: bytes) -> FileContent:
-    """Read the experiences that the text of a file holds: one, or a list of them."""
+    """Read the experiences that the text of a file holds: one, or a list of them.
+
+    The cache spares YAML the files that have not changed since the last look.
+    """
     try:
         held = yaml.load(data.decode("utf-8-sig"), Loader=_Texts)  # noqa: S506 - a loader that is safe
     except UnicodeDecodeError as error:
@@ -357,16 +321,17 @@ def read_file(data: bytes) -> FileContent:
     problems: list[tuple[str, bool]] = []
     for number, each in enumerate(held if several else [held], 1):
         place = f"Item {number}: " if several else ""
+        if not isinstance(each, dict):
+            problems.append((f"{place}It holds no mapping. Write exp_id, who, when and what.", False))
+            continue
         try:
-            if not isinstance(each, dict):
-                raise InvalidInput("It holds no mapping. Write exp_id, who, when and what.")  # noqa: TRY301
             experiences.append(Experience.from_dict(each))
         except InvalidInput as error:
             problems.append((f"{place}{error}", False))
-        else:
-            if unknown := ", ".join(repr(str(key)) for key in each if key not in _FIELDS):
-                reason = f"{place}It has what no experience has: {unknown:.200}. There are exp_id, who, when and what."
-                problems.append((reason, True))
+            continue
+        if unknown := ", ".join(repr(str(key)) for key in each if key not in _FIELDS):
+            reason = f"{place}It has what no experience has: {unknown:.200}. There are exp_id, who, when and what."
+            problems.append((reason, True))
     return experiences, problems
 
 
@@ -419,33 +384,15 @@ def write_new(folder: Path, exp_id: str, text: str) -> Path:
     plain = re.sub(r"[^\w.-]+", "_", exp_id).strip("._").encode()[:_LONGEST_NAME].decode(errors="ignore")
     name = f"{PREFIX}{plain or 'experience'}"
     try:
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{PREFIX}")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, prefix=f".{PREFIX}") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
             for number in range(1, _MOST):
                 path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
-                if not os.path.lexists(path) and _claimed(Path(temporary), path):
+                with contextlib.suppress(FileExistsError):
+                    os.link(file.name, path)  # which replaces no file
                     return path
-        finally:
-            Path(temporary).unlink(missing_ok=True)
     except OSError as error:
         raise InvalidInput(f"No file can be written in {safe_repr(str(folder))}: {error.strerror or error}.") from error
     raise InvalidInput(f"There are too many files called {safe_repr(name)} in {safe_repr(str(folder))}.")
-
-
-def _claimed(file: Path, path: Path) -> bool:
-    """Give a file its name, unless another took it meanwhile."""
-    try:
-        os.link(file, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links
-        try:
-            path.open("x").close()
-        except FileExistsError:
-            return False
-        file.replace(path)
-    return True
