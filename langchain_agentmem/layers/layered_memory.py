@@ -482,13 +482,11 @@ class LayeredMemory(Layer):
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
-    def context(self, task_hint: str | None = None, budget: BudgetLike | None = None) -> dict[str, Any]:
+    def context(self, task_hint: str | None = None) -> dict[str, Any]:
         """What belongs into a prompt, as data (the original's `get_memory_context`).
 
         Args:
             task_hint: What the prompt is about; records are searched for it. Default: no records.
-            budget: How much room there is: a number of characters, a mapping or a `Budget`. Default: that of the
-                settings.
 
         Returns:
             "core": values by key; "recall": the newest events with "type", "content" and "timestamp", oldest first;
@@ -497,10 +495,8 @@ class LayeredMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        room = Budget.of(budget, self.settings.section_budgets)
-
         with self._step("context", task_hint=task_hint) as step:
-            data = prompt_context.composed(self._material(task_hint), room, whole=True).data
+            data = self._material(task_hint).data
             step.finish(lambda: {name: len(part) for name, part in data.items()})
         return data
 

@@ -109,20 +109,6 @@ class Composed(NamedTuple):
         """The sections, one after the other; "" where there is nothing."""
         return "\n\n".join(self.sections.values())
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """What is shown as data.
-
-        "core" holds values by key, in the order of a prompt; "recall" events with "type", "content" and "timestamp"
-        (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp" and, where a
-        search gave one, "score", in their order.
-        """
-        return {
-            "core": {each.key: each.value for each in self.core},
-            "recall": [event_data(each) for each in self.events],
-            "archival": [record_data(each) for each in self.records],
-        }
-
 
 class Material(NamedTuple):
     """What there is to be shown.
@@ -138,6 +124,20 @@ class Material(NamedTuple):
     events: Sequence[Event] = ()
     records: Sequence[AnyRecord] = ()
     in_time: bool = False
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The same as data.
+
+        "core" holds values by key, in the order of a prompt; "recall" events with "type", "content" and "timestamp"
+        (seconds since 1970), oldest first; "archival" records with "id", "content", "tags", "timestamp" and, where a
+        search gave one, "score", in their order.
+        """
+        return {
+            "core": {each.key: each.value for each in in_order(self.core)},
+            "recall": [event_data(each) for each in self.events],
+            "archival": [record_data(each) for each in self.records],
+        }
 
 
 def event_data(event: Event) -> dict[str, Any]:
@@ -162,7 +162,6 @@ def composed(
     shorten: Shorten | None = None,
     *,
     counter: TokenCounter | None = None,
-    whole: bool = False,
 ) -> Composed:
     """What is to be shown, and as much of it as a budget allows.
 
@@ -171,15 +170,14 @@ def composed(
         budget: How much room there is, for the lines of a prompt. Default: as much as it takes.
         shorten: Shortens records that are longer than one may be. Default: they are cut.
         counter: Counts tokens.
-        whole: Whether every event and record is wanted, and as it is. Default: no.
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
     fit = _Fitting(budget, measure)
     entries = in_order(material.core)
     core = fit.kept(CORE, *_core_lines(entries))
-    events = material.events if whole else material.events[-NEWEST:]
-    lines = [_event_line(each, None if whole else EVENT_CHARS) for each in events]
+    events = material.events[-NEWEST:]
+    lines = [_event_line(each) for each in events]
     recalled = fit.kept(RECALL, lines, [*reversed(range(len(events)))])
     lines = []
     room = fit.room(ARCHIVAL)
@@ -187,8 +185,10 @@ def composed(
         if room is not None and measure.size("\n".join(lines)) >= room:
             break  # nobody needs to shorten what is not shown
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
-        text = record.content if whole else _shorten(record.content, most, measure, shorten)
-        lines.append(_record_line(record, text))
+        text = record.content
+        if measure.size(text) > most and shorten is not None:
+            text = shorten(text, measure.characters(most), SNIPPET)
+        lines.append(_record_line(record, measure.cut(text, most)))
     ranks = [*range(len(lines))]
     if material.in_time:
         ranks.sort(key=lambda rank: (material.records[rank].created_at, getattr(material.records[rank], "place", 0)))
@@ -199,12 +199,6 @@ def composed(
         [events[place] for place in recalled],
         [material.records[ranks[place]] for place in found],
     )
-
-
-def _shorten(text: str, room: int, measure: Measure, shorten: Shorten | None) -> str:
-    if measure.size(text) > room and shorten is not None:
-        text = shorten(text, measure.characters(room), SNIPPET)
-    return measure.cut(text, room)
 
 
 class _Fitting:
@@ -280,10 +274,10 @@ def _core_lines(entries: Sequence[CoreEntry]) -> tuple[list[str], list[int]]:
     ], worth
 
 
-def _event_line(event: Event, most: int | None) -> str:
+def _event_line(event: Event) -> str:
     text = harmless(event.content)
-    if most is not None and len(text) > most:
-        text = text[:most] + CUT
+    if len(text) > EVENT_CHARS:
+        text = text[:EVENT_CHARS] + CUT
     origin = origin_of(event)
     kind = f"{event.kind}, {origin}" if origin else event.kind
     return f"- {_bracketed(kind)} {_inset(text, _WITHIN_ITEM)}"

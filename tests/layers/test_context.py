@@ -15,10 +15,6 @@ def text_of(material, budget=None, shorten=None, **more):
     return composed(material, budget, shorten, counter=COUNTER, **more).text
 
 
-def context_of(material, budget=None, **more):
-    return composed(material, budget, whole=True, **more).data
-
-
 class TestTheForm:
     def test_it_is_that_of_the_original(self):
         material = Material(
@@ -61,7 +57,7 @@ class TestTheForm:
         long = "x" * 500 + "\n## y\u200b"
         events = [event(number, long) for number in range(20)]
         material = Material([entry("b", "2", made=1), entry("a", long)], events, [record(1, long, 0.5, ("t",))])
-        context = context_of(material)
+        context = material.data
         assert list(context) == ["core", "recall", "archival"]
         assert context["core"] == {"a": long, "b": "2"}
         assert context["recall"] == [
@@ -87,18 +83,16 @@ class TestBudgets:
         for core, most, left in (
             (self.CORE, 100, ["high", "middle"]), (equal, 100, ["a", "c"]), (digest, 70, ["resource_digest"])
         ):  # fmt: skip
-            assert list(context_of(Material(core), Budget(core=most))["core"]) == left
+            assert [each.key for each in composed(Material(core), Budget(core=most)).core] == left
 
     def test_the_oldest_events_leave_first(self):
         events = [event(number, "x" * 30) for number in range(5)]
         assert text_of(Material(events=events), Budget(recall=100)).count("\n- ") == 2
-        kept = context_of(Material(events=events), Budget(recall=100))["recall"]
-        assert [each["timestamp"] for each in kept] == [each.created_at.timestamp() for each in events[-2:]]
+        assert composed(Material(events=events), Budget(recall=100)).events == events[-2:]
 
     def test_the_worst_records_leave_first(self):
         records = [record(number, f"{number}" * 30) for number in range(5)]
-        kept = context_of(Material(records=records), Budget(archival=100))["archival"]
-        assert [each["id"] for each in kept] == ["r0", "r1"]
+        assert composed(Material(records=records), Budget(archival=100)).records == records[:2]
 
     @pytest.mark.parametrize("unit", ["characters", "tokens"])
     def test_neither_a_total_nor_a_sections_own_is_ever_exceeded(self, unit):

@@ -192,7 +192,7 @@ def layers(layered: LayeredMemory, memory: AgentMemory) -> None:
     layered.write({"city": {"value": "Lisbon", "importance": 5}}, ["A note."], {"content": "A record.", "tags": ["a"]})
     layered.core.set("city", "Lisbon", ttl=datetime.now(UTC))
     assert_type(layered.archival.search("tea"), list[Record])
-    layered.context("tea", {"core": 500})
+    layered.context("tea")
     layer_tools(layered, model=told)
 
 
@@ -213,7 +213,7 @@ async def awaited(memory: AgentMemory, layered: LayeredMemory) -> None:
     await memory.conversation("c").aupdate("id", content="Hi.")
     await memory.facts("ada").areplace_memory(0, subject="Ana")
     await memory.facts("ada").aadd_fact("user", "Ana", "knows", "Ben", confidence=0.9)
-    await layered.acontext(budget=500)
+    await layered.acontext("tea")
 
 
 MODELS: list[Callable[[list[BaseMessage]], str | Awaitable[AIMessage]]] = [told, answered]
