@@ -101,9 +101,8 @@ def _memory(given: Mapping[str, Any], to: parcels.Destination) -> RowDraft:
         raise InvalidInput("it has expired.")
     made = parcels.time_of(given.get("created_at"), to.now)
     expires_at = None if end is None else parcels.time_of(end, to.now)
-    return record(
-        key, text, tags, made, expires_at=expires_at, **({"mem0": parcels.json_plain(details)} if details else {})
-    )
+    more = {"mem0": parcels.json_plain(details)} if details else {}
+    return record(key, text, tags, made, **more)._replace(expires_at=expires_at)
 
 
 def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parcel:

@@ -163,16 +163,7 @@ class ArchivalMemory(Layer):
         return list(dict.fromkeys(clean(name_given(each, "a tag")) for each in given))
 
 
-def record(
-    key: str,
-    content: str,
-    tags: Sequence[str],
-    now: int,
-    *,
-    label: str | None = None,
-    expires_at: int | None = None,
-    **details: Any,
-) -> RowDraft:
+def record(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> RowDraft:
     """A record to be written.
 
     Args:
@@ -180,20 +171,10 @@ def record(
         content: What it says.
         tags: Its tags.
         now: When it is written.
-        label: A word by which it is found again.
-        expires_at: When it ends by itself.
         details: What else belongs to it, as JSON knows it.
     """
-    return RowDraft(
-        RECORD,
-        key,
-        body_of(content),
-        now,
-        label=label,
-        expires_at=expires_at,
-        extra={"tags": list(tags), **details},
-        findable=True,
-    )
+    extra = {"tags": list(tags), **details}
+    return RowDraft(RECORD, key, body_of(content), now, extra=extra, findable=True)
 
 
 def add_record(tx: Transaction, change: Change, key: str, content: str, tags: Sequence[str]) -> str:

@@ -249,17 +249,11 @@ class CoreMemory(Layer):
             change.remove(CORE, each.key)
             change.evicted.append(each.key)
             # Two threads that have the same version leave archive one record.
-            archived = record(
-                str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}")),
-                f"Core evicted: {each.key}\n{each.text}",
-                [EVICTED, f"core_key:{each.key}"],
-                change.now,
-                label=_label(each.key),
-                expires_at=each.expires_at,
-                value=each.text,
-                importance=each.importance,
-                since=each.created_at,
-            )
+            key = str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}"))
+            content, tags = f"Core evicted: {each.key}\n{each.text}", [EVICTED, f"core_key:{each.key}"]
+            details = {"value": each.text, "importance": each.importance, "since": each.created_at}
+            archived = record(key, content, tags, change.now, **details)
+            archived = archived._replace(label=_label(each.key), expires_at=each.expires_at)
             change.drafts.append(moved(archived, each))
 
     def _smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> list[Setting]:

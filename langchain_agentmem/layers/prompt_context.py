@@ -414,12 +414,8 @@ def write_final(
     folder = path_of_file(output_dir)
     if markdown_name == json_name:
         raise InvalidInput(f"The text and the data of the final memory cannot both be called {safe_repr(json_name)}.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"The folder {safe_repr(str(folder))} cannot be made: {error}.") from error
     markdown_path, json_path = folder / markdown_name, folder / json_name
-    with whole_file(markdown_path) as text, whole_file(json_path) as data:
+    with whole_file(markdown_path, make_folder=True) as text, whole_file(json_path) as data:
         text.write(final_markdown(final))
         # Halves of characters, which UTF-8 has no bytes for, are written as escapes.
         whole = json.dumps(final, ensure_ascii=False, indent=2)
@@ -465,15 +461,8 @@ def _item(head: str, text: str) -> str:
 
 
 def _final_head(told: Mapping[str, Any], kind: str) -> str:
-    time = _time(told["timestamp"])
+    time = f"{datetime.fromtimestamp(told['timestamp'], UTC):%Y-%m-%d %H:%M:%S} UTC"
     return f"{time} \\[{_escaped(kind)}\\]" if kind else time
-
-
-def _time(seconds: float) -> str:
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, OSError, ValueError):
-        return "at some time"
 
 
 def _escaped(text: str) -> str:

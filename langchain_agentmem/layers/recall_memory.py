@@ -367,11 +367,6 @@ class RecallMemory(Layer):
         return self._ground.clean(name_given(kind, "a kind of event"))
 
     def _archived(self, kept: Kept, now: int) -> RowDraft:
-        made = record(
-            self._ground.database.new_id(),
-            f"[{kept.label}] {kept.text}",
-            [EVICTED, f"kind:{kept.label}", f"event:{kept.key}"],
-            now,
-            events=[[kept.key, kept.created_at, kept.text]],
-        )
-        return memory_rows.moved(made, kept)
+        key, content = self._ground.database.new_id(), f"[{kept.label}] {kept.text}"
+        tags, said = [EVICTED, f"kind:{kept.label}", f"event:{kept.key}"], [[kept.key, kept.created_at, kept.text]]
+        return memory_rows.moved(record(key, content, tags, now, events=said), kept)

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -571,6 +570,7 @@ _LABEL = "resource"
 _IMPORTANCE = 5
 _INDEX_CHARS = 1_000
 _CONTEXT_CHARS = 1_000
+_LAST_TIME = 253_402_300_799  # the last second of the year 9999
 
 
 def usage_record(resource_id: str, usage_type: str, context: str | None, at: datetime) -> tuple[str, list[str]]:
@@ -593,14 +593,9 @@ def usage_record(resource_id: str, usage_type: str, context: str | None, at: dat
         raise InvalidInput(f"A resource is named by its id, not by {safe_repr(resource_id)}.")
     if not isinstance(usage_type, str) or usage_type not in USAGE_TYPES:
         raise InvalidInput(f"A resource is used as one of {', '.join(USAGE_TYPES)}, not as {safe_repr(usage_type)}.")
-    used = {
-        "resource_id": resource_id,
-        "usage_type": usage_type,
-        "context": None
-        if context is None
-        else truncated(text_given(context, "What a resource is used for"), _CONTEXT_CHARS),
-        "timestamp": at.timestamp(),
-    }
+    if context is not None:
+        context = truncated(text_given(context, "What a resource is used for"), _CONTEXT_CHARS)
+    used = {"resource_id": resource_id, "usage_type": usage_type, "context": context, "timestamp": at.timestamp()}
     return json.dumps(used, ensure_ascii=False), [RESOURCE_USED, f"resource_id:{resource_id}"]
 
 
@@ -618,13 +613,13 @@ def use_of(content: str, tags: Sequence[str], at: datetime) -> dict[str, Any] | 
         return None
     if not isinstance(told, dict) or not isinstance(told.get("resource_id"), str):
         return None
-    time: Any = told.get("timestamp")
-    context = told.get("context")
+    time, context = told.get("timestamp"), told.get("context")
+    is_time = isinstance(time, int | float) and not isinstance(time, bool) and 0 <= time <= _LAST_TIME
     return {
         "resource_id": told["resource_id"],
         "usage_type": str(told.get("usage_type") or "reference"),
         "context": None if context is None else str(context),
-        "timestamp": time if type(time) in (int, float) and abs(time) < math.inf else at.timestamp(),
+        "timestamp": time if is_time else at.timestamp(),
     }
 
 
@@ -671,7 +666,10 @@ class ResourceMemory(Layer):
             given = {"redact_secrets": self.settings.redact_secrets, **(config or {})}
         snapshot = build_resource_snapshot(resource_file, given, resolve_paths)
         name = self._ground.clean(Path(os.fsdecode(resource_file)).name)
-        items = [self._kept_of(item, name) for item in snapshot["items"]]
+        patterns = self._ground.settings.patterns
+        items = [redact_value({**item, "file": name}, patterns) for item in snapshot["items"]]
+        for item in items:
+            item["content_excerpt"] = truncated(item["content_excerpt"], ITEM_CHARS)
 
         def make(tx: Transaction, change: Change) -> None:
             there = {each.extra["resource"]["id"]: each for each in _items(tx, change.view)}
@@ -687,7 +685,8 @@ class ResourceMemory(Layer):
                 if known is None or known.extra["resource"] != item:
                     key = self._ground.database.new_id() if known is None else known.key
                     body = truncated(_body(item), ITEM_CHARS)
-                    change.drafts.append(record(key, body, _tags(item), change.now, label=_LABEL, resource=item))
+                    draft = record(key, body, _tags(item), change.now, resource=item)
+                    change.drafts.append(draft._replace(label=_LABEL))
             self._index(tx, change, snapshot["digest"], [*items, *others])
 
         outputs = {"resource_ids": [item["id"] for item in items], "digest": snapshot["digest"]}
@@ -742,26 +741,17 @@ class ResourceMemory(Layer):
 
     aused = awaited(used)
 
-    def _kept_of(self, item: Mapping[str, Any], file: str) -> dict[str, Any]:
-        """What is remembered of an item."""
-        clean: dict[str, Any] = redact_value({**item, "file": file}, self._ground.settings.patterns)
-        return clean | {"content_excerpt": truncated(clean["content_excerpt"], ITEM_CHARS)}
-
     def _index(self, tx: Transaction, change: Change, digest: str, items: list[dict[str, Any]]) -> None:
         """Have core memory name all items."""
         most = min(_INDEX_CHARS, self._ground.settings.core_max_chars // 2)
         lines = [f"- {item['id']} ({item['fetch_status']})" for item in sorted(items, key=lambda item: str(item["id"]))]
         index = "\n".join([f"{len(items)} resources; each is a record tagged resource_id:<id>", *lines])
-        for _ in range(2):
-            wanted = [
-                Setting(RESOURCE_INDEX, truncated(index, most), _IMPORTANCE, None),
-                Setting(RESOURCE_DIGEST, digest, _IMPORTANCE, None),
-            ]
-            too_large = self._core._add_to(tx, change, wanted)
-            if too_large is None:
-                return
-            most = max(0, min(most, too_large.room)) if too_large.setting.key == RESOURCE_INDEX else 0
-        raise InvalidInput(NO_ROOM)
+        wanted = [
+            Setting(RESOURCE_INDEX, truncated(index, most), _IMPORTANCE),
+            Setting(RESOURCE_DIGEST, digest, _IMPORTANCE),
+        ]
+        if self._core._add_to(tx, change, wanted) is not None:
+            raise InvalidInput(NO_ROOM)
 
 
 def _items(tx: Transaction, view: View) -> list[Kept]:

@@ -89,7 +89,7 @@ class TestSaidAgain:
 
     def test_what_ends_by_itself_stays_when_it_is_written(self, layers, memory, clock):
         now = memory.database.now()
-        ending = record("r", "Ada likes tea.", (), now, expires_at=now + 1_000_000_000)
+        ending = record("r", "Ada likes tea.", (), now)._replace(expires_at=now + 1_000_000_000)
         memory.database.engine.write(
             lambda tx: changed(tx, layers._ground.point, lambda tx, change: change.drafts.append(ending), now, 0)
         )
