@@ -39,13 +39,13 @@ from langchain_agentmem.injection.memory_injection import MemoryInjection as Mem
 from langchain_agentmem.injection.memory_middleware import MemoryMiddleware as MemoryMiddleware
 from langchain_agentmem.language_models.tokens import Budget as Budget
 from langchain_agentmem.language_models.tokens import TokenCounter as TokenCounter
-from langchain_agentmem.layers.archival_memory import ArchivalMemory as ArchivalMemory
 from langchain_agentmem.layers.compression import Compressor as Compressor
-from langchain_agentmem.layers.core_memory import CoreMemory as CoreMemory
 from langchain_agentmem.layers.layer import LayersConfig as LayersConfig
 from langchain_agentmem.layers.layer_tools import layer_tools as layer_tools
 from langchain_agentmem.layers.layered_memory import LayeredMemory as LayeredMemory
-from langchain_agentmem.layers.recall_memory import RecallMemory as RecallMemory
+from langchain_agentmem.layers.memory_layers import ArchivalMemory as ArchivalMemory
+from langchain_agentmem.layers.memory_layers import CoreMemory as CoreMemory
+from langchain_agentmem.layers.memory_layers import RecallMemory as RecallMemory
 from langchain_agentmem.layers.resource_memory import ResourceMemory as ResourceMemory
 from langchain_agentmem.layers.resource_memory import build_resource_snapshot as build_resource_snapshot
 from langchain_agentmem.messages.langchain_messages import from_langchain as from_langchain

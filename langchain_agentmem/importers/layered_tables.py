@@ -23,8 +23,8 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
-from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.core_memory import MOST, USUAL
+from langchain_agentmem.layers.layer import USUAL
+from langchain_agentmem.layers.memory_layers import MOST, record
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Change, changed
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RowDraft, body_of

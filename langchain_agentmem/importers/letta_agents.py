@@ -25,8 +25,8 @@ from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import parcels
-from langchain_agentmem.layers.archival_memory import record
-from langchain_agentmem.layers.core_memory import USUAL
+from langchain_agentmem.layers.layer import USUAL
+from langchain_agentmem.layers.memory_layers import record
 from langchain_agentmem.rewinding.memory_rows import CORE, RowDraft, body_of
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
 from langchain_agentmem.storage.transfer import pages

@@ -25,7 +25,7 @@ from langchain_agentmem.facts.fact import name_of
 from langchain_agentmem.facts.fact_store import FactChanges, FactStatement
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.language_models.model_calls import Writer
-from langchain_agentmem.layers.archival_memory import record
+from langchain_agentmem.layers.memory_layers import record
 from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Change, changed
 from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.storage import Transaction

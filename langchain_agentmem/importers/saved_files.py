@@ -29,7 +29,7 @@ from langchain_agentmem.conversations.message_log import LogEntry
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.experiences.experience import Experience, read_experience
 from langchain_agentmem.importers import parcels
-from langchain_agentmem.layers.archival_memory import record
+from langchain_agentmem.layers.memory_layers import record
 from langchain_agentmem.messages.role_rounds import Attachment, Conversation
 from langchain_agentmem.storage.transfer import PAGE, pages
 

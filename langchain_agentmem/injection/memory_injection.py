@@ -35,8 +35,7 @@ from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.facts.fact_store import FactView
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, Budget, BudgetLike, Measure, TokenCounter
-from langchain_agentmem.layers.core_memory import CoreEntry
-from langchain_agentmem.layers.layer import Event, Record, event_of, record_of
+from langchain_agentmem.layers.layer import CoreEntry, Event, Record, event_of, record_of
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
 from langchain_agentmem.messages.message import OWN_TOOLS, Message

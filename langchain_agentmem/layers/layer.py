@@ -23,15 +23,13 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
-from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, kept_of
+from langchain_agentmem.rewinding.memory_rows import EVENT, RECORD, Kept, View, kept_of
 from langchain_agentmem.rewinding.outlook import Outlook, found, recollections_of, row_texts, sighted
 from langchain_agentmem.search.memory_search import Hit, Recollection, Why
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.tracing import RunType, Step, documents
 
-PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
-"""Keys of core memory that never leave it by themselves."""
 SECTION_BUDGETS: Mapping[str, int] = {"archival_snippet": 3000}
 
 
@@ -122,6 +120,34 @@ def origin(kept: Kept) -> dict[str, Any]:
     return {"thread_id": kept.thread, "source": kept.source, "actor": kept.actor}
 
 
+USUAL = 3
+"""The importance of what is given none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoreEntry(Written):
+    """A value of core memory.
+
+    Attributes:
+        key: Its key.
+        value: What it says.
+        importance: From 1 to 5.
+        expires_at: When it ends, in UTC; None for never.
+        created_at: When the key was first set.
+        updated_at: When this value was.
+        thread_id: The thread that set it; None for a branch.
+        source: Where it comes from: "user", "model", "tool", "import", "person"; None for the application's code.
+        actor: Who that is, such as a tool's name.
+    """
+
+    key: str
+    value: str
+    importance: int
+    expires_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event(Written):
     """Something that happened.
@@ -175,6 +201,19 @@ class Record(Written):
 
 
 _BESIDE = ("tags", "words")
+
+
+def entry_of(kept: Kept) -> CoreEntry:
+    """The value that a row is."""
+    return CoreEntry(
+        key=kept.key,
+        value=kept.text,
+        importance=kept.importance or USUAL,
+        expires_at=None if kept.expires_at is None else moment(kept.expires_at),
+        created_at=moment(kept.created_at),
+        updated_at=moment(kept.written_at),
+        **origin(kept),
+    )
 
 
 def event_of(kept: Kept) -> Event:
@@ -299,16 +338,6 @@ class Layer:
 def bounded(most: int) -> int | None:
     """A limit as a trace shows it: None for all."""
     return None if most == ALL else most
-
-
-_KEPT = ("kind", "key", "body", "created_at", "label", "importance", "expires_at")
-
-
-def redraft(kept: Kept, **changes: Any) -> RowDraft:
-    """The next version of something, the same but for some changes."""
-    columns = {name: getattr(kept, name) for name in _KEPT}
-    draft = RowDraft(**columns, extra=kept.extra or None, findable=kept.kind != CORE)
-    return draft._replace(**changes)
 
 
 VALUES: Mapping[str, Callable[[Kept], Any]] = {EVENT: event_of, RECORD: record_of}

@@ -65,12 +65,10 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.facts.fact_store import FactsGround
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
-from langchain_agentmem.layers import prompt_context, recall_memory
-from langchain_agentmem.layers.archival_memory import ArchivalMemory, add_record
+from langchain_agentmem.layers import memory_layers, prompt_context
 from langchain_agentmem.layers.compression import Compressor
-from langchain_agentmem.layers.core_memory import CoreMemory, Setting, entry_of, everything, leaving, size
-from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, event_of, record_of
-from langchain_agentmem.layers.recall_memory import ConsolidationReport, RecallMemory
+from langchain_agentmem.layers.layer import USUAL_LAYERS, Ground, Layer, LayersConfig, entry_of, event_of, record_of
+from langchain_agentmem.layers.memory_layers import ArchivalMemory, ConsolidationReport, CoreMemory, RecallMemory
 from langchain_agentmem.layers.resource_memory import ResourceMemory
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, BranchDiff, BranchTree, Change, Standpoint, branch_at
@@ -101,7 +99,7 @@ def _held(
     tx: Transaction, view: View, layers: Collection[str] = LAYERS, newest: int | None = None
 ) -> prompt_context.Material:
     """What some layers of a memory show."""
-    core = everything(tx, view) if "core" in layers else []
+    core = memory_layers.everything(tx, view) if "core" in layers else []
     events = memory_rows.newest(tx, view, EVENT, limit=newest) if "recall" in layers else []
     records = memory_rows.current(tx, view, RECORD) if "archival" in layers else []
     return prompt_context.Material([*map(entry_of, core)], [*map(event_of, events)], [*map(record_of, records)])
@@ -330,7 +328,7 @@ class LayeredMemory(Layer):
             raise InvalidInput(f"core is a mapping of keys to values, not {type(core).__name__}.")
         values = {key: _form("a value", value, "value", _SETTING) for key, value in (core or {}).items()}
         named = [self.core._setting_of(key, **value) for key, value in values.items()]
-        settings: Sequence[Setting] = list({each.key: each for each in named}.values())
+        settings: Sequence[memory_layers.Setting] = list({each.key: each for each in named}.values())
         forms = [{"kind": NOTE, **_form("an event", each, "content", _EVENT)} for each in _listed(recall)]
         events = [self.recall._event_of(**form) for form in forms]
         records = [self.archival._checked(**_form("a record", each, "content", _RECORD)) for each in _listed(archival)]
@@ -342,14 +340,14 @@ class LayeredMemory(Layer):
         def also(tx: Transaction, change: Change) -> bool:
             change.drafts += events
             for text, tags in marks.items():
-                ids[text] = add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
-            return recall_memory.too_many(tx, self._ground, change, len(events))
+                ids[text] = memory_layers.add_record(tx, change, ids[text], text, list(dict.fromkeys(tags)))
+            return memory_layers.too_many(tx, self._ground, change, len(events))
 
         texts = [memory_rows.text_of(each.body or b"") for each in events]
         with self._step("write", core=settings, recall=texts, archival=[text for text, _ in records]) as step:
             settings, _, is_full = self.core._place(settings, also)
             if is_full:
-                recall_memory.make_room(self._ground)
+                memory_layers.make_room(self._ground)
             written = WrittenLayers(
                 core=tuple(each.key for each in settings),
                 recall=tuple(each.key for each in events),
@@ -438,18 +436,19 @@ class LayeredMemory(Layer):
         settings, report = self.settings, ConsolidationReport()
 
         def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
-            there = everything(tx, change.view)
+            there = memory_layers.everything(tx, change.view)
+            unimportant = [each for each in there if (each.importance or 0) <= UNIMPORTANT]
             goal = int(settings.core_max_chars * THRESHOLDS[0])
-            gone = leaving(there, settings, limit=goal, wanted=lambda each: (each.importance or 0) <= UNIMPORTANT)
+            gone = memory_layers.leaving(there, settings, limit=goal, among=unimportant)
             if level == "critical":
-                gone += leaving([each for each in there if each not in gone], settings)
+                gone += memory_layers.leaving([each for each in there if each not in gone], settings)
             self.core._evict(change, gone)
             return tuple(each.key for each in gone)
 
         with self._step("consolidate", level=level) as step:
             level = level or self._pressure(None).level
             if level != "low":
-                report = recall_memory.consolidate(self._ground, keep=settings.recall_max_events)
+                report = memory_layers.consolidate(self._ground, keep=settings.recall_max_events)
             evicted = self._ground.write("core.relieve", relieve) if level in ("high", "critical") else ()
             report = replace(report, level=level, evicted=evicted)
             step.finish(lambda: asdict(report))
@@ -459,8 +458,8 @@ class LayeredMemory(Layer):
 
     def _pressure(self, verb: str | None) -> Pressure:
         def look(tx: Transaction, view: View) -> Pressure:
-            chars = size((each.key, each.text) for each in everything(tx, view))
-            events, records = (recall_memory.count(tx, view, kind) for kind in (EVENT, RECORD))
+            chars = memory_layers.size((each.key, each.text) for each in memory_layers.everything(tx, view))
+            events, records = (memory_layers.count(tx, view, kind) for kind in (EVENT, RECORD))
             return pressure_of(chars, events, records, self.settings)
 
         return self._look(verb, look)

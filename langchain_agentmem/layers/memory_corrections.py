@@ -30,10 +30,9 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, Outdated
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.language_models.model_calls import Writer
-from langchain_agentmem.layers.archival_memory import next_version
-from langchain_agentmem.layers.core_memory import USUAL
-from langchain_agentmem.layers.layer import redraft
+from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.memory_layers import next_version, redraft
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import MAIN, Change
 from langchain_agentmem.rewinding.memory_rows import CORE, FACT, RECORD, SAID, Kept, RowDraft, View, body_of, text_of

@@ -28,19 +28,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, CUT, RECALL, Budget, Measure, TokenCounter
-from langchain_agentmem.layers.layer import PROTECTED_KEYS, Event, Record
+from langchain_agentmem.layers.layer import CoreEntry, Event, Record
+from langchain_agentmem.layers.memory_layers import PROTECTED_KEYS
 from langchain_agentmem.layers.resource_memory import use_of
 from langchain_agentmem.search.memory_search import Why, origin_of
-
-if TYPE_CHECKING:
-    from langchain_agentmem.layers.core_memory import CoreEntry
 
 HEADINGS: Mapping[str, str] = {CORE: "## Core Memory", RECALL: "## Recent Events", ARCHIVAL: "## Retrieved Context"}
 NEWEST = 5

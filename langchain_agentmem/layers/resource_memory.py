@@ -68,10 +68,9 @@ from langchain_agentmem.base.options import check_value, describe_fault
 from langchain_agentmem.base.redaction import redact, redact_value
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
-from langchain_agentmem.layers.archival_memory import ArchivalMemory, record
 from langchain_agentmem.layers.compression import truncated
-from langchain_agentmem.layers.core_memory import NO_ROOM, CoreMemory, Setting
 from langchain_agentmem.layers.layer import Ground, Layer
+from langchain_agentmem.layers.memory_layers import NO_ROOM, ArchivalMemory, CoreMemory, Setting, record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change
 from langchain_agentmem.rewinding.memory_rows import RECORD, Kept, View

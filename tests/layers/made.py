@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from langchain_agentmem.layers.core_memory import CoreEntry
-from langchain_agentmem.layers.layer import Event, Record
+from langchain_agentmem.layers.layer import CoreEntry, Event, Record
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ import pytest
 
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import written_by
-from langchain_agentmem.layers.archival_memory import record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.memory_layers import record
 from langchain_agentmem.rewinding.branches import changed
 
 pytestmark = pytest.mark.sqlite_suffices

@@ -10,7 +10,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.base.events import CompressionFellShort
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.recall_memory import AUTOMATIC, CONSOLIDATED, digest, said_by
+from langchain_agentmem.layers.memory_layers import AUTOMATIC, CONSOLIDATED, digest, said_by
 from langchain_agentmem.rewinding.memory_rows import Kept
 from tests.layers.made import contents
 from tests.support.models import ScriptedModel

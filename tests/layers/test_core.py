@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
+from langchain_agentmem.layers.memory_layers import CORE_EVICTED
 from tests.support.models import ScriptedModel
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -124,7 +124,7 @@ class TestTheBudget:
                 layers.core.set("new", "y" * 12)
         assert layers.core.get() == {"old": "x" * 12}
         layers.core.set("new", "y" * 12)
-        assert [each.content for each in layers.archival.all(tags=[EVICTED])] == ["Core evicted: old\n" + "x" * 12]
+        assert [each.content for each in layers.archival.all(tags=[CORE_EVICTED])] == ["Core evicted: old\n" + "x" * 12]
 
     def test_it_can_be_brought_back_with_importance_and_end(self, memory, clock):
         layers = small(memory)
@@ -134,7 +134,7 @@ class TestTheBudget:
         assert layers.core.restore("old") is True
         [entry] = layers.core.entries()
         assert (entry.key, entry.value, entry.importance, entry.expires_at) == ("old", "x" * 20, 2, end)
-        assert [record.tags for record in layers.archival.all()] == [(EVICTED, "core_key:new")]
+        assert [record.tags for record in layers.archival.all()] == [(CORE_EVICTED, "core_key:new")]
         assert layers.core.restore("old") is False
 
 

@@ -3,10 +3,9 @@
 import pytest
 
 from langchain_agentmem.errors import InvalidInput
-from langchain_agentmem.layers.core_memory import EVICTED
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory, pressure_of
-from langchain_agentmem.layers.recall_memory import CONSOLIDATED
+from langchain_agentmem.layers.memory_layers import CONSOLIDATED, CORE_EVICTED
 
 pytestmark = pytest.mark.sqlite_suffices
 
@@ -65,7 +64,7 @@ class TestRelief:
         assert (len(layers.recall.recent(None)), len(layers.core.get())) == (10, 4)
         assert layers.consolidate("high").evicted == ("a", "b")
         assert list(layers.core.get()) == ["c", "d"]
-        assert len(layers.archival.all(tags=[EVICTED])) == 2
+        assert len(layers.archival.all(tags=[CORE_EVICTED])) == 2
 
     def test_critical_enforces_the_budget_whatever_matters(self, layers, memory):
         self.fill(layers)

@@ -8,7 +8,7 @@ from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.layers.recall_memory import EVICTED
+from langchain_agentmem.layers.memory_layers import RECALL_EVICTED
 from tests.layers.made import contents
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -109,9 +109,9 @@ class TestEviction:
     def test_what_leaves_is_a_record_with_its_text(self, layers):
         layers.recall.evict(ids=[self.ids[0]])
         assert layers.recall.search("0") == []
-        [record] = layers.archival.all(tags=[EVICTED])
+        [record] = layers.archival.all(tags=[RECALL_EVICTED])
         assert record.content == "[a] event 0"
-        assert record.tags == (EVICTED, "kind:a", f"event:{self.ids[0]}")
+        assert record.tags == (RECALL_EVICTED, "kind:a", f"event:{self.ids[0]}")
 
     def test_nothing_leaves_unless_something_says_what(self, layers):
         with pytest.raises(InvalidInput, match="which events"):

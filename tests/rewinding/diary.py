@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.layers.core_memory import CoreEntry
-from langchain_agentmem.layers.layer import Event, LayersConfig, Record
+from langchain_agentmem.layers.layer import CoreEntry, Event, LayersConfig, Record
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.memory_search import Recollection

@@ -1,0 +1,943 @@
+"""The layers of a memory: archival memory, core memory and recall memory.
+
+Archival memory holds records that are kept for good, and found by search.
+
+Core memory holds a few keys and values that are always in the prompt. It has a budget, counted in the characters of its
+`key: value` lines. When a call exceeds it, what matters least, and of that what was written least recently, goes to
+archival memory, whence `restore` brings it back. What the call wrote stays, and so do the protected keys.
+
+Recall memory is the timeline of what happened. Every event has an id, a kind and a time, and repeats are kept. The
+newest events are in the prompt. When there are many more, the old ones are consolidated: they become records of
+archival memory, one for each kind. Nothing is lost. A record that is short enough says all that the events said. Else
+it is a summary, by a model or without one. In both cases it keeps the events with their ids and times, and is found by
+their words. Events that a branch inherited are hidden on that branch alone: who else sees them, sees them still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from types import EllipsisType
+from typing import Any, NamedTuple
+from uuid import NAMESPACE_OID, uuid5
+
+from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.clock import micros, moment, time_given
+from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.origins import rank_of
+from langchain_agentmem.base.redaction import redact_value
+from langchain_agentmem.base.safe_repr import counted, safe_repr
+from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.language_models.model_calls import Writer, compaction_key
+from langchain_agentmem.layers import layer
+from langchain_agentmem.layers.compression import truncated
+from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Ground, Layer, LayersConfig, Record, bounded
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.rewinding.branches import BranchAt, Change
+from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, body_of
+from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.tracing import outcome_with
+
+# -- archival memory -----------------------------------------------------------------------------------------------
+
+
+class ArchivalMemory(Layer):
+    """The records of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+
+    _part = "archival"
+
+    def write(self, content: str, tags: Sequence[str] = ()) -> str:
+        """Write a record. A record that says the same already gets the tags that it lacks instead.
+
+        Args:
+            content: What it says.
+            tags: By which it can be told from others. Default: none.
+
+        Returns:
+            Its id.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        clean, marks = self._checked(content, tags)
+        with self._step("write", content=clean, characters=len(clean), tags=marks) as step:
+            key = self._written(clean, marks)
+            step.finish(lambda: {"record_id": key})
+        return key
+
+    awrite = awaited(write, writes=True)
+
+    def _written(self, clean: str, marks: Sequence[str]) -> str:
+        """Write a record that was checked, as a detail of a step."""
+        key = self._ground.database.new_id()
+
+        def make(tx: Transaction, change: Change) -> str:
+            return add_record(tx, change, key, clean, marks)
+
+        return self._change(None, make)
+
+    def update(self, record_id: str, content: str | None = None, tags: Sequence[str] | None = None) -> bool:
+        """Change a record; what is not given stays as it is.
+
+        Args:
+            record_id: Which record.
+            content: What it says now. Default: the same.
+            tags: Its tags now; an empty list takes them all. Default: the same.
+
+        Returns:
+            Whether there is such a record.
+
+        Raises:
+            InvalidInput: Neither is given, or one is wrong.
+        """
+        if content is None and tags is None:
+            raise InvalidInput("Give the new content of the record, its new tags, or both.")
+        clean = None if content is None else self._clean(content)
+        marks = None if tags is None else self._marks(tags)
+        key = name_given(record_id, "the id of a record")
+
+        def make(tx: Transaction, change: Change) -> bool:
+            there = memory_rows.named(tx, change.view, RECORD, [key])
+            if key in there:
+                change.drafts.append(next_version(there[key], clean, marks))
+            return key in there
+
+        return self._change("update", make, record_id=key, content=clean, tags=marks)
+
+    aupdate = awaited(update, writes=True)
+
+    def get(self, record_id: str) -> Record | None:
+        """One record by its id, or None."""
+        return self._one(RECORD, "record", name_given(record_id, "the id of a record"), layer.record_of)
+
+    aget = awaited(get)
+
+    def delete(self, record_id: str) -> bool:
+        """Delete a record. Returns whether it was there."""
+        key = name_given(record_id, "the id of a record")
+        return self._deleted(RECORD, key, record_id=key)
+
+    adelete = awaited(delete, writes=True)
+
+    def search(self, query: str, limit: int | None = None, tags: Sequence[str] | None = None) -> list[Record]:
+        """Find records.
+
+        Args:
+            query: Any text; "*" stands for every record, the newest first.
+            limit: Most records. Default: `retrieval_k` of the settings (8); with "*", all.
+            tags: Only records that have all of these tags. Default: any.
+
+        Returns:
+            The best first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        everything = text_given(query, "A query").strip() == EVERYTHING
+        most = self.settings.retrieval_k if limit is None and not everything else limit_given(limit)
+        marks = [] if tags is None else self._marks(tags)
+
+        return self._found(
+            RECORD,
+            query,
+            most,
+            lambda: self._listed(None, marks, most),
+            lambda kept: _has(kept, marks),
+            tags=marks or None,
+        )
+
+    asearch = awaited(search)
+
+    def all(self, tags: Sequence[str] | None = None, limit: int | None = None) -> list[Record]:
+        """The records, in the order in which they were last written.
+
+        Args:
+            tags: Only records that have all of these tags. Default: any.
+            limit: Most records, the newest ones. Default: all.
+        """
+        return self._listed("all", [] if tags is None else self._marks(tags), limit_given(limit))
+
+    aall = awaited(all)  # noqa: A003 - the method
+
+    def _listed(self, verb: str | None, marks: Sequence[str], most: int = ALL) -> list[Record]:
+        """List the newest records that have all of some tags, perhaps as a detail of another step."""
+        newest = None if marks else bounded(most)
+
+        def look(tx: Transaction, view: View) -> list[Record]:
+            kept = memory_rows.newest(tx, view, RECORD, limit=newest)
+            there = [layer.record_of(each) for each in kept if _has(each, marks)]
+            return there[max(0, len(there) - most) :]
+
+        return self._look(verb, look, limit=bounded(most), tags=sorted(set(marks)) or None)
+
+    def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
+        """Content and tags, checked and without secrets.
+
+        Raises:
+            InvalidInput: One is wrong.
+        """
+        return self._clean(content), self._marks(tags)
+
+    def _clean(self, content: Any) -> str:
+        return self._ground.clean(text_given(content, "The content of a record"))
+
+    def _marks(self, tags: Any) -> list[str]:
+        """Tags that a user gave, each once."""
+        clean, given = self._ground.clean, texts_given(tags, "Tags")
+        self._ground.database.limits.check("tags", len(given), "The list of tags")
+        return list(dict.fromkeys(clean(name_given(each, "a tag")) for each in given))
+
+
+def record(key: str, content: str, tags: Sequence[str], now: int, **details: Any) -> RowDraft:
+    """A record to be written.
+
+    Args:
+        key: Its id.
+        content: What it says.
+        tags: Its tags.
+        now: When it is written.
+        details: What else belongs to it, as JSON knows it.
+    """
+    extra = {"tags": list(tags), **details}
+    return RowDraft(RECORD, key, body_of(content), now, extra=extra, findable=True)
+
+
+def add_record(tx: Transaction, change: Change, key: str, content: str, tags: Sequence[str]) -> str:
+    """Add a record to a change, unless what is seen there has one that says the same: that is told again.
+
+    Nothing is written where that adds nothing. What another thread wrote is written on this one's own line as well, so
+    that it stays when the other is rewound; a more trusted source replaces the record's.
+
+    Args:
+        tx: The transaction.
+        change: The change.
+        key: The id of a new record.
+        content: What it says.
+        tags: Its tags.
+
+    Returns:
+        The id of the record.
+    """
+    new = change.signed(record(key, content, tags, change.now))
+    found = query.keys_saying(tx, **change.view.parameters(), kind=RECORD, hash=queries.digest(body_of(content)))
+    there = memory_rows.named(tx, change.view, RECORD, [row["key"] for row in found]) if found else {}
+    same = [kept for kept in there.values() if kept.text == content and kept.label is None]
+    if not same:
+        change.drafts.append(new)
+        return key
+    old = min(same, key=lambda kept: rank_of(kept.source))
+    marks = list(dict.fromkeys([*old.extra.get("tags", ()), *tags]))
+    draft = next_version(old, None, marks)._replace(expires_at=None)
+    if rank_of(new.source) < rank_of(old.source):
+        change.drafts.append(draft)
+    elif _has(old, tags):
+        if old.thread != change.thread or old.expires_at is not None:
+            change.drafts.append(draft._replace(moved=True, source=old.source, actor=old.actor))
+    else:
+        change.drafts.append(draft)
+    return old.key
+
+
+def _has(kept: Kept, tags: Sequence[str]) -> bool:
+    """Whether a record has all of some tags."""
+    return set(tags) <= set(kept.extra.get("tags", ()))
+
+
+_KEPT = ("kind", "key", "body", "created_at", "label", "importance", "expires_at")
+
+
+def redraft(kept: Kept, **changes: Any) -> RowDraft:
+    """The next version of something, the same but for some changes."""
+    columns = {name: getattr(kept, name) for name in _KEPT}
+    draft = RowDraft(**columns, extra=kept.extra or None, findable=kept.kind != CORE)
+    return draft._replace(**changes)
+
+
+def next_version(kept: Kept, content: str | None, tags: Sequence[str] | None) -> RowDraft:
+    """The next version of a record, which is the same but for what is given."""
+    extra = dict(kept.extra)
+    if tags is not None:
+        extra["tags"] = list(tags)
+    body = kept.body if content is None else body_of(content)
+    if "words" in extra:  # what stands for other texts is found by them, too
+        texts = [text for _, _, text in extra.get("events", ())]
+        extra["words"] = "\n".join([memory_rows.text_of(body), *texts, *extra["tags"]])
+    return redraft(kept, body=body, extra=extra)
+
+
+# -- core memory ---------------------------------------------------------------------------------------------------
+
+PROTECTED_KEYS = ("RESOURCE_INDEX", "resource_digest", "idea_md_summary", "phase0_summary")
+"""Keys of core memory that never leave it by themselves."""
+CORE_EVICTED = "CORE_EVICT"
+"""The tag of what left core memory to make room."""
+MOST = 5
+ATTEMPTS = 5
+"""How often a value is made smaller, while others take the room that it was to have."""
+_SECOND = 1_000_000
+_LAST = micros(datetime.max.replace(tzinfo=UTC))
+"""The last end that there can be."""
+
+
+class Setting(NamedTuple):
+    """A value to be set.
+
+    Attributes:
+        key: Its key.
+        value: What it says.
+        importance: From 1 to 5.
+        expires_at: When it ends, in microseconds since 1970.
+    """
+
+    key: str
+    value: str
+    importance: int = USUAL
+    expires_at: int | None = None
+
+
+class TooLarge(NamedTuple):
+    """A value for which there is no room, whatever else would leave.
+
+    Attributes:
+        setting: The value.
+        room: How many characters of it there is room for; less than one if there is none for its key.
+    """
+
+    setting: Setting
+    room: int
+
+
+class CoreMemory(Layer):
+    """The keys and values of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+
+    _part = "core"
+
+    def get(self, keys: Iterable[str] | str | None = None) -> dict[str, str]:
+        """Values by key.
+
+        Args:
+            keys: Which keys; those that are not there are left out. Default: all, in the order in which they were
+                first set, those of one write by name.
+
+        Raises:
+            InvalidInput: The keys are no texts.
+        """
+        wanted = None if keys is None else [self._key(key) for key in texts_given(_listed(keys), "Keys")]
+
+        def look(tx: Transaction, view: View) -> dict[str, str]:
+            if wanted is None:
+                return {each.key: each.text for each in everything(tx, view)}
+            there = memory_rows.named(tx, view, CORE, wanted)
+            return {key: there[key].text for key in wanted if key in there}
+
+        return self._look("get", look, keys=wanted)
+
+    aget = awaited(get)
+
+    def entries(self) -> list[CoreEntry]:
+        """Everything, with importance and times, in the order in which the keys were first set."""
+
+        def look(tx: Transaction, view: View) -> list[CoreEntry]:
+            return [layer.entry_of(each) for each in everything(tx, view)]
+
+        return self._look("read", look)
+
+    aentries = awaited(entries)
+
+    def set(self, key: str, value: str, importance: int = USUAL, ttl: float | datetime | None = None) -> None:
+        """Set a value.
+
+        Args:
+            key: Its key: 1 to 500 characters, none of them a control character.
+            value: What it says.
+            importance: From 1 to 5; the least important leaves first when room is needed. Default: 3.
+            ttl: How long it holds: seconds from now, or the time when it ends (without a time zone: UTC). Default: for
+                ever.
+
+        Raises:
+            InvalidInput: An argument is wrong, or there is no room for the value.
+        """
+        setting = self._setting_of(key, value, importance, ttl)
+        with self._step("set", entries=[setting]) as step:
+            _, change, _ = self._place([setting])
+            step.finish(lambda: {"evicted": change.evicted})
+
+    aset = awaited(set, writes=True)  # noqa: A003 - the method
+
+    def _place(
+        self, settings: Sequence[Setting], also: Callable[[Transaction, Change], bool] | None = None
+    ) -> tuple[Sequence[Setting], Change, bool]:
+        """Set values that were checked, all of them or none, in one change with whatever else.
+
+        Args:
+            settings: The values. Those for which there is no room are compressed.
+            also: What else belongs to the change.
+
+        Returns:
+            The values as they were set, the change, and what the other returned.
+
+        Raises:
+            InvalidInput: There is no room.
+        """
+
+        def make(tx: Transaction, change: Change) -> tuple[TooLarge | None, Change, bool]:
+            too_large = self._add_to(tx, change, settings) if settings else None
+            more = False if also is None or too_large is not None else also(tx, change)
+            return too_large, change, more
+
+        for _ in range(ATTEMPTS + len(settings)):
+            too_large, change, more = self._change(None, make)
+            if too_large is None:
+                return settings, change, more
+            settings = self._smaller(settings, too_large)
+        raise InvalidInput(NO_ROOM)
+
+    def delete(self, key: str) -> bool:
+        """Delete a value. Returns whether it was there."""
+        wanted = self._key(key)
+        return self._deleted(CORE, wanted, key=wanted)
+
+    adelete = awaited(delete, writes=True)
+
+    def restore(self, key: str) -> bool:
+        """Bring back what left core memory to make room, with its importance and its end. Something else may leave.
+
+        Args:
+            key: Its key. A value that it has by now is replaced.
+
+        Returns:
+            Whether archival memory has it.
+        """
+        wanted = self._key(key)
+
+        def make(tx: Transaction, change: Change) -> bool:
+            found = memory_rows.newest(tx, change.view, RECORD, limit=1, label=_label(wanted))
+            if not found:
+                return False
+            [old] = found
+            value, importance = str(old.extra["value"]), int(old.extra["importance"])
+            too_large = self._add_to(tx, change, [Setting(wanted, value, importance, old.expires_at)])
+            if too_large is not None:
+                raise InvalidInput(NO_ROOM)
+            change.drafts[:] = [
+                memory_rows.moved(each, old) if (each.kind, each.key) == (CORE, wanted) else each
+                for each in change.drafts
+            ]
+            change.remove(RECORD, old.key)
+            return True
+
+        return self._change("restore", make, key=wanted)
+
+    arestore = awaited(restore, writes=True)
+
+    def _setting_of(self, key: Any, value: Any, importance: Any = USUAL, ttl: Any = None) -> Setting:
+        """A value to be set, checked and without secrets.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        if isinstance(importance, bool) or not isinstance(importance, int) or not 1 <= importance <= MOST:
+            raise InvalidInput(f"importance must be a whole number from 1 to {MOST}, not {safe_repr(importance)}.")
+        name = name_given(key, "a key of core memory")
+        patterns = self.settings.patterns
+        # A name tells what is a secret too: {"db_password": "x"}.
+        [(clean, said)] = redact_value({name: text_given(value, "A value of core memory")}, patterns).items()
+        return Setting(clean, said, importance, self._ending(ttl))
+
+    def _add_to(self, tx: Transaction, change: Change, settings: Sequence[Setting]) -> TooLarge | None:
+        """Add what sets some values to a change, and what moves others out of the way.
+
+        Returns:
+            None; or, without having added anything, the value for which there is no room.
+        """
+        there = {each.key: each for each in everything(tx, change.view)}
+        fit = fitting(there.values(), settings, self.settings)
+        if isinstance(fit, TooLarge):
+            return fit
+        for each in settings:
+            begun = there[each.key].created_at if each.key in there else change.now
+            draft = RowDraft(CORE, each.key, body_of(each.value), begun, importance=each.importance)
+            change.drafts.append(draft._replace(expires_at=each.expires_at))
+        self._evict(change, fit)
+        return None
+
+    def _evict(self, change: Change, entries: Iterable[Kept]) -> None:
+        """Add to a change what moves values to archival memory."""
+        for each in entries:
+            change.remove(CORE, each.key)
+            change.evicted.append(each.key)
+            # Two threads that have the same version leave archive one record.
+            key = str(uuid5(NAMESPACE_OID, f"{each.key}\x1f{each.number}"))
+            content, tags = f"Core evicted: {each.key}\n{each.text}", [CORE_EVICTED, f"core_key:{each.key}"]
+            details = {"value": each.text, "importance": each.importance, "since": each.created_at}
+            archived = record(key, content, tags, change.now, **details)
+            archived = archived._replace(label=_label(each.key), expires_at=each.expires_at)
+            change.drafts.append(memory_rows.moved(archived, each))
+
+    def _smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> list[Setting]:
+        """The values, with the one for which there was no room compressed.
+
+        Raises:
+            InvalidInput: There is no room at all.
+        """
+        wanted, room = too_large
+        if room < 1:
+            raise InvalidInput(NO_ROOM)
+        value = self._ground.compressor.compress(wanted.value, room, f"the core memory {safe_repr(wanted.key)}")
+        return [each._replace(value=value) if each is wanted else each for each in settings]
+
+    def _key(self, key: Any) -> str:
+        return self._ground.clean(name_given(key, "a key of core memory"))
+
+    def _ending(self, ttl: Any) -> int | None:
+        if ttl is None:
+            return None
+        now = self._ground.now()
+        if isinstance(ttl, datetime):
+            end = time_given(ttl, "ttl")
+        elif isinstance(ttl, int | float) and not isinstance(ttl, bool):
+            # Infinite, and what is no number, is not below the bound; nor is an int that no float can be.
+            end = now + int(ttl * _SECOND) if abs(ttl) < _LAST / _SECOND else _LAST + 1
+        else:
+            raise InvalidInput(f"ttl must be a number of seconds or a datetime, not {safe_repr(ttl)}.")
+        if not now < end <= _LAST:
+            is_local = isinstance(ttl, datetime) and ttl.tzinfo is None
+            read = ", which was read as UTC, since it has no time zone" if is_local else ""
+            raise InvalidInput(
+                "ttl must end in the future and before the year 10000: give seconds from now, a later time, or None to "
+                f"keep it, not {ttl!s:.100}{read}."
+            )
+        return end
+
+
+NO_ROOM = (
+    "Core memory has no room for this: protected keys and what is set with it fill its budget. Delete or shorten some, "
+    "or raise core_max_chars."
+)
+
+
+def everything(tx: Transaction, view: View) -> list[Kept]:
+    """Core memory, in the order in which the keys were first set."""
+    there = memory_rows.current(tx, view, CORE)
+    return sorted(there, key=lambda each: (each.created_at, each.key))
+
+
+def cost(key: str, value: str) -> int:
+    """What a value takes of the budget, in characters: its line, and the break that ends it."""
+    return len(f"{key}: {value}") + 1
+
+
+def size(pairs: Iterable[tuple[str, str]]) -> int:
+    """What keys and values take of the budget, in characters. The last line needs no break."""
+    return max(0, sum(cost(*each) for each in pairs) - 1)
+
+
+def fitting(there: Iterable[Kept], settings: Sequence[Setting], config: LayersConfig) -> list[Kept] | TooLarge:
+    """What has to leave core memory so that values can be set.
+
+    Args:
+        there: What is in it.
+        settings: The values; they stay.
+        config: The budget, and the keys that stay too.
+
+    Returns:
+        What leaves: the least important, of that the least recently written; or the value for which there is no room.
+    """
+    new = {each.key: each for each in settings}
+    others = [each for each in there if each.key not in new]
+    staying = [each for each in others if each.key in PROTECTED_KEYS]
+    least = size([*((each.key, each.value) for each in new.values()), *((each.key, each.text) for each in staying)])
+    if (excess := least - config.core_max_chars) > 0:
+        largest = max(new.values(), key=lambda each: len(each.value))
+        # Where several are too large, each is left its share.
+        share = (sum(len(each.value) for each in new.values()) - excess) // len(new)
+        return TooLarge(largest, max(share, len(largest.value) - excess))
+    return leaving(others, config, taken=sum(cost(each.key, each.value) for each in new.values()))
+
+
+def leaving(
+    entries: Sequence[Kept],
+    config: LayersConfig,
+    *,
+    taken: int = 0,
+    limit: int | None = None,
+    among: Iterable[Kept] | None = None,
+) -> list[Kept]:
+    """What leaves first, until the rest is within the budget.
+
+    Args:
+        entries: What is in core memory.
+        config: The budget, and the keys that stay.
+        taken: Characters that are taken already, by lines with their breaks. Default: none.
+        limit: Another budget.
+        among: What may leave at all, protected keys apart. Default: everything.
+    """
+    limit = config.core_max_chars if limit is None else limit
+    total = taken + sum(cost(each.key, each.text) for each in entries) - 1
+    gone: list[Kept] = []
+    some = entries if among is None else among
+    for each in sorted(some, key=lambda each: (each.importance or USUAL, each.written_at, each.number)):
+        if total <= limit:
+            break
+        if each.key not in PROTECTED_KEYS:
+            gone.append(each)
+            total -= cost(each.key, each.text)
+    return gone
+
+
+def _label(key: str) -> str:
+    return f"{CORE_EVICTED} {key}"
+
+
+def _listed(keys: Any) -> Any:
+    return keys if isinstance(keys, str | Mapping) or not isinstance(keys, Iterable) else list(keys)
+
+
+# -- recall memory -------------------------------------------------------------------------------------------------
+
+RECALL_EVICTED = "RECALL_EVICT"
+"""The tag of the record of an event that was evicted."""
+CONSOLIDATED = "RECALL_CONSOLIDATED"
+"""The tag of a record that stands for events."""
+AUTOMATIC = "AUTO_CONSOLIDATE"
+"""The tag of one that was made without being asked for."""
+MOST_EVENTS = 200
+"""So many events one record stands for at most."""
+MOST_CHARS = 100_000
+"""So many characters they have in all at most, unless one alone has more."""
+CONSOLIDATES_AT = 1.5
+"""Old events are consolidated at more than so many times `recall_max_events`."""
+LANE = "layers"
+"""The lane of consolidation among what is done in the background."""
+_LINE = 200
+_LEAST_LINE = 40
+_GAP = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConsolidationReport:
+    """What a consolidation did.
+
+    Attributes:
+        level: The pressure that it answered to; None where somebody just asked for a summary of old events.
+        events: How many events became part of records.
+        records: The ids of these records.
+        evicted: The keys that left core memory.
+    """
+
+    level: str | None = None
+    events: int = 0
+    records: tuple[str, ...] = ()
+    evicted: tuple[str, ...] = ()
+
+
+def consolidate(
+    ground: Ground, *, keep: int, kind: str | None = None, automatic: bool = False, name: str = "recall.consolidate"
+) -> ConsolidationReport:
+    """Consolidate old events: put records in their place, as far as the events are still there.
+
+    Args:
+        ground: The memory.
+        keep: How many of the newest stay.
+        kind: Only events of this kind. Default: all.
+        automatic: Whether nobody asked for it. Default: False.
+        name: What the step is called in a trace.
+    """
+    limit = ground.settings.section_budgets["archival_snippet"]
+    with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
+        texts: list[tuple[list[Kept], str]] = []
+        for events in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
+            whole, context = said_by(events), f"{len(events)} events of kind {events[0].label}, oldest first"
+            text = ground.compressor.compress(whole, limit, context)
+            no_help = text == truncated(whole, limit)  # it fits as it is, there is no model, or it failed
+            texts.append((events, digest(events, limit) if no_help else text))
+
+        def make(tx: Transaction, change: Change) -> ConsolidationReport:
+            if ground.compressor.model is not None:
+                change.writer = Writer("model")
+            there = memory_rows.named(tx, change.view, EVENT, [each.key for events, _ in texts for each in events])
+            numbers = {each.number for each in there.values()}
+            whole = [each for each in texts if numbers.issuperset(event.number for event in each[0])]
+            records = [_replace(ground, change, *each, automatic=automatic) for each in whole]
+            return ConsolidationReport(events=sum(len(events) for events, _ in whole), records=tuple(records))
+
+        report = ground.write(None, make) if texts else ConsolidationReport()
+        step.finish(lambda: asdict(report))
+    return report
+
+
+def too_many(tx: Transaction, ground: Ground, change: Change, new: int) -> bool:
+    """Whether there are so many events, once some more are added, that old ones are to be consolidated.
+
+    Args:
+        tx: The transaction.
+        ground: The memory.
+        change: What adds them.
+        new: How many are added.
+    """
+    most = int(ground.settings.recall_max_events * CONSOLIDATES_AT)
+    return new > 0 and count(tx, _own(ground, change.view), EVENT) + new > most
+
+
+def make_room(ground: Ground) -> None:
+    """Consolidate old events: of a branch with a model in the background, else immediately."""
+    make = partial(consolidate, ground, keep=ground.settings.recall_max_events, automatic=True)
+    if ground.compressor.model is not None and isinstance(ground.point, BranchAt):
+        key = compaction_key((ground.point.path, ground.point.name), LANE)
+        ground.database.background.begin(key, make)
+    else:
+        make()
+
+
+def _own(ground: Ground, view: View) -> View:
+    """What may be summed up: of a thread its own line, as what others remember is theirs; of a branch all it shows."""
+    return view if isinstance(ground.point, BranchAt) else view._replace(scope=None)
+
+
+def count(tx: Transaction, view: View, kind: str) -> int:
+    """How much of a kind a view shows."""
+    [row] = query.count_memory(tx, **view.parameters(), kind=kind, at=view.at)
+    return int(row["found"])
+
+
+def old(tx: Transaction, view: View, keep: int, kind: str | None = None) -> list[list[Kept]]:
+    """The old events that a view shows: by kind, each part small enough for one record.
+
+    Args:
+        tx: The transaction.
+        view: From where.
+        keep: How many of the newest are not old.
+        kind: Only events of this kind. Default: all.
+    """
+    there = memory_rows.current(tx, view, EVENT)
+    mine = [each for each in there if kind is None or each.label == kind]
+    kinds: dict[str | None, list[list[Kept]]] = {}
+    for each in mine[: max(0, len(mine) - keep)]:
+        parts = kinds.setdefault(each.label, [[]])
+        chars = sum(len(event.body) for event in parts[-1])
+        if parts[-1] and (len(parts[-1]) >= MOST_EVENTS or chars + len(each.body) > MOST_CHARS):
+            parts.append([])
+        parts[-1].append(each)
+    return [events for parts in kinds.values() for events in parts]
+
+
+def heading(events: Sequence[Kept]) -> str:
+    """What events of one kind are."""
+    times = sorted(map(_time, events))
+    span = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
+    return f"{counted(len(times), 'events')} of kind {events[0].label}, {span}:"
+
+
+def said_by(events: Sequence[Kept]) -> str:
+    """All that events of one kind say, a line each."""
+    return "\n".join([heading(events), *(f"- {_time(each)} {each.text}" for each in events)])
+
+
+def digest(events: Sequence[Kept], limit: int) -> str:
+    """What can be said of events without a model: all of it, or the beginning of each, or the first and the latest.
+
+    Args:
+        events: Events of one kind.
+        limit: The most characters that the result has.
+    """
+    if len(text := said_by(events)) <= limit:
+        return text
+    head = heading(events)
+    space = limit - len(head)
+    most = min(_LINE, max(_LEAST_LINE, space // len(events) - 1))
+    lines = [truncated(f"- {_time(each)} {' '.join(each.text.split())}", most) for each in events]
+    half = max(1, (space - _GAP) // (most + 1) // 2)
+    if len(lines) > 2 * half:
+        lines[half:-half] = [f"- … {len(lines) - 2 * half} more"]
+    return truncated("\n".join([head, *lines]), limit)
+
+
+def _replace(ground: Ground, change: Change, events: Sequence[Kept], text: str, *, automatic: bool) -> str:
+    """Put a record in the place of events of one kind. Return its id."""
+    key = ground.database.new_id()
+    marks = [AUTOMATIC] if automatic else []
+    tags = [CONSOLIDATED, *marks, f"kind:{events[0].label}", f"event_count:{len(events)}"]
+    words = "\n".join([text, *(each.text for each in events), *tags])
+    said = [[each.key, each.created_at, each.text] for each in events]
+    made = memory_rows.moved(record(key, text, tags, change.now, words=words, events=said), *events)
+    source, actor = change.writer
+    change.drafts.append(made if source is None else made._replace(source=source, actor=actor))
+    for each in events:
+        change.remove(EVENT, each.key)
+    return key
+
+
+def _time(event: Kept) -> str:
+    return moment(event.created_at).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+
+
+_SHOWN = partial(outcome_with, kind="event_type")  # somebody made it up
+"""What a trace shows of events."""
+
+
+class RecallMemory(Layer):
+    """The events of a layered memory. Every method has an awaited twin, with an `a` before its name."""
+
+    _part = "recall"
+
+    def append(
+        self,
+        kind: str | None = None,
+        content: str | None = None,
+        at: datetime | None = None,
+        *,
+        event_type: str | None = None,
+    ) -> str:
+        """Append an event.
+
+        Args:
+            kind: What kind of thing happened.
+            content: What happened.
+            at: When it happened; without a time zone it is taken as UTC. Default: now.
+            event_type: The same as `kind`.
+
+        Returns:
+            Its id.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        new = self._event_of(event_type if kind is None else kind, content, at)
+
+        def make(tx: Transaction, change: Change) -> bool:
+            change.drafts.append(new)
+            return too_many(tx, self._ground, change, 1)
+
+        with self._step("append", event_type=new.label, content=memory_rows.text_of(new.body or b"")) as step:
+            if self._change(None, make):
+                make_room(self._ground)
+            step.finish(lambda: {"event_id": new.key})
+        return new.key
+
+    aappend = awaited(append, writes=True)
+
+    def recent(self, limit: int | EllipsisType | None = ..., kind: str | None = None) -> list[Event]:
+        """The newest events, in the order in which they were appended, whatever time they were said to be of.
+
+        Args:
+            limit: How many; None for all. Default: `recall_max_events` of the settings (20).
+            kind: Only events of this kind. Default: all.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        most = self.settings.recall_max_events if limit is ... else limit_given(limit)
+        return self._listed("recent", most, None if kind is None else self._kind(kind))
+
+    arecent = awaited(recent)
+
+    def get(self, event_id: str) -> Event | None:
+        """One event by its id, or None."""
+        return self._one(EVENT, "event", name_given(event_id, "the id of an event"), layer.event_of, outputs=_SHOWN)
+
+    aget = awaited(get)
+
+    def _listed(self, verb: str | None, most: int, label: str | None = None) -> list[Event]:
+        """List the newest events, perhaps as a detail of another step."""
+        limit = bounded(most)
+
+        def look(tx: Transaction, view: View) -> list[Event]:
+            return [layer.event_of(each) for each in memory_rows.newest(tx, view, EVENT, limit=limit, label=label)]
+
+        return self._look(verb, look, outputs=_SHOWN, limit=limit, event_type=label)
+
+    def search(self, query: str, limit: int | None = 10) -> list[Event]:
+        """Find events.
+
+        Args:
+            query: Any text; "*" stands for every event, the newest first.
+            limit: Most events; None for all. Default: 10.
+
+        Returns:
+            The best first.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        most = limit_given(limit)
+        return self._found(EVENT, text_given(query, "A query"), most, lambda: self._listed(None, most))
+
+    asearch = awaited(search)
+
+    def evict(self, ids: Sequence[str] | None = None, kind: str | None = None, oldest: int | None = None) -> int:
+        """Move events to archival memory, each as a record with its text.
+
+        Args:
+            ids: These events; those that this memory does not show are left alone. Default: any.
+            kind: Only events of this kind. Default: any.
+            oldest: Only so many, the oldest. Default: all that are meant.
+
+        Returns:
+            How many were moved.
+
+        Raises:
+            InvalidInput: Nothing says which events, or an argument is wrong.
+        """
+        if ids is None and kind is None and oldest is None:
+            raise InvalidInput("Say which events: give ids, a kind, or how many of the oldest.")
+        wanted = None if ids is None else set(texts_given(ids, "Ids"))
+        label = None if kind is None else self._kind(kind)
+        most = limit_given(oldest)
+
+        def make(tx: Transaction, change: Change) -> int:
+            there = memory_rows.newest(tx, change.view, EVENT, limit=None, label=label)
+            gone = [each for each in there if wanted is None or each.key in wanted][:most]
+            for each in gone:
+                change.remove(EVENT, each.key)
+                change.drafts.append(self._archived(each, change.now))
+            return len(gone)
+
+        given = None if wanted is None else sorted(wanted)
+        return self._change("evict", make, event_ids=given, event_type=label, oldest=oldest)
+
+    aevict = awaited(evict, writes=True)
+
+    def summarize(self, kind: str | None = None, keep: int | EllipsisType = ...) -> ConsolidationReport:
+        """Consolidate old events now, however few they are: they become records of archival memory.
+
+        Args:
+            kind: Only events of this kind. Default: all.
+            keep: How many of the newest stay. Default: `recall_max_events` of the settings (20).
+
+        Returns:
+            How many events, and the ids of the records.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        label = None if kind is None else self._kind(kind)
+        staying = self.settings.recall_max_events if keep is ... else limit_given(keep)
+        return consolidate(self._ground, keep=staying, kind=label, name="recall.summarize")
+
+    asummarize = awaited(summarize, writes=True)
+
+    def _event_of(self, kind: str | None, content: str | None, at: datetime | None = None) -> RowDraft:
+        """An event to be appended, checked and without secrets.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        label = self._kind(kind)
+        if content is None:
+            raise InvalidInput('An event has a kind and a content: append("note", "Ana called."), for example.')
+        text = self._ground.clean(text_given(content, "The content of an event"))
+        time = self._ground.now() if at is None else time_given(at, "The time of an event")
+        return RowDraft(EVENT, self._ground.database.new_id(), body_of(text), time, label=label, findable=True)
+
+    def _kind(self, kind: str | None) -> str:
+        return self._ground.clean(name_given(kind, "a kind of event"))
+
+    def _archived(self, kept: Kept, now: int) -> RowDraft:
+        key, content = self._ground.database.new_id(), f"[{kept.label}] {kept.text}"
+        tags, said = (
+            [RECALL_EVICTED, f"kind:{kept.label}", f"event:{kept.key}"],
+            [[kept.key, kept.created_at, kept.text]],
+        )
+        return memory_rows.moved(record(key, content, tags, now, events=said), kept)
