@@ -12,7 +12,6 @@ as `erase` does, which no head tells: watch how many are `erased`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -119,6 +118,7 @@ class AuditEntry:
 
 
 SALT_BYTES = 16
+"""Bytes of the salt of an entry, by which its digest is keyed."""
 
 
 class Head(NamedTuple):
@@ -180,11 +180,6 @@ class ChainReport:
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return not self.problems
-
-
-def new_salt() -> bytes:
-    """A salt for one entry."""
-    return os.urandom(SALT_BYTES)
 
 
 def digest(salt: bytes, fields: Sequence[Any], body: bytes, messages: Sequence[bytes] = ()) -> bytes:

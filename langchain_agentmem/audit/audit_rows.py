@@ -10,6 +10,7 @@ read has the digest of its content and its number as its id.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_agentmem.audit import audit_entry
-from langchain_agentmem.audit.audit_entry import AuditEntry
+from langchain_agentmem.audit.audit_entry import SALT_BYTES, AuditEntry
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.encoding import from_plain, is_plain, read_column, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
@@ -139,7 +140,7 @@ def row_of(path: str, draft: EntryDraft, call: StoredCall | None) -> dict[str, A
     """
     entry = draft.entry
     body = _body(entry)
-    salt = audit_entry.new_salt()
+    salt = os.urandom(SALT_BYTES)
     row: dict[str, Any] = {
         "salt": salt,
         "key": entry.id,

@@ -112,12 +112,13 @@ experiences = typer.Typer(
     rich_markup_mode=None,
 )
 
-Folder = Annotated[str, typer.Argument(help="The folder, with files *.yaml or *.yml.")]
-Subfolders = Annotated[bool, typer.Option("--subfolders", help="Files in folders below it count too.")]
-
 
 @experiences.command()
-def check(*, folder: Folder, subfolders: Subfolders = False) -> Report:
+def check(
+    *,
+    folder: str = argument("The folder, with files *.yaml or *.yml.", "FOLDER"),
+    subfolders: bool = flag("--subfolders", "Files in folders below it count too."),
+) -> Report:
     """List what counts, and what is wrong with files. The exit code is 1 where a file does not count."""
     with AgentMemory(":memory:") as memory:
         found = memory.experiences(folder, subfolders=subfolders).validate()
@@ -133,33 +134,6 @@ def check(*, folder: Folder, subfolders: Subfolders = False) -> Report:
     told = [each.to_dict() for each in found.experiences]
     value = {"ok": found.ok, "experiences": told, "problems": found.problems}
     return Report(value, lines, not found.ok)
-
-
-@experiences.command()
-def select(
-    *,
-    folder: Folder,
-    query: Annotated[list[str], typer.Argument(help="What a user may ask, in one word or several.")],
-    role: str | None = option("Who asks. Default: nobody in particular.", "NAME"),
-    limit: int | None = option("Choose so many at most. Default: all that apply.", "N", min=1),
-    subfolders: Subfolders = False,
-) -> Report:
-    """Show which experiences apply to a query by their words, and why. No model is asked."""
-    with AgentMemory(":memory:") as memory:
-        library = memory.experiences(folder, subfolders=subfolders)
-        selection = library.selector(role=role, max_selected=limit).select(" ".join(query))
-    chosen, scores = selection.ids, selection.scores
-    scored: list[dict[str, Any]] = []
-    lines: list[Line] = []
-    for exp_id in sorted(selection.candidates, key=lambda each: (each not in chosen, -scores.get(each, 0.0))):
-        score, reason = round(scores.get(exp_id, 0.0), 3), selection.reasons.get(exp_id, "")
-        scored.append({"exp_id": exp_id, "chosen": exp_id in chosen, "score": score, "reason": reason})
-        if exp_id in chosen:
-            lines += [(f"* {score:.2f}  {exp_id}", "bold"), (f"   why: {reason}", "dim")]
-        elif score > 0:
-            lines.append((f"  {score:.2f}  {exp_id}", "dim"))
-    considered = counted(len(selection.candidates), "experiences")
-    return Report(scored, [*lines, f"{len(selection.experiences)} of {considered} would be given (*)."])
 
 
 # -- the audit trail ---------------------------------------------------------------------------------------------------
@@ -239,20 +213,6 @@ def verify(
     told = f"{counted(found.entries, 'entries')}, of which {found.erased:,} are erased.\nHead: {found.head}"
     value = {**console.plain(found), "ok": found.ok, "head": str(found.head)}
     return console.check_report(found.problems, told, value)
-
-
-@audit.command()
-def archive(
-    *,
-    database: Existing,
-    namespace: Namespace = None,
-    before: datetime | None = option("Entries before this time, in UTC. Default: 30 days ago.", "DATE"),
-) -> Report:
-    """Compress old entries where they are. They are read and found as before."""
-    kept = "What was compressed is compressed: run it again to go on."
-    with console.working(kept, "compressing"), console.existing(database) as memory:
-        done = _trail(memory, namespace).archive(before)
-    return Report({"archived": done}, f"{counted(done, 'entries')} archived.")
 
 
 @audit.command("filter-junk")

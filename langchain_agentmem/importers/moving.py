@@ -14,6 +14,7 @@ from langchain_agentmem.base.argument_checks import texts_given
 from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of, scopes_given
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind, parcels
@@ -149,6 +150,9 @@ def destination(
         raise InvalidInput(
             "What is of the kind memgpt comes whole, without only: its branches show each other's memory."
         )
+    given: Mapping[str, str] = check_value(Mapping[str, str] | None, owners, "owners") or {}
+    if given and len(Scopes(template=home).keys) != 1:
+        raise InvalidInput('owners fills the one key of a namespace: name one such as ("users", "{user_id}").')
     return parcels.Destination(
         kind,
         home,
@@ -156,7 +160,7 @@ def destination(
         memory.database.now(),
         tuple(texts_given(allow, "allow")),
         chosen,
-        _owners_given(owners, Scopes(template=home).keys),
+        given,
         None if experiences is None else path_of_file(experiences),
         memory.database.limits,
     )
@@ -210,13 +214,3 @@ def _home(kind: SourceKind, namespace: Any, scopes: Scopes) -> Namespace:
             "owners={thread: owner}."
         )
     return home
-
-
-def _owners_given(owners: Any, keys: Sequence[str]) -> Mapping[str, str]:
-    if owners is None:
-        return {}
-    if not isinstance(owners, Mapping) or not {type(each) for pair in owners.items() for each in pair} <= {str}:
-        raise InvalidInput(f"owners says of ids whose they are, as {{'monday': 'ada'}}, not {safe_repr(owners, 200)}.")
-    if len(keys) != 1:
-        raise InvalidInput('owners fills the one key of a namespace: name one such as ("users", "{user_id}").')
-    return owners

@@ -15,8 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from langchain_agentmem.base.argument_checks import text_given
-from langchain_agentmem.base.clock import is_time, micros, new_uuid, time_given
+from langchain_agentmem.base.clock import micros, new_uuid, time_given
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
@@ -46,6 +48,7 @@ Holds: TypeAlias = Literal["messages", "items", "memories", "facts", "entries", 
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 """What reading a value raises that is not as its form wants it. Errors of ours for wrong input are among them."""
 
+_TIME = TypeAdapter(datetime)
 _SQLALCHEMY_SQLITE = re.compile(r"\Asqlite(\+\w+)?:///")
 _SQLALCHEMY_POSTGRES = re.compile(r"\A(postgres(?:ql)?)\+\w+://")
 
@@ -513,18 +516,11 @@ def time_of(value: Any, otherwise: int) -> int:
         otherwise: What is given where there is none.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: It is none, or not in the years 1 to 9999.
     """
     if value is None or value == "":
         return otherwise
     try:
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime):
-            return time_given(value, "A time")
-        found = int(value * 1_000_000)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"{safe_repr(value)} is no time.") from error
-    if not is_time(found):
-        raise InvalidInput(f"{safe_repr(value)} is no time in the years 1 to 9999.")
-    return found
+        return time_given(_TIME.validate_python(value), "A time")
+    except ValidationError as error:
+        raise InvalidInput(f"{safe_repr(value)} is no time in the years 1 to 9999.") from error

@@ -68,15 +68,12 @@ def _session(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels
     session = Conversation.from_dict(given)
     own, entries = given.get("id"), _entries(session, parcels.time_of_file(path))
     key = own if isinstance(own, str) and own else name
-    found = [*parcels.owned(to, key, f"the session {safe_repr(key)}", len(entries), partial(_as_session, key, entries))]
+    what, build = f"the session {safe_repr(key)}", partial(parcels.conversation, name=key, entries=entries)
+    found = [*parcels.owned(to, key, what, len(entries), build)]
     yield from found
     if dropped and found:
         why_dropped = f"TaskWeaver has no such types any more: {', '.join(sorted(set(dropped)))}."
         yield parcels.LeftOut(f"attachments in {safe_repr(path.name)}", why_dropped, len(dropped))
-
-
-def _as_session(name: str, entries: Sequence[LogEntry], to: parcels.Destination) -> parcels.Parcel:
-    return parcels.conversation(to, name, entries)
 
 
 def _experience(path: Path, name: str, to: parcels.Destination) -> Iterator[parcels.Thing]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import pytest
 from langchain_core.language_models import FakeMessagesListChatModel
@@ -115,13 +115,6 @@ class TestCare:
         run = audit("verify", database, "--json")
         assert run.returncode == 1
         assert json.loads(run.stdout)["ok"] is False
-
-    def test_old_entries_are_archived_and_still_found(self, audit, database):
-        day = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
-        assert fine(audit("archive", database, "--before", "2025-12-31")) == "0 entries archived.\n"
-        assert fine(audit("archive", database, "--before", day)) == "4 entries archived.\n"
-        with AgentMemory(database) as memory:
-            assert memory.audit.search("ladder")[0].id == "id-1"
 
     def test_all_is_judged_anew(self, audit, database):
         execute(database, "update audit set hidden = 0, junk = null")

@@ -68,26 +68,3 @@ class TestCheck:
         assert found["experiences"] == [FILES.to_dict(), CHARTS.to_dict()]
         [problem] = found["problems"]
         assert (problem["path"], problem["is_loaded"]) == ("handcrafted_exp_bad.yaml", False)
-
-
-class TestSelect:
-    def test_it_shows_what_applies_with_scores_and_reasons(self, experiences, folder):
-        run = experiences("select", folder, "The files are read, FileNotFoundError occurred", "--subfolders")
-        assert (run.returncode, run.stderr) == (0, "")
-        first, why, *_, last = run.stdout.splitlines()
-        assert first.startswith("* 0.")
-        assert first.endswith("  file-validation")
-        assert why.startswith("   why: ")
-        assert "read 0." in why
-        assert last == "1 of 2 experiences would be given (*)."
-
-    def test_a_role_and_a_limit(self, experiences, folder):
-        query = "FileNotFoundError: draw a chart or a plot"
-        chosen = {
-            arguments: [each["exp_id"] for each in json.loads(experiences(*given).stdout) if each["chosen"]]
-            for arguments in ((), ("--role", "Planner"), ("--limit", "1"))
-            for given in [("select", folder, query, "--subfolders", "--json", *arguments)]
-        }
-        assert chosen["--role", "Planner"] == ["charts"]
-        assert len(chosen[()]) == 2
-        assert chosen["--limit", "1"] == chosen[()][:1]

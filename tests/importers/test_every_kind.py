@@ -134,8 +134,8 @@ class TestOwners:
         path, users = SOURCES["chat-history"][1](tmp_path), ("users", "{user_id}")
         for given, said in (
             ({"owners": {"ada": "u-1"}}, "owners fills the one key"),
-            ({"owners": {"ada": 1}, "namespace": users}, "owners says of ids"),
-            ({"owners": "owners.json", "namespace": users}, "owners says of ids"),
+            ({"owners": {"ada": 1}, "namespace": users}, "owners must be"),
+            ({"owners": "owners.json", "namespace": users}, "owners must be"),
             ({"namespace": ("{a}-{b}",)}, "several keys"),
         ):
             with pytest.raises(InvalidInput, match=said):
