@@ -221,12 +221,17 @@ def entries(tx: Transaction, rows: Sequence[Row], *, messages: bool = True) -> l
 
 def said(tx: Transaction, rows: Sequence[Row]) -> dict[int, tuple[str, str]]:
     """The prompt and the reply of rows, by their places in the chain. Those that are damaged are left out."""
-    try:
-        read = entries(tx, rows, messages=False)
-    except DatabaseUnreadable:  # which of them it is
-        alone = [said(tx, [row]) for row in rows] if len(rows) > 1 else []
-        return {number: texts for each in alone for number, texts in each.items()}
-    return {row["sequence"]: (entry.prompt, entry.reply) for row, entry in zip(rows, read, strict=True)}
+    opened: list[_Opened] = []
+    for row in rows:
+        with suppress(DatabaseUnreadable):
+            opened.append(_opened(row))
+    parts = _parts(tx, ((each.row["shelf_id"], each.spoken) for each in opened), _text)
+    found: dict[int, tuple[str, str]] = {}
+    for each in opened:
+        with suppress(DatabaseUnreadable):
+            entry = _entry(each, parts, messages=False)
+            found[each.row["sequence"]] = (entry.prompt, entry.reply)
+    return found
 
 
 def texts(tx: Transaction, rows: Sequence[Row]) -> dict[int, str]:
