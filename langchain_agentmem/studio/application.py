@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import hmac
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -47,8 +47,6 @@ T = TypeVar("T")
 PATIENCE = 0.03
 """Seconds that a page waits for something."""
 KEPT_FOR = timedelta(minutes=1)
-MOST_KEPT = 100
-"""Things that are kept."""
 
 
 class Seen(NamedTuple, Generic[T]):
@@ -73,11 +71,11 @@ class KeptAnswers:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[Hashable, Seen[Any]] = {}
-        self._finding: dict[Hashable, Future[Seen[Any]]] = {}
+        self._seen: dict[str, Seen[Any]] = {}
+        self._finding: dict[str, Future[Seen[Any]]] = {}
         self._threads = ThreadPoolExecutor(2, "agentmem-studio")
 
-    async def look(self, name: Hashable, find: Callable[[], T], *, patience: float = PATIENCE) -> Seen[T] | None:
+    async def look(self, name: str, find: Callable[[], T], *, patience: float = PATIENCE) -> Seen[T] | None:
         """What is known of something; None if nothing is known yet.
 
         Args:
@@ -93,11 +91,7 @@ class KeptAnswers:
             finding = self._finding[name] = self._threads.submit(lambda: Seen(find(), datetime.now(UTC)))
         await asyncio.to_thread(wait, [finding], patience)
         if finding.done() and self._finding.get(name) is finding:
-            self._seen.pop(name, None)
             self._seen[name] = finding.result()
-        while len(self._seen) > MOST_KEPT:
-            oldest = next(iter(self._seen))
-            del self._seen[oldest], self._finding[oldest]
         return self._seen.get(name)
 
     def forget(self) -> None:

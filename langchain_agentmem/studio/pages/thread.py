@@ -80,9 +80,9 @@ class ThreadAddress(NamedTuple):
 
 
 async def threads(request: Request) -> Response:
-    """A page of threads, those that changed last first. Their sizes come when they are known."""
-    studio, asked = web.studio_of(request), request.query_params
-    namespace, start = web.namespace_asked(request) or (), web.number_asked(request, "start")
+    """A page of threads, those that changed last first."""
+    asked, namespace = request.query_params, web.namespace_asked(request) or ()
+    start = web.number_asked(request, "start")
     wanted: dict[str, Any] = {
         "query": asked.get("q") or None,
         "role": asked.get("role") or None,
@@ -91,18 +91,11 @@ async def threads(request: Request) -> Response:
         "limit": web.PAGE,
         "offset": start,
     }
-    sizes = partial(studio.memory.admin.threads, namespace, **wanted)
-    found, seen = await asyncio.gather(
-        studio.memory.admin.athreads(namespace, sizes=False, **wanted),
-        studio.kept.look(("threads", namespace, *wanted.values()), sizes),
-    )
-    sized = {} if seen is None else {(each.namespace, each.thread_id): each for each in seen.value.threads}
+    found = await web.studio_of(request).memory.admin.athreads(namespace, sizes=False, **wanted)
     return web.page(
         request,
         "threads.html",
         found=found,
-        sized=sized,
-        waits=seen is None,
         bare=not any(asked.values()),
         asked=asked,
         since=wanted["since"],
