@@ -22,7 +22,7 @@ from functools import partial
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.channels import DeltaChannel
@@ -350,25 +350,6 @@ def check(script: list[dict[str, Any]], ours: Any) -> None:
             stack.close()
 
 
-def follow_scripts(examples: int, opened: Any, phases: Any = tuple(Phase)) -> None:
-    """Compare a saver, opened anew for each script, with the one in memory."""
-    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-
-    @settings(
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=phases,
-        suppress_health_check=checks,
-    )
-    @given(SCRIPTS)
-    def run(script):
-        check(script, opened())
-
-    run()
-
-
 @pytest.mark.parametrize(
     ("kind", "examples"),
     [("sqlite", 10), pytest.param("sqlite", 60, marks=IN_RELEASE), pytest.param("postgres", 15, marks=IN_RELEASE)],
@@ -376,54 +357,12 @@ def follow_scripts(examples: int, opened: Any, phases: Any = tuple(Phase)) -> No
 def test_states_and_histories_are_those_of_the_saver_in_memory(kind, examples, new_database):
     url = new_database(kind)
     opened = partial(AgentMemorySaver.from_conn_string, url, strict=True)
-    follow_scripts(int(os.environ.get("AGENTMEM_EXAMPLES", "0")) or examples, lambda: opened)
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+    examples = int(os.environ.get("AGENTMEM_EXAMPLES", "0")) or examples
 
+    @settings(max_examples=examples, derandomize=True, database=None, deadline=None, suppress_health_check=checks)
+    @given(SCRIPTS)
+    def run(script):
+        check(script, opened)
 
-# Savers that are wrong, each in its own way, to show that the scripts would tell.
-
-
-class KnowsMessagesById(Memory):
-    def put(self, config, checkpoint, metadata, new_versions):
-        known, values = self.__dict__.setdefault("known", {}), dict(checkpoint["channel_values"])
-        for each in values.get("messages", ()):
-            known.setdefault(each.id, copy.deepcopy(each))
-        values["messages"] = [known[each.id] for each in values.get("messages", ())]
-        return super().put(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
-
-
-class TakesEqualForSame(Memory):
-    def put(self, config, checkpoint, metadata, new_versions):
-        known, values = self.__dict__.setdefault("known", []), dict(checkpoint["channel_values"])
-        if "box" in values:
-            known.append(copy.deepcopy(values["box"]))
-            values["box"] = known[known.index(values["box"])] if values["box"] in known else values["box"]
-        return super().put(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
-
-
-class GivesAwayWhatItKeeps(Memory):
-    def get_tuple(self, config):
-        found = super().get_tuple(config)
-        if found is None:
-            return None
-        place = config["configurable"]["thread_id"], found.checkpoint["id"], len(found.pending_writes)
-        return self.__dict__.setdefault("known", {}).setdefault(place, found)._replace(config=found.config)
-
-
-class ReversesWrites(Memory):
-    def _ordered_writes(self, thread_id, checkpoint_ns, checkpoint_id):
-        return super()._ordered_writes(thread_id, checkpoint_ns, checkpoint_id)[::-1]
-
-
-class PutsAfterTheNewest(Memory):
-    def put(self, config, checkpoint, metadata, new_versions):
-        place = config["configurable"]
-        newest = max(self.storage[place["thread_id"]][place["checkpoint_ns"]], default=None)
-        config = {**config, "configurable": {**place, "checkpoint_id": place.get("checkpoint_id") and newest}}
-        return super().put(config, checkpoint, metadata, new_versions)
-
-
-@IN_RELEASE
-@pytest.mark.parametrize("kind", Memory.__subclasses__())
-def test_a_saver_that_is_wrong_is_found_out(kind):
-    with pytest.raises(AssertionError):
-        follow_scripts(1000, lambda: partial(contextlib.nullcontext, kind()), [Phase.generate])
+    run()
