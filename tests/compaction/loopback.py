@@ -1,4 +1,4 @@
-"""A server on this machine that acts as the APIs of OpenAI, Anthropic and Google, for their real clients.
+"""A server on this machine that acts as the APIs of OpenAI and Anthropic, for their real clients.
 
     with loopback(limit_tokens=4_000, script=lambda request: {"content": "Hello."}) as server:
         model = ChatOpenAI(base_url=server.url, api_key="x", model="gpt-test")
@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from langchain_anthropic import ChatAnthropic
+from langchain_openai import ChatOpenAI
 
 from langchain_agentmem.language_models.tokens import TokenCounter
 
@@ -120,6 +123,18 @@ def loopback(
             raise server.failures[0]
 
 
+def chat_client(server: Loopback) -> ChatOpenAI:
+    return ChatOpenAI(base_url=server.url, api_key="x", model="gpt-test", max_retries=0)
+
+
+def anthropic_client(server: Loopback) -> ChatAnthropic:
+    return ChatAnthropic(base_url=server.origin, api_key="x", model="claude-test", max_retries=0, max_tokens=1_000)
+
+
+CLIENTS = [chat_client, anthropic_client]
+"""LangChain's real clients of both APIs."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One request a connection: a client that keeps connections would keep this server from ending."""
 
@@ -139,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:  # noqa: BLE001 - it is raised where the test ends
             self.loopback.failures.append(error)
             status, body = 500, {"error": {"message": str(error), "type": "server_error", "param": None, "code": None}}
-        if request.get("stream") and (status == 200 or api.refuses_late):
+        if request.get("stream") and status == 200:
             self.stream(api.stream(request, body))
         else:
             self.answer(status, body)

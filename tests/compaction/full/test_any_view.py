@@ -21,7 +21,7 @@ from langchain_agentmem.messages.history_repair import repaired
 from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.testing import provider_problems
-from tests.compaction.loopback import loopback
+from tests.compaction.loopback import chat_client, loopback
 from tests.compaction.marked import (
     COUNTER,
     costs,
@@ -32,7 +32,6 @@ from tests.compaction.marked import (
     with_halves,
     with_odd_calls,
 )
-from tests.compaction.provider_clients import chat_client
 from tests.compaction.validators import IMAGE, refusals
 from tests.support.graphs import at
 from tests.support.histories import PIXEL
