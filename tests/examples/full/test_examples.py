@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 DOCS = EXAMPLES.parent / "docs"
@@ -18,130 +19,7 @@ OURS = ("langchain_agentmem", "langchain_core", "langgraph")
 EXTRAS = {"langchain": "agents", "langgraph.checkpoint.sqlite": "import", "langgraph.checkpoint.postgres": "import"}
 PUBLIC = ("langchain_agentmem", "langchain_agentmem.compaction")
 
-PRINTS = {
-    "agent.py": [
-        "agent> Good to know.",
-        "     user: **garden**: In the hills, with late frosts.",
-        "This is a record of 6 earlier messages of this conversation that are not shown.",
-        "     user: The diary of March was read.",
-        "     user: Keep the root ball whole.",
-        "assistant: After the last frost, in the middle of May. Keep its root ball whole.",
-    ],
-    "chains.py": [
-        "    human   **name**: Ada\n",
-        "    human   - Ada eats no nuts.\n",
-        "    human   Which dishes with nuts are there?\n",
-        "    human   You know: The harbour kitchen closes at ten.\n    human   When does the kitchen close?",
-        "    system  Ask for how many people.\n",
-        "    human   When shall we eat?\n    ai      At eight.\n    human   Is that not late?\n4 messages are kept",
-    ],
-    "edit_and_regenerate.py": [
-        "agent> this memory:     ['My sister Ana lives in Lisbon.']",
-        (
-            "agent> this memory:     ['My sister Ana lives in Porto.']\n"
-            "  LangGraph store: ['My sister Ana lives in Lisbon.', 'My sister Ana lives in Porto.']"
-        ),
-        "shows what was known there: ['My sister Ana lives in Lisbon.']",
-    ],
-    "experiences.py": [
-        "user> Hello!\n    human   Hello!\nagent> How can I help?",
-        "    human   Ask for the order number before you promise anything.",
-        "agent> What is the number of your order?",
-    ],
-    "monday_tuesday.py": [
-        "ada, tuesday> Where do I live?\n            > Home: Lisbon",
-        "bob, tuesday> Where do I live?\n            > I know nothing of you.",
-        "goes back to before Monday\nada, tuesday> Where do I live?\n            > I know nothing of you.",
-        "deletes that conversation",
-        "ada, tuesday> Where do I live?\n            > Home: Porto",
-        "memories erased\nada, friday> Where do I live?\n           > I know nothing of you.",
-    ],
-    "long_run.py": [
-        "the thread holds 7,000 tokens in 80 messages",
-        "the model was shown 1,600 tokens at most: True",
-        "  human Day 1\n  human This is a record of",
-        "agent> Report of day 12: a walnut tree was planted at slate 84.  (recall_dropped was called)",
-    ],
-    "move_from_agent_memory_json.py": [
-        "4 entries added, 1 lost: The file ends within an entry",
-        "a copy of the damaged file is kept: True\nonce more: 0 are new",
-        "['How many trees are there?', 'Where is the medlar?', 'Is it ripe?']",
-        "hidden: [('thanks', ('small talk', 'filler'))]",
-        "to be done: [TODO] Count the quinces (01 February 2025)",
-        "found: At the wall.\nnothing was changed: True\n5 entries written back",
-    ],
-    "move_from_memory_tables.py": [
-        "moved: {'memories': 5}\nmain\n  faster loops\n  less memory\n",
-        "root:  {'goal': 'Solve it in 10 s.'}\nchild: {'goal': 'Solve it in 10 s.', 'best': '12 s with OpenMP'}",
-        "02 June 2024 09:00 phase_complete: The baseline takes 40 s.\n  02 June 2024 10:00 execution_result: OpenMP",
-        "found: Static scheduling wins over dynamic. ('openmp',)",
-        "a sibling sees nothing of it: []",
-        "## Retrieved Context\n- [record, ",
-        ", import memgpt] Static scheduling wins over dynamic.",
-    ],
-    "move_from_message_dicts.py": [
-        "given back as it was: True",
-        "[{'role': 'user', 'content': 'And in Porto, in May?'}] was And in Porto?\nadditional state: {'step': 3}",
-        "'Fact (user): Paris is capital of France.'",
-        "beside Portugal: Lisbon",
-        "6 messages, and a search finds: How warm is it in Lisbon?",
-    ],
-    "move_from_message_history.py": [
-        "ada> When does it open?  That is your question 2.",
-        "ada> Is there a ferry?  That is your question 3.\nfound: Where is the harbour?",
-        "ada> How much is it?  That is your question 4.",
-    ],
-    "move_from_rounds.py": [
-        "[('Plot the sales of May.', 'finished', 2), ('Send it to the moon.', 'failed', 0)]",
-        "Planner to CodeInterpreter: Draw a bar chart of sales.csv. ['plan']",
-        "2 rounds, 3 messages",
-        "'The chart is in sales.png.' in 'sales', because of chart +",
-        "True ['Check that a file is there before you read it.']\n('7',)",
-    ],
-    "move_from_sqlite_saver.py": [
-        "moved 2 threads with 180 checkpoints\nonce more: 0 are new, 180 are there already",
-        "ada> Answer 31. You began with 'Hello on day 0'.",
-        "93 states of the past are there; from one of them:\nada> Answer 3.",
-    ],
-    "postgresql.py": [
-        "one>   I know 1 things.\nother> I know 2 things. The thread goes on there.\nvisits: 40\n",
-        "found: My sister Ana lives in Lisbon.\nwhole: True\nerased: []",
-    ],
-    "quickstart.py": ["You told me: My sister Ana lives in Lisbon", "recalled from 'monday'", "because of ana +"],
-    "several_agents.py": [
-        "the team knows: {'traveller': 'Ada'}\nhotels knows:   {'traveller': 'Ada', 'hotels': '90 euros'",
-        "hotels finds:   ['The Harbour Inn has a room for 90 euros a night.']",
-        "hotels and trains differ in 'cheapest': 'hotels, 90 euros' and 'trains, 60 euros'",
-        "the team knows: {'cheapest': 'trains, 60 euros', 'hotels': '90 euros', 'trains': '60 euros', ",
-        "trip\n  trip, hotels\n  trip, trains\n--- another tenant sees nothing of it\n{} []\n",
-        "record | The night train to Lisbon costs 60 euros. | train +",
-    ],
-    "tracing.py": [
-        " ms  LangGraph\n",
-        "memory.compaction.compact  tokens_before=221  tokens_after=80  summary=A walk was told of.",
-        "memory.injection.inject  query=What gift would Ana like?  records=Ana likes green tea",
-        "memory.experience.select  query=What gift would Ana like?  chosen=one-gift",
-        " ms  │  └─ mem_archival_search\n",
-        "memory.facts.learn  turns=Ana likes green tea",
-    ],
-    "where_in_march.py": [
-        "Ana lives in Lisbon (from 2024-01-08 until 2024-04-01). 20 January: 'Ana moved to Lisbon on 2024-01-08.'",
-        "Ana lives in Porto (since 2024-04-01). 02 May: 'Ana moved to Porto on 2024-04-01. I forgot to tell you.'",
-        "on 20 April she lived in Porto; what we knew on that day was Lisbon",
-        "    Ana lives in Lisbon, from 2024-01-08 until 2024-04-01\n    Ana lives in Porto, since 2024-04-01",
-    ],
-    "workflow.py": [
-        "   system: You plan trips. The user's name is Ada.\n",
-        "     user: **diet**: No nuts.\n",
-        "     user: This is a record of 4 earlier messages of this conversation that are not shown.\n",
-        "     user: They saw many trams.\n",
-        "] Ana lives in Lisbon\n     user: </recalled_memory>\n",
-        "     user: Ask for how many people.\n",
-        "     user: Book a table near Ana, please.\n",
-        "core memory: {'diet': 'No nuts.'}\nfacts: ['Ana lives in Lisbon']\n",
-        "audit: 4 calls of the model, whole: True",
-    ],
-}
+PRINTS = yaml.safe_load(Path(__file__).parents[1].joinpath("prints.yaml").read_text("utf-8"))
 """What each prints: among other things, in this order."""
 
 
