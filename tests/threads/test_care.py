@@ -243,37 +243,16 @@ class TestErasing:
             assert memory.admin.stats()["contents"] == 0
 
 
-@pytest.fixture(scope="module")
-def exports():
-    """What was exported of each kind of database, which is made once."""
-    return {}
-
-
-@pytest.fixture
-def exported(new_database, tmp_path, exports):
-    """An export of threads of every sort, and what they hold."""
-
-    def export(kind="sqlite"):
-        path = tmp_path / "all.jsonl"
-        if kind not in exports:
-            with AgentMemory(new_database(kind)) as memory:
-                fill(memory.checkpointer)
-                memory.conversation("c").add_user_message("said beside them")
-                report = memory.export(path)
-                exports[kind] = path.read_bytes(), report, seen(memory.checkpointer)
-        content, report, before = exports[kind]
-        path.write_bytes(content)
-        return path, report, before
-
-    return export
-
-
 @pytest.mark.sqlite_suffices
 class TestTransfer:
     @pytest.mark.slow
     @pytest.mark.parametrize("source", ["sqlite", "postgres"])
-    def test_everything_comes_back_and_every_thread_goes_on(self, memory, exported, source):
-        path, written, before = exported(source)
+    def test_everything_comes_back_and_every_thread_goes_on(self, memory, new_database, tmp_path, source):
+        path = tmp_path / "all.jsonl"
+        with AgentMemory(new_database(source)) as exported:
+            fill(exported.checkpointer)
+            exported.conversation("c").add_user_message("said beside them")
+            written, before = exported.export(path), seen(exported.checkpointer)
         read = memory.import_(path)
         assert read == written
         assert read.threads == len(THREADS)
