@@ -10,7 +10,7 @@ Everything here is a function of a transaction. Times are microseconds since 197
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
