@@ -26,7 +26,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import TIMEOUT_MAX
 from typing import Any, NamedTuple
 
@@ -572,145 +572,128 @@ def summarizing(
         The summary, which counts in `stands_for` all messages it goes back to.
     """
     said, earlier = _continued(messages, earlier)
-    turns = deque(map(turn_of, said))
-    fold = _Fold(rest=turns, earlier=earlier, config=config, counter=counter, output=output_tokens, limit=input_tokens)
+    fold = _Fold(
+        rest=[turn_of(each) for each in said], earlier=earlier, config=config, counter=counter, output=output_tokens,
+        limit=input_tokens,
+    )  # fmt: skip
     failure: Exception | None = None
+    calls = halvings = 0
     while model is not None and fold.rest:
-        question = fold.next_question()
+        piece, rest = fold.next_piece()
+        question = fold.question(piece)
+        calls += 1
         try:
             reply = ask(database, model, question, NAME, config.timeout)
         except Exception as error:  # whatever else a model raises, the run goes on
             if leaves_the_node(error):
                 raise
-            if is_too_large(error) and fold.halve():
+            asked = fold.count(question)
+            if is_too_large(error) and asked > _LEAST_TOO_LARGE and halvings < _HALVINGS:
+                halvings += 1
+                fold.limit = min(fold.limit, asked) // 2
                 continue
             failure = error
             break
-        if not fold.take(reply):
+        if not fold.take(reply, piece, rest):
             failure = AgentMemoryError(f"The model's reply is no summary of what it was given: {safe_repr(reply)}")
             break
     summary = fold.finished()
     count = (earlier.stands_for if earlier else 0) + len(said)
-    return Summarized(summary=replace(summary, stands_for=count), failure=failure, calls=fold.calls)
+    return Summarized(summary=replace(summary, stands_for=count), failure=failure, calls=calls)
 
 
-@dataclass(kw_only=True, slots=True)
 class _Fold:
     """What is summarized so far, and what is not yet."""
 
-    rest: deque[Turn]
-    earlier: Summary | None
-    config: SummarizationConfig
-    counter: TokenCounter
-    output: int
-    limit: int
-    calls: int = 0
-    halvings: int = 0
-    asked: int = 0
-    piece: list[Turn] = field(default_factory=list)
-    running: Summary | None = field(init=False)
-    kept: tuple[KeptImage, ...] = field(init=False)
-    replaced: int = field(init=False)
+    def __init__(
+        self,
+        *,
+        rest: list[Turn],
+        earlier: Summary | None,
+        config: SummarizationConfig,
+        counter: TokenCounter,
+        output: int,
+        limit: int,
+    ) -> None:
+        self.rest, self.limit = rest, limit
+        self._earlier = self._running = earlier
+        self._config, self._counter, self._output = config, counter, output
+        self._kept = earlier.kept_images if earlier else ()
+        self._replaced = self._cost(earlier) if earlier else 0
 
-    def __post_init__(self) -> None:
-        self.running = self.earlier
-        self.kept = self.earlier.kept_images if self.earlier else ()
-        self.replaced = self._cost(self.earlier) if self.earlier else 0
-        self._make_room()
-
-    def next_question(self) -> list[BaseMessage]:
-        """The question about the next piece: as many turns as there is room for, one at least."""
-        self.calls += 1
-        frame = self._count(self._question(()))
-        room = whole = max(self.limit - frame, self.limit // _LEAST_SHARE, _LEAST)
-        while self.rest:
-            turn = self.rest.popleft()
-            needed = cost(turn, self.counter, with_images=self._with_images)
+    def next_piece(self) -> tuple[list[Turn], list[Turn]]:
+        """Return as many turns as there is room for in a question, one at least, and those that are left then."""
+        running = self._running
+        if running and self._cost(running) > max(_LEAST, self.limit // _SHARE_OF_EARLIER):
+            # It would fill the question, so it is summarized anew, in parts, as a turn before all others.
+            if not any(turn.role == _EARLIER for turn in self.rest):
+                self._earlier = running
+            self.rest.insert(0, Turn(_EARLIER, None, sections(running)))
+            self._running = None
+        room = whole = max(self.limit - self.count(self.question(())), self.limit // _LEAST_SHARE, _LEAST)
+        piece: list[Turn] = []
+        rest = deque(self.rest)
+        while rest:
+            turn = rest.popleft()
+            needed = cost(turn, self._counter, with_images=self._with_images)
             # A turn that is too long for any question is cut, so that this one is not nearly empty.
-            if needed > room and (not self.piece or (needed > whole and room > whole // 2)):
-                turn, *others = parts_of(turn, room, self.counter, with_images=self._with_images)
-                self.rest.extendleft(reversed(others))
+            if needed > room and (not piece or (needed > whole and room > whole // 2)):
+                turn, *others = parts_of(turn, room, self._counter, with_images=self._with_images)
+                rest.extendleft(reversed(others))
             elif needed > room:
-                self.rest.appendleft(turn)
+                rest.appendleft(turn)
                 break
-            self.piece.append(turn)
+            piece.append(turn)
             room -= needed
-        question = self._question(self.piece)
-        self.asked = self._count(question)
-        return question
+        return piece, [*rest]
 
-    def halve(self) -> bool:
-        """Take the piece back and ask for half as much from now on; False where that would be too little."""
-        self.halvings += 1
-        if self.asked <= _LEAST_TOO_LARGE or self.halvings > _HALVINGS:
-            return False
-        self._take_back()
-        self.limit = min(self.limit, self.asked) // 2
-        self._make_room()
-        return True
-
-    def take(self, reply: str) -> bool:
-        """Take a reply for the summary of all so far; False where it is none."""
+    def take(self, reply: str, piece: Sequence[Turn], rest: list[Turn]) -> bool:
+        """Take a reply for the summary of all up to a piece; False where it is none."""
         images: dict[str, KeptImage] = {}
-        for image in (*self.kept, *(image for turn in self.piece for image in turn.images)):
+        for image in (*self._kept, *(image for turn in piece for image in turn.images)):
             images.pop(image.image_id, None)  # what comes again is as new as where it came last
             images[image.image_id] = image
-        found = answer(reply, images, self.kept, self.config.max_retained_images)
-        replaced = self.replaced + sum(
-            cost(turn, self.counter, with_images=True) for turn in self.piece if turn.role != _EARLIER
+        found = answer(reply, images, self._kept, self._config.max_retained_images)
+        replaced = self._replaced + sum(
+            cost(turn, self._counter, with_images=True) for turn in piece if turn.role != _EARLIER
         )
-        if found is None or self._cost(found) >= (max(replaced, self._goal) if self.rest else replaced):
+        if found is None or self._cost(found) >= (max(replaced, self._goal) if rest else replaced):
             return False
-        source = "\n".join(turn.fenced for turn in self.piece)
-        if is_nonsense(found, source, self.config.prompt or _INSTRUCTIONS):
+        source = "\n".join(turn.fenced for turn in piece)
+        if is_nonsense(found, source, self._config.prompt or _INSTRUCTIONS):
             return False
-        self.replaced = replaced
-        self.running = clip(found, self._goal if self.rest else self.output, self.counter)
-        self.kept = self.running.kept_images
-        self.piece = []
+        self.rest, self._replaced = rest, replaced
+        self._running = clip(found, self._goal if rest else self._output, self._counter)
+        self._kept = self._running.kept_images
         return True
 
     def finished(self) -> Summary:
-        """The summary, with what no model has summarized extracted."""
-        self._take_back()
-        if not self.rest and self.running is not None:
-            return clip(self.running, self.output, self.counter)
+        """Return the summary, with what no model has summarized extracted."""
+        if not self.rest and self._running is not None:
+            return clip(self._running, self._output, self._counter)
         # Of an earlier record that was itself cut in parts, nothing counts as summarized before all of it is.
         turns = [turn for turn in self.rest if turn.role != _EARLIER]
-        base = self.running if len(turns) == len(self.rest) else self.earlier
-        left = self.replaced + sum(cost(turn, self.counter) for turn in turns)
-        budget = min(self.output, max(_LEAST, int(left * _SHRINKS_TO)))
-        kept = _newest(self.kept, self.config.max_retained_images)
-        return replace(extract(turns, base, budget, self.counter), kept_images=kept)
+        base = self._running if len(turns) == len(self.rest) else self._earlier
+        left = self._replaced + sum(cost(turn, self._counter) for turn in turns)
+        budget = min(self._output, max(_LEAST, int(left * _SHRINKS_TO)))
+        kept = _newest(self._kept, self._config.max_retained_images)
+        return replace(extract(turns, base, budget, self._counter), kept_images=kept)
 
     @property
     def _with_images(self) -> bool:
-        return self.config.include_image_payload_bytes
+        return self._config.include_image_payload_bytes
 
     @property
     def _goal(self) -> int:
         """What a summary may cost that goes into another question."""
-        return min(self.output, max(_LEAST, self.limit // _SHARE_OF_ANSWER))
+        return min(self._output, max(_LEAST, self.limit // _SHARE_OF_ANSWER))
 
-    def _make_room(self) -> None:
-        """A summary that would fill the question is summarized anew, in parts, as a turn before all others."""
-        running = self.running
-        if running and self.rest and self._cost(running) > max(_LEAST, self.limit // _SHARE_OF_EARLIER):
-            if not any(turn.role == _EARLIER for turn in self.rest):
-                self.earlier = running
-            self.rest.appendleft(Turn(_EARLIER, None, sections(running)))
-            self.running = None
-
-    def _take_back(self) -> None:
-        self.rest.extendleft(reversed(self.piece))
-        self.piece = []
-
-    def _question(self, turns: Sequence[Turn]) -> list[BaseMessage]:
-        """What the model is given of these turns; of none, to see what the rest costs."""
-        earlier, prompt = self.running, self.config.prompt
+    def question(self, turns: Sequence[Turn]) -> list[BaseMessage]:
+        """Return what the model is asked about these turns; about none, to see what the rest costs."""
+        earlier, prompt = self._running, self._config.prompt
         conversation = fenced("conversation", "\n".join(turn.fenced for turn in turns))
-        if self.kept:
-            images = "\n".join(f"{image_label(image.image_id, image.block)} {image.context}" for image in self.kept)
+        if self._kept:
+            images = "\n".join(f"{image_label(image.image_id, image.block)} {image.context}" for image in self._kept)
             conversation = f"{fenced('images_kept_so_far', images)}\n{conversation}"
         before = fenced("earlier_record", sections(earlier)) if earlier and not earlier.is_empty else ""
         if before and "{PREVIOUS_SUMMARY}" not in (prompt or ""):
@@ -722,11 +705,12 @@ class _Fold:
         shown = [block for turn in turns for block in shown_images(turn)] if self._with_images else []
         return [*system, HumanMessage([{"type": "text", "text": text}, *shown] if shown else text)]
 
-    def _cost(self, summary: Summary) -> int:
-        return self.counter.count_text(sections(summary))
+    def count(self, messages: Iterable[BaseMessage]) -> int:
+        """Count the tokens of messages."""
+        return sum(map(self._counter.count_message, messages))
 
-    def _count(self, messages: Iterable[BaseMessage]) -> int:
-        return sum(map(self.counter.count_message, messages))
+    def _cost(self, summary: Summary) -> int:
+        return self._counter.count_text(sections(summary))
 
 
 def _continued(messages: Sequence[BaseMessage], earlier: Summary | None) -> tuple[list[BaseMessage], Summary | None]:
