@@ -24,7 +24,6 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, M
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.base.concurrency import callers_loop
@@ -336,7 +335,7 @@ class Hooks:
             if not callable(hook):
                 raise InvalidInput(f"{safe_repr(hook)} is not a hook. Give a function that takes one event.")
         self._failures = FirstFailures(logger)
-        self._tasks: set[asyncio.Task[object]] = set()  # a loop holds its tasks weakly
+        self._tasks: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly
 
     def emit(self, event: MemoryEvent) -> None:
         """Call every hook with an event. An `Exception` of a hook is logged the first time and suppressed."""
@@ -368,33 +367,29 @@ class Hooks:
         return len(self._hooks)
 
     def _have_awaited(self, hook: object, answer: Awaitable[object]) -> None:
-        waiting = _wait_for(answer)
+        async def wait() -> None:
+            try:
+                await answer
+            except Exception as error:  # noqa: BLE001 - as above
+                self._report(hook, error)
+
+        def begin() -> None:
+            task = asyncio.get_running_loop().create_task(waiting)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        waiting = wait()
         if (loop := callers_loop()) is None:
             with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # it stays no loop of this thread
                 runner.run(waiting)
             return
         try:
-            loop.call_soon_threadsafe(self._begin, hook, waiting, context=copy_context())
+            loop.call_soon_threadsafe(begin, context=copy_context())
         except RuntimeError:  # the loop is closed
             waiting.close()
 
-    def _begin(self, hook: object, waiting: Any) -> None:
-        task = asyncio.get_running_loop().create_task(waiting)
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._end, hook))
-
-    def _end(self, hook: object, task: asyncio.Task[object]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            self._report(hook, error)
-
     def _report(self, hook: object, error: Exception) -> None:
         self._failures.report(id(hook), "The hook %s failed; memory goes on without it.", safe_repr(hook), error=error)
-
-
-async def _wait_for(answer: Awaitable[object]) -> object:
-    return await answer
 
 
 class EventContext(Hooks):

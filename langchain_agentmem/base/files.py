@@ -31,13 +31,10 @@ def path_of_file(path: Any) -> Path:
         raise InvalidInput(f"A file is named by a path, not by {safe_repr(path)}.")
     try:
         os.lstat(name)
-    except ValueError as error:  # a NUL, or half of a surrogate pair
-        raise InvalidInput(
-            f"A file is named by a path, and {safe_repr(name)} holds a character that cannot be in one."
-        ) from error
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise InvalidInput(f"A file is named by a path, and {safe_repr(name)} is too long for one.") from error
+    except (ValueError, OSError) as error:
+        if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:  # a NUL, or half of a surrogate pair
+            why = "too long" if isinstance(error, OSError) else "a character in it cannot be in one"
+            raise InvalidInput(f"A file is named by a path, and not by {safe_repr(name)}: {why}.") from error
     return Path(name)
 
 

@@ -53,8 +53,7 @@ from pydantic import Field, ValidationError
 from langchain_agentmem.base.namespaces import config_given
 from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem.base.origins import Trust
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.rewinding.outlook import SearchRequest, sought
 from langchain_agentmem.search.memory_search import MemoryKind, Recollection
