@@ -26,7 +26,6 @@ DIMS = 16
 def fill(memory: AgentMemory) -> None:
     """Fill a memory."""
     talk(memory)
-    memory.conversation("c").count_tokens()
     remembered.fill(memory)
     fill_saver(memory.checkpointer)
     memory.byte_store().mset([("k\ud800", b"value"), ("a" * 3000, b"\0" * 2000)])

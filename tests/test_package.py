@@ -84,7 +84,7 @@ PARTS += ["ConversationMemory", "ManagedConversationMemory", "SessionMemory"]
 WITHOUT_IO = re.findall(r"\w+", """
     within conversation managed_conversation session create compaction tools layers inject facts
     remember_facts studio experiences written_by byte_store retriever set_event_context get_messages
-    watch_rounds forget at selector handler entries aentries is_enabled
+    forget at selector handler entries aentries is_enabled
 """)  # fmt: skip
 BY_HAND = {"close", "create_round", "add_messages", "add_user_message", "add_ai_message", "clear", "get_raw_messages"}
 BY_HAND |= {"compact_if_needed", "compact_for_payload_error"}

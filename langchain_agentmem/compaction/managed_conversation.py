@@ -428,9 +428,6 @@ class ManagedConversationMemory(ConversationMemory):
         read = partial(read_from, at=self._at, record=record, counter=self._compactor.counter)
         return _seen(self._database.read(None, read), ImageFiles())
 
-    def _counter_of(self, counter: Any) -> TokenCounter:
-        return self._compactor.counter if counter is None else super()._counter_of(counter)
-
     def _add(self, said: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         """What a compaction made of messages is not said again by somebody who was shown it and hands it back."""
         made = {entry.key: message for entry in said if (message := _made_in(entry)) is not None}

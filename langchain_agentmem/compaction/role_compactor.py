@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 from pydantic import InstanceOf
@@ -35,6 +33,7 @@ from langchain_agentmem.conversations.session_memory import (
     CompactedMessage,
     CompactorConfig,
     SeenRounds,
+    SessionMemory,
     lane_of,
     seen_by,
     told,
@@ -48,9 +47,6 @@ from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Round
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.background import Lease, Task
-
-if TYPE_CHECKING:
-    from langchain_agentmem.conversations.session_memory import SessionMemory
 
 __all__ = ["CompactedMessage", "CompactorConfig", "ContextCompactor"]
 
@@ -68,7 +64,7 @@ class ContextCompactor:
     begins.
 
     Args:
-        session: The session. Its `create_round` leaves word by itself; where another object or process writes, call
+        session: The session. `create_round` leaves word by itself; where another process writes, call
             `notify_rounds_changed`.
         role: The role.
         model: What summarizes: a LangChain model, a function from messages to text, or a name such as
@@ -91,9 +87,8 @@ class ContextCompactor:
         *,
         summarization: SummarizationConfig | None = None,
     ) -> None:
-        if not hasattr(session, "watch_rounds"):
-            raise InvalidInput(f"session must be a SessionMemory, not {type(session).__name__}.")
-        if getattr(session, "follows_thread", False):
+        check_value(InstanceOf[SessionMemory], session, "session")
+        if session.follows_thread:
             raise InvalidInput(
                 "The session of a thread is changed by the nodes of its graph alone, so it cannot be summarized in the "
                 "background. In a node, compact what the model is given: memory.compaction()."
@@ -104,32 +99,32 @@ class ContextCompactor:
         self.role = role
         self.config = config or CompactorConfig()
         self._at = ThreadKey(path_of(session.namespace), session.session_id)
-        self._database = session.database
+        self._database = session._database
         self._model = usable_model(model)
         self._summarization = summarization or SummarizationConfig()
         self._counter = TokenCounter()
         self._key = compaction_key(self._at, lane_of(role))
         self._task: Task | None = None
-        self._unwatch: Callable[[], None] | None = None
 
     def start(self) -> None:
         """Summarize from now on, beginning with what there is. Starting twice is starting once."""
         with self._turning:
-            if not self.config.enabled or self._unwatch is not None:
+            if not self.config.enabled or self._task is not None:
                 return
-            self._task = self._database.background.task(self._key, self._due, self._summarize, on_stop=self._end)
-            self._unwatch = self.session.watch_rounds(self.notify_rounds_changed)
+            self._task = self._database.background.task(self._key, self._due, self._summarize)
         self.notify_rounds_changed()
 
     def stop(self) -> None:
         """Summarize no more. Nothing is waited for: a model that is being asked may answer, and its answer is kept."""
-        if self._task is not None:
-            self._task.stop()
+        with self._turning:
+            if self._task is not None:
+                self._task.stop()
+            self._task = None
 
     def notify_rounds_changed(self) -> None:
         """Leave word that there may be something to do. Does nothing unless started; never waits."""
-        if self._task is not None:
-            self._task.wake()
+        if (task := self._task) is not None:
+            task.wake()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is nothing to do, or until time is up.
@@ -144,15 +139,10 @@ class ContextCompactor:
             InvalidInput: The time to wait is no number of seconds.
         """
         check_timeout(timeout)
-        return self._task is None or self._task.wait(timeout)
+        task = self._task
+        return task is None or task.wait(timeout)
 
     # -- the thread --------------------------------------------------------------------------------------------
-
-    def _end(self) -> None:
-        with self._turning:
-            if self._unwatch is not None:
-                self._unwatch()
-            self._unwatch = None
 
     def _due(self, tx: Transaction) -> float | None:
         return 0.0 if seen_by(tx, self._at, self.role).due(self.config) else None

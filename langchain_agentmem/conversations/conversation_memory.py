@@ -28,7 +28,6 @@ changes nothing, so a retried step does no harm:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -50,15 +49,14 @@ from langchain_agentmem.conversations.log_entries import brings_memory, edited, 
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.prompt_notes import PromptNote
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.messages.langchain_messages import to_langchain
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike, column_role, decode_body
-from langchain_agentmem.messages.provider_content import ImageFiles, named_part
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import MemoryLike, database_of
 
 if TYPE_CHECKING:
-    from langchain_agentmem.language_models.tokens import Countable, CounterLike, TokenCounter, ToolLike
+    pass
 
 T = TypeVar("T")
 _Find: TypeAlias = Operation[list[message_log.LogEntry]]
@@ -440,32 +438,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
     def __bool__(self) -> bool:
         return True  # a conversation without messages is still a conversation
 
-    def count_tokens(
-        self,
-        counter: TokenCounter | CounterLike | None = None,
-        *,
-        tools: Sequence[ToolLike] | None = None,
-        system: Countable | None = None,
-    ) -> int:
-        """How many tokens the whole conversation takes in a prompt.
-
-        Args:
-            counter: A `TokenCounter`, or anything one can be made of: a function, a LangChain model. Default:
-                `TokenCounter()`; for a managed conversation, what its configuration counts with.
-            tools: Tool schemas that go with the prompt.
-            system: A system prompt that goes with it.
-        """
-        used = self._counter_of(counter)
-        with self._database.step("conversation.count_tokens", self._given_to()) as step:
-            rows = self._run(None, lambda tx: message_log.messages(tx, self._at))
-            messages = (to_langchain(decode_body(row.body, row.key), read_images=named_part) for row in rows)
-            counted = math.ceil(sum(map(used.count_message, messages)) * used.factor())
-            tokens = counted + used.count((), tools=tools, system=system)
-            step.finish(lambda: {"messages": len(rows), "tokens": tokens})
-        return tokens
-
-    acount_tokens = awaited(count_tokens)
-
     # -- plumbing ----------------------------------------------------------------------------------------------
 
     def _run(self, verb: str | None, do: Operation[T], *, write: bool = False, **inputs: Any) -> T:
@@ -559,12 +531,6 @@ class ConversationMemory(LogMemory, BaseChatMessageHistory):
 
     def _count(self) -> int:
         return self._run(None, lambda tx: message_log.count(tx, self._at))
-
-    def _counter_of(self, counter: Any) -> TokenCounter:
-        """What counts the tokens of this conversation where a caller gave this."""
-        from langchain_agentmem.language_models.tokens import TokenCounter  # noqa: PLC0415 - only those who count pay for its tables
-
-        return counter if isinstance(counter, TokenCounter) else TokenCounter(counter)
 
     def _given(self, message: Any, **fields: Any) -> message_log.LogEntry:
         given = {name: value for name, value in fields.items() if value is not None}

@@ -58,6 +58,7 @@ from langchain_agentmem.conversations.log_entries import assembled, post_entry, 
 from langchain_agentmem.conversations.message_log import Appended, LogEntry, says_the_same
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.language_models.model_calls import compaction_key
 from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
 from langchain_agentmem.messages.provider_content import ImageFiles, PartOf
@@ -269,6 +270,8 @@ def _mark(body: bytes) -> str:
     return queries.digest(body).hex()
 
 
+ROLE_LANE = "role:"
+"""The beginning of the name of a role's lane."""
 KEPT = 3
 """Compactions of a role that are kept: an edit of what the newest one stands for leads back to one before it."""
 
@@ -422,7 +425,7 @@ def lane_of(role: str) -> str:
     Raises:
         InvalidInput: It cannot be a role.
     """
-    return f"role:{id_of(role, 'role')}"
+    return ROLE_LANE + id_of(role, "role")
 
 
 def told(rounds: Sequence[Round], first: int, images: ImageFiles) -> list[BaseMessage]:
@@ -510,12 +513,6 @@ class SessionMemory(LogMemory):
             path = path_of(self._database.scopes.resolve(namespace))
             self._at = ThreadKey(path, id_of(session_id, "session"))
         self.session_id = self._at.name
-        self._watchers: dict[object, Callable[[], None]] = {}
-
-    @property
-    def database(self) -> Database:
-        """The database that it is in."""
-        return self._database
 
     @property
     def follows_thread(self) -> bool:
@@ -525,7 +522,7 @@ class SessionMemory(LogMemory):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def create_round(self, user_query: str) -> Round:
-        """Begin a round.
+        """Begin a round. Every `ContextCompactor` of this session looks then whether there is something to do.
 
         Args:
             user_query: What the user asks.
@@ -533,15 +530,13 @@ class SessionMemory(LogMemory):
         Returns:
             The round, in state "created" and without posts.
         """
-        new = self._begin_round(user_query)
-        self._rounds_changed()
+        new = Round.create(user_query)
+        append = self._append([round_entry(new, self._database.now())])
+        self._run("create_round", append, write=True, round_id=new.id, user_query=user_query)
+        self._database.background.wake(compaction_key(self._at, ROLE_LANE))
         return new
 
-    async def acreate_round(self, user_query: str) -> Round:
-        """Async version of `create_round`. Functions that watch the rounds are called on the event loop."""
-        new = await in_worker(partial(self._begin_round, user_query), writes=True)
-        self._rounds_changed()
-        return new
+    acreate_round = awaited(create_round, writes=True)
 
     def add_post(
         self,
@@ -671,25 +666,6 @@ class SessionMemory(LogMemory):
 
     aget_role_rounds_with_compaction = awaited(get_role_rounds_with_compaction)
 
-    def watch_rounds(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called after each round that this object begins.
-
-        Args:
-            notify: The function. It must be quick.
-
-        Returns:
-            A function that ends it.
-        """
-        if not callable(notify):
-            raise InvalidInput(f"notify must be a function, not {safe_repr(notify)}.")
-        mark = object()
-        self._watchers = {**self._watchers, mark: notify}
-
-        def unwatch() -> None:
-            self._watchers = {key: each for key, each in self._watchers.items() if key is not mark}
-
-        return unwatch
-
     def get_shared_memory_entries(self, entry_type: str) -> list[SharedMemoryEntry]:
         """What roles share under one type.
 
@@ -780,12 +756,6 @@ class SessionMemory(LogMemory):
 
     # -- plumbing ----------------------------------------------------------------------------------------------
 
-    def _begin_round(self, user_query: str) -> Round:
-        new = Round.create(user_query)
-        append = self._append([round_entry(new, self._database.now())])
-        self._run("create_round", append, write=True, round_id=new.id, user_query=user_query)
-        return new
-
     def _dump(self, tx: Transaction) -> list[dict[str, Any]]:
         return self._log.dump(tx) if isinstance(self._log, ThreadLog) else super()._dump(tx)
 
@@ -798,10 +768,6 @@ class SessionMemory(LogMemory):
 
     def _rounds(self, **asked: Any) -> list[Round]:
         return assembled(*self._read(**asked))
-
-    def _rounds_changed(self) -> None:
-        for notify in self._watchers.values():
-            notify()
 
     def _require_round(self, tx: Transaction, round_id: str) -> message_log.LogEntry:
         row = self._log.get(tx, self._at, id_of(round_id, "round", MessageError))

@@ -370,6 +370,14 @@ class Background:
         self._kept[key] = self.task(key, due, work, poll=POLL)
         return self._kept[key]
 
+    def wake(self, key: TaskKey) -> None:
+        """Wake the tasks of this kind and namespace whose keys begin with this one."""
+        with self._lock:
+            tasks = list(self._tasks)
+        for task in tasks:
+            if task.key[:2] == key[:2] and task.key.key.startswith(key.key):
+                task.wake()
+
     def settle(self) -> None:
         """Do all work of the whole database now.
 

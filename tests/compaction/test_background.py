@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +12,8 @@ from langchain_agentmem import AgentMemory, InvalidInput
 from langchain_agentmem.compaction.role_compactor import CompactedMessage, CompactorConfig, ContextCompactor
 from langchain_agentmem.conversations import session_memory
 from langchain_agentmem.conversations.log_entries import temporal
-from langchain_agentmem.messages.role_rounds import Attachment
+from langchain_agentmem.language_models.model_calls import compaction_key
+from langchain_agentmem.messages.role_rounds import Attachment, Conversation, Post, Round
 from langchain_agentmem.storage import background, query
 from tests.support.models import LIMIT, ScriptedModel
 
@@ -57,13 +57,10 @@ def started():
 def converse(session, *numbers, role="Planner"):
     """Rounds with a word of their own, which are whole before anybody hears of them."""
     for n in numbers:
-        watchers, session._watchers = session._watchers, {}
-        new = session.create_round(f"query{n:03}x")
-        session.add_post(new.id, send_from="User", send_to=role, message=f"question{n:03}x of the user")
-        session.add_post(new.id, send_from=role, send_to="User", message=f"answer{n:03}x of the planner")
-        session.finish_round(new.id)
-        session._watchers = watchers
-        session._rounds_changed()
+        question = Post.create(f"question{n:03}x of the user", "User", role)
+        answer = Post.create(f"answer{n:03}x of the planner", role, "User")
+        session.import_(Conversation.create([Round.create(f"query{n:03}x", None, "finished", [question, answer])]))
+        session._database.background.wake(compaction_key(session._at, session_memory.ROLE_LANE))
 
 
 def queries(rounds_):
@@ -365,25 +362,3 @@ class TestLifecycle:
         ids = [*summary.round_ids, *(each.id for each in left)]
         assert sorted(ids) == sorted(each.id for each in session.rounds)
         assert len(set(ids)) == 12
-
-    def test_who_stops_while_another_starts_leaves_nobody_watching(self, session):
-        watched, may_go_on = threading.Event(), threading.Event()
-        left: list[object] = []
-
-        def watch(notify):
-            watched.set()
-            assert may_go_on.wait(LIMIT)
-            left.append(notify)
-            return left.clear
-
-        session.watch_rounds = watch
-        compactor = ContextCompactor(session, "Planner")
-        starts, stops = (threading.Thread(target=each) for each in (compactor.start, compactor.stop))
-        starts.start()
-        assert watched.wait(LIMIT)
-        stops.start()
-        may_go_on.set()
-        for each in (starts, stops):
-            each.join(LIMIT)
-        assert left == []
-        quiet(compactor)

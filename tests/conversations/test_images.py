@@ -128,16 +128,6 @@ class TestReading:
         assert len(events) == 2 * 6
 
 
-class TestCompacting:
-    def test_a_file_costs_what_an_image_costs(self, told, picture):
-        memory, _ = told
-        chat = say(memory, picture)
-        without = memory.conversation("d")
-        without.add(role="user", content="See")
-        without.add(role="assistant", content="A cat.")
-        assert chat.count_tokens("estimate") - without.count_tokens("estimate") == 2 * 800
-
-
 class TestPosts:
     @pytest.fixture
     def session(self, told, picture):

@@ -130,11 +130,3 @@ class TestOddMessages:
         session = memory.session("c")
         with pytest.raises(MessageError, match="create_round"):
             session.finish_round(session.rounds[0].id)
-
-
-class TestCounting:
-    def test_a_database_that_is_only_read_is_counted_too(self, tmp_path):
-        with AgentMemory(tmp_path / "a.db") as memory:
-            memory.conversation("c").add_user_message("three little words")
-        with AgentMemory(f"file:{tmp_path / 'a.db'}?mode=ro") as memory:
-            assert memory.conversation("c").count_tokens() > 2

@@ -169,10 +169,6 @@ def conversations(chat: ConversationMemory) -> None:
     chat.update("id", content="Hi.", name=None, created_at=datetime.now(UTC))
     chat.replace_memory(-1, role="user", content="Hi.")
     chat.replace_memory(0, Message(role="user", content="Hi."))
-    assert_type(chat.count_tokens(), int)
-    chat.count_tokens("estimate", tools=[look_up], system="Be kind.")
-    chat.count_tokens(chat_model)
-    chat.count_tokens(len)
     TokenCounter(chat_model).count([HumanMessage("Hi."), ("user", "Hi."), "Hi.", {"role": "user", "content": "Hi."}])
 
 

@@ -88,7 +88,6 @@ def conversations(memory: AgentMemory, chat: ConversationMemory) -> None:
     chat.update(content="Hi.")  # wrong: of which message
     chat.replace_memory(0, rôle="user")  # wrong: it is called role
     chat.replace_memory("0", role="user")  # wrong: a number
-    chat.count_tokens("tiktokens")  # wrong: there is no such counter
     chat.add_work(role="user", content="Hi.")  # wrong: there is no such method
     TokenCounter(7)  # wrong: it cannot count
     TokenCounter().count(7)  # wrong: no messages

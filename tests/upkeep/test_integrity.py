@@ -36,7 +36,6 @@ def tell_secrets(memory, count=150):
         if n % 10 == 0:
             chat.update(f"{WORDS['id']}-{n}", content=f"{WORDS['edited']} instead {n}")
     chat.remove_by_id(f"{WORDS['id']}-5")
-    chat.count_tokens()
     session = memory.session(WORDS["conversation"], (WORDS["namespace"],))
     current = session.create_round(WORDS["query"])
     plan = Attachment(type="plan", content=WORDS["attachment"])
