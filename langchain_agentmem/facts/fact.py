@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, lru_cache
@@ -566,41 +566,18 @@ def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, FactEnding]
     return found
 
 
-def clashes(states: Mapping[str, State], agreed: Rules) -> list[tuple[str, str, int, int | None]]:
-    """The pairs of values of one thing that held at the same time, with the time from and to which both did.
-
-    Args:
-        states: Facts by their ids, with all that have the same subject and predicate.
-        agreed: What is agreed on names.
-    """
-    ends = endings(states, agreed)
-    found: list[tuple[str, str, int, int | None]] = []
-    for values in _values(states, agreed):
-        for place, one in enumerate(values):
-            end = ends[one.key].at
-            for other in values[place + 1 :]:
-                start = other.known.start
-                if end is not None and start >= end:
-                    break
-                stop = min((at for at in (end, ends[other.key].at) if at is not None), default=None)
-                if one.object != other.object and (stop is None or start < stop):
-                    found.append((one.key, other.key, start, stop))
-    return found
-
-
-def united(states: Mapping[str, State], others: Mapping[str, State], agreed: Rules) -> dict[str, State]:
+def united(states: Mapping[str, State], first: Collection[str], agreed: Rules) -> dict[str, State]:
     """Facts of which those are one that say the same of the same time: two lines told of them apart.
 
     Args:
-        states: Facts by their ids; of those that are one the id that was learned first stays.
-        others: More of them, whose ids stay only where none of the first is the same.
+        states: Facts by their ids, with all that have the same subject and predicate.
+        first: The ids that stay where facts are one; of several, and of the others, the one that was learned first.
         agreed: What is agreed on names.
     """
-    every = {**others, **states}
-    until: dict[str, int | None] = {key: ending.at for key, ending in endings(every, agreed).items()}
+    until: dict[str, int | None] = {key: ending.at for key, ending in endings(states, agreed).items()}
     found: dict[str, State] = {}
     alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for key, known in sorted(every.items(), key=lambda each: (each[0] not in states, each[1].learned, each[0])):
+    for key, known in sorted(states.items(), key=lambda each: (each[0] not in first, each[1].learned, each[0])):
         there = alike[agreed.canonical(known.subject), predicate_key(known.predicate), agreed.canonical(known.object)]
         same = next((each for each in there if overlaps(found[each], until[each], known.start, until[key])), None)
         if same is None:
@@ -609,7 +586,7 @@ def united(states: Mapping[str, State], others: Mapping[str, State], agreed: Rul
         else:
             found[same] = _together(found[same], known)
             until[same] = _later(until[same], until[key])
-    return {key: found[key] for key in (*states, *others) if key in found}
+    return {key: found[key] for key in states if key in found}
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -40,15 +40,20 @@ def contradictions(facts: FactView, subjects: Sequence[str] | None, predicate: s
     """Find values that contradict each other; see `KGMemory.contradictions`."""
     agreed = facts.rules
     keys = None if subjects is None else agreed.keys_of(map(agreed.canonical, subjects))
-    rows = facts.about(subjects=keys, predicates=agreed.single)
-    by_id = {fact.id: fact for fact in facts.settled(rows, whole=True)}
-    return [
-        Contradiction(
-            facts=(by_id[one], by_id[other]), valid_from=moment(start), valid_to=fact_values.maybe_moment(stop)
-        )
-        for one, other, start, stop in fact_values.clashes(facts.states(rows), agreed)
-        if predicate is None or predicate_key(predicate) == predicate_key(by_id[one].predicate)
-    ]
+    predicates = agreed.single if predicate is None else agreed.single & {predicate_key(predicate)}
+    there = facts.settled(facts.about(subjects=keys, predicates=predicates), whole=True)
+    found: list[Contradiction] = []
+    lasting: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+    for fact in sorted(there, key=lambda fact: (fact.valid_from, fact.recorded_at)):
+        thing = agreed.canonical(fact.subject), predicate_key(fact.predicate)
+        lasting[thing] = [each for each in lasting[thing] if each.holds_at(fact.valid_from)]
+        for other in lasting[thing]:
+            ends = [end for end in (fact.valid_to, other.valid_to) if end is not None]
+            if fact.holds_at(fact.valid_from) and agreed.canonical(fact.object) != agreed.canonical(other.object):
+                stop = min(ends, default=None)
+                found.append(Contradiction(facts=(other, fact), valid_from=fact.valid_from, valid_to=stop))
+        lasting[thing].append(fact)
+    return found
 
 
 def evidence(facts: FactView, fact_id: str, path: str) -> list[Evidence]:

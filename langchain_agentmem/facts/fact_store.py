@@ -243,17 +243,17 @@ class FactView:
         if not found:
             return []
         agreed = self.rules
-        states = every = self.states(found, recorded)
+        states = every = states_of(found, recorded)
         # What was given an end is ended by nothing else.
         single = [known for known in states.values() if known.end is None and agreed.is_single(known.predicate)]
         if single and not whole:
             subjects = agreed.keys_of(agreed.canonical(known.subject) for known in single)
             predicates = {predicate_key(known.predicate) for known in single}
-            others = states_of(self.about(subjects=subjects, predicates=predicates, recorded=recorded), recorded)
-            every = {**others, **states}
-            if self.view.scope is not None:
-                every = fact_values.united(states, every, agreed)
-                states = {key: every[key] for key in states}
+            others = self.about(subjects=subjects, predicates=predicates, recorded=recorded)
+            every = {**states_of(others, recorded), **states}
+        if self.view.scope is not None:  # two lines may tell of one
+            every = fact_values.united(every, states, agreed)
+            states = {key: every[key] for key in states if key in every}
         with collecting_later():
             ends = fact_values.endings(every, agreed)
             return [
@@ -273,11 +273,6 @@ class FactView:
                 for key, known in states.items()
                 if at is None or fact_values.overlaps(known, ends[key].at, at, at + 1)
             ]
-
-    def states(self, found: Mapping[str, Kept], recorded: int | None = None) -> dict[str, State]:
-        """What rows say, as `states_of`; what two lines say of the same is one."""
-        states = states_of(found, recorded)
-        return states if self.view.scope is None else fact_values.united(states, {}, self.rules)
 
 
 def _json(keys: Iterable[Any] | None) -> str | None:
