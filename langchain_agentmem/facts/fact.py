@@ -484,8 +484,6 @@ class Rules(NamedTuple):
 
     def followed(self, key: str) -> str:
         """The same, of the key of a name. What merges run in a circle after two branches became one ends somewhere."""
-        if key not in self.aliases:
-            return key
         seen = {key}
         while (alias := self.aliases.get(key)) is not None:
             key = entity_key(alias.into)
@@ -506,11 +504,8 @@ class Rules(NamedTuple):
 
     def spelled(self, name: str) -> str:
         """The name that something goes by, once names are merged."""
-        if not self.aliases:
-            return name
-        key = entity_key(name)
-        target = self.followed(key)
-        if target == key:
+        target = self.canonical(name)
+        if target == entity_key(name):
             return name
         return next((alias.into for alias in self.aliases.values() if entity_key(alias.into) == target), name)
 
@@ -556,13 +551,20 @@ def endings(states: Mapping[str, State], agreed: Rules) -> dict[str, FactEnding]
         agreed: What is agreed on names.
     """
     found = {key: FactEnding(known.end) for key, known in states.items()}
-    for values in _values(states, agreed):
-        for place, value in enumerate(values):
-            if value.known.end is None:
-                following = (later for later in values[place + 1 :] if _follows(later, value))
-                found[value.key] = next(
-                    (FactEnding(each.known.start, each.key) for each in following), FactEnding(None)
-                )
+    single = [(key, known) for key, known in states.items() if agreed.is_single(known.predicate)]
+    single.sort(key=lambda each: (each[1].start, each[1].learned, each[1].rank, each[0]))
+    lasting: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)  # ids and values of what goes on so far
+    for key, known in single:
+        thing, value = (agreed.canonical(known.subject), predicate_key(known.predicate)), agreed.canonical(known.object)
+        before, lasting[thing] = lasting[thing], []
+        for earlier, other in before:
+            follows = known.start > states[earlier].start or not known.given
+            if other != value and known.lasting and follows:
+                found[earlier] = FactEnding(known.start, key)
+            else:
+                lasting[thing].append((earlier, other))
+        if known.end is None:
+            lasting[thing].append((key, value))
     return found
 
 
@@ -618,33 +620,6 @@ def overlaps(known: State, end: int | None, start: int, stop: int | None) -> boo
         stop: The moment behind the last; None for ever.
     """
     return (end is None or start < end) and (stop is None or known.start < stop)
-
-
-class _Value(NamedTuple):
-    """A fact as a value of something: its id, the key of its object, and what is known of it."""
-
-    key: str
-    object: str
-    known: State
-
-
-def _values(states: Mapping[str, State], agreed: Rules) -> Iterable[list[_Value]]:
-    """The values of each thing that has one at a time, in their order."""
-    found: dict[tuple[str, str], list[_Value]] = defaultdict(list)
-    for key, known in states.items():
-        if agreed.is_single(known.predicate):
-            value = _Value(key, agreed.canonical(known.object), known)
-            found[agreed.canonical(known.subject), predicate_key(known.predicate)].append(value)
-    for values in found.values():
-        values.sort(key=lambda value: (value.known.start, value.known.learned, value.known.rank, value.key))
-    return found.values()
-
-
-def _follows(later: _Value, value: _Value) -> bool:
-    """Whether a value that comes later is the one by which another ended."""
-    if later.object == value.object or not later.known.lasting:
-        return False
-    return later.known.start > value.known.start or not later.known.given
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------

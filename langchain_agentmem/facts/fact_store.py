@@ -561,13 +561,21 @@ class FactChanges(FactView):
 
     # -- what was said ---------------------------------------------------------------------------------------------
 
-    def keep(self, messages: Sequence[Message], *, conversation: str | None = None, own: bool = True) -> list[str]:
-        """Keep messages, and have them wait.
+    def keep(
+        self,
+        messages: Sequence[Message],
+        *,
+        description: str | None = None,
+        conversation: str | None = None,
+        own: bool = True,
+    ) -> list[str]:
+        """Keep messages as they are, and have them wait.
 
         One that is here already stays; where it says something else now, that takes the place of what it said.
 
         Args:
             messages: The messages.
+            description: The text with which the memory begins. Default: the one that it has, if any.
             conversation: The conversation or thread that they belong to, if it is known.
             own: Whether they belong here, are shown and found here. If not, another part of memory does that, and says
                 which of two messages of a conversation with one id counts: the one that comes later. Two conversations
@@ -579,6 +587,7 @@ class FactChanges(FactView):
         Raises:
             MessageError: The id of a message that belongs here is taken by other content.
         """
+        self.describe(description)
         new: list[str] = []
         keys = [each.message_id if own else _read_key(each.message_id, conversation) for each in messages]
         here = self.named(TEXT, keys)
@@ -709,14 +718,3 @@ class FactsGround(MemorySession):
     def changes(self, tx: Transaction, change: Change) -> FactChanges:
         """The facts that are to be changed, in a transaction."""
         return FactChanges(tx, change, self.point.path, self.database.new_id)
-
-    def keep(
-        self, messages: Sequence[Message], *, conversation: str | None = None, own: bool = True, name: str | None = None
-    ) -> list[str]:
-        """Keep messages as they are, and have them wait; see `FactChanges.keep`."""
-
-        def make(facts: FactChanges) -> list[str]:
-            facts.describe(self.description)
-            return facts.keep(messages, conversation=conversation, own=own)
-
-        return self.edit(name, make, messages=messages)

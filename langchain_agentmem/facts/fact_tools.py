@@ -296,7 +296,7 @@ class RememberFacts(MemoryRunnable):
         with ground.step("facts.remember", message_ids=[message.message_id for message in read]) as step:
             new: list[str] = []
             if read:
-                new = ground.keep(read, conversation=conversation, own=False)
+                new = ground.edit(None, lambda facts: facts.keep(read, conversation=conversation, own=False))
             learned = learn(ground, self._model, wanted=wanted, patient=True)
             step.finish(lambda: {"new_ids": new, **summary(learned)})
         return {}

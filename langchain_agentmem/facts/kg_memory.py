@@ -654,7 +654,7 @@ class KGMemory(EventSource):
                 content.
         """
         said, _ = message_given(message, new_id=self._database.new_id, **fields)
-        self._ground.keep([said], name="facts.add")
+        self._keep("facts.add", said)
         self._wake()
         return said.message_id
 
@@ -849,7 +849,7 @@ class KGMemory(EventSource):
         self._asking.append(None)  # meanwhile nobody begins to ask about it in the background too
         try:
             with self._ground.step("facts.remember", messages=[said]) as step:
-                self._ground.keep([said])
+                self._keep(None, said)
                 fact_extraction.learn(self._ground, self._model, wanted=lambda due: due.key == key, patient=True)
                 facts = self._ground.look(None, lambda facts: facts.told_by(key, path))
                 step.finish(lambda: outcome(facts))
@@ -876,17 +876,16 @@ class KGMemory(EventSource):
         if self._model is None:
             return 0
         learned: list[BatchOutcome] = []
-
-        def work(lease: Lease) -> None:
-            learned.extend(fact_extraction.learn(self._ground, self._model, holds=lease.holds))
-
+        work = partial(fact_extraction.learn, self._ground, self._model)
         with self._ground.step("facts.drain") as step:
-            if isinstance(self._ground.point, BranchAt):
-                self._database.background.in_turn(self._key, work)
-                while learned and learned[-1].lost:
-                    self._database.background.in_turn(self._key, work)
+            if not isinstance(self._ground.point, BranchAt):
+                learned = work()
             else:
-                learned = fact_extraction.learn(self._ground, self._model)
+                lost = True
+                while lost:
+                    more = self._database.background.in_turn(self._key, lambda lease: work(holds=lease.holds))
+                    learned += more
+                    lost = bool(more) and more[-1].lost
             step.finish(lambda: fact_extraction.summary(learned))
         return sum(each.read for each in learned)
 
@@ -939,6 +938,10 @@ class KGMemory(EventSource):
         return type(self)(
             self._database, point, model=self._model, description=self._ground.description, settings=self.settings
         )
+
+    def _keep(self, name: str | None, said: Message) -> None:
+        description = self._ground.description
+        self._ground.edit(name, lambda facts: facts.keep([said], description=description), messages=[said])
 
     def _everything(self, facts: FactView) -> list[_Item]:
         """The description, and all that was said and all facts."""
