@@ -27,7 +27,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -70,24 +70,12 @@ class AgentState(MessagesState):
     recalled: list[Recollection]
 
 
-class Exchange(NamedTuple):
-    """One turn of talk.
-
-    Attributes:
-        answer: What the agent said.
-        recalled: What it recalled for it, best first.
-    """
-
-    answer: str
-    recalled: list[Recollection]
-
-
 def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[AgentState, None, AgentState, AgentState]:
     """Build the agent.
 
     Args:
         memory: Where it remembers.
-        model: What answers, see `answer_of`.
+        model: A chat model. None: `quoted` answers.
     """
 
     def conversation(config: RunnableConfig) -> Any:
@@ -100,8 +88,14 @@ def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[Ag
         return {"recalled": [each for each in found if each.id not in shown][:MOST_RECALLED]}
 
     def answer(state: AgentState, config: RunnableConfig) -> dict[str, Any]:
-        before = conversation(config).messages[-RECENT:]
-        return {"messages": [answer_of(model, state["messages"][-1].text, state["recalled"], before)]}
+        said, recalled = state["messages"][-1].text, state["recalled"]
+        if model is None:
+            return {"messages": [AIMessage(quoted(said, recalled))]}
+        try:
+            return {"messages": [model.invoke(prompt_for(said, recalled, conversation(config).messages[-RECENT:]))]}
+        except Exception as error:
+            told = " ".join(f"{type(error).__name__}: {error}".split())
+            raise AgentMemoryError(f"The model gave no answer: {told[:300]}") from error
 
     def remember(state: AgentState, config: RunnableConfig) -> None:
         # Both messages have their ids by now, so a step that runs twice remembers once.
@@ -110,32 +104,14 @@ def build_agent(memory: AgentMemory, model: Any = None) -> CompiledStateGraph[Ag
     return StateGraph(AgentState).add_sequence([recall, answer, remember]).add_edge(START, "recall").compile()
 
 
-def answer_of(
-    model: Any, said: str, recalled: Sequence[Recollection], before: Sequence[BaseMessage] = ()
-) -> BaseMessage:
-    """What a model answers.
+def prompt_for(said: str, recalled: Sequence[Recollection], before: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
+    """What the model is given.
 
     Args:
-        model: A chat model. None: `quoted` answers.
         said: What the user says.
         recalled: What memory has about it.
         before: What was said before in the running conversation. Default: nothing.
-
-    Raises:
-        AgentMemoryError: The model failed.
     """
-    if model is None:
-        return AIMessage(quoted(said, recalled))
-    try:
-        answer: BaseMessage = model.invoke(prompt_for(said, recalled, before))
-    except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise AgentMemoryError(f"The model gave no answer: {told[:300]}") from error
-    return answer
-
-
-def prompt_for(said: str, recalled: Sequence[Recollection], before: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
-    """What the model is given; arguments as for `answer_of`."""
     passages = [json.dumps({"speaker": speaker_of(each), "said": day_of(each), "text": each.text}) for each in recalled]
     # Two blocks of one message: memory speaks neither as the system nor within the user's own words.
     blocks: list[str | dict[str, Any]] = [
@@ -145,8 +121,10 @@ def prompt_for(said: str, recalled: Sequence[Recollection], before: Sequence[Bas
     return [SystemMessage(SYSTEM), *before, HumanMessage(blocks)]
 
 
-def ask(agent: Any, text: str, *, conversation_id: str, namespace: Sequence[str], speaker: str = "user") -> Exchange:
-    """Say something to the agent.
+def ask(
+    agent: Any, text: str, *, conversation_id: str, namespace: Sequence[str], speaker: str = "user"
+) -> tuple[str, list[Recollection]]:
+    """Say something to the agent, and return what it answers, and what it recalled for it, best first.
 
     Args:
         agent: Who is asked, see `build_agent`.
@@ -158,7 +136,7 @@ def ask(agent: Any, text: str, *, conversation_id: str, namespace: Sequence[str]
     config: RunnableConfig = {"configurable": {"thread_id": conversation_id, CONFIG_KEY: tuple(namespace)}}
     beginning = AgentState(messages=[HumanMessage(text, name=speaker)], recalled=[])
     end = agent.invoke(beginning, config)
-    return Exchange(end["messages"][-1].text, end["recalled"])
+    return end["messages"][-1].text, end["recalled"]
 
 
 # -- an answer without a model -----------------------------------------------------------------------------------------
