@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from langchain_agentmem.audit import audit_part
+from langchain_agentmem.audit import audit_store
 from langchain_agentmem.conversations import conversation_part
 from langchain_agentmem.facts import fact_part
 from langchain_agentmem.layers import layer
@@ -12,7 +12,7 @@ from langchain_agentmem.stores import item_part
 from langchain_agentmem.threads import thread_lines
 
 PARTS = (
-    audit_part.PART,  # erased first, since who adds to the trail holds its end before anything else
+    audit_store.PART,  # erased first, since who adds to the trail holds its end before anything else
     conversation_part.PART,
     thread_lines.PART,
     item_part.PART,

@@ -2,12 +2,12 @@
 
 Begin with `audit_trail.AuditTrail`, the public class. Below it:
 
-- `audit_entry`, `audit_rows`, `audit_store`: an entry and its chain, its rows, and the statements on them;
+- `audit_entry`, `audit_rows`, `audit_store`: an entry and its chain, its rows, and the statements on them, also of
+  search, verification and erasure;
 - `model_call_capture`: the LangChain callback handler that records model calls;
 - `junk_rules`: which entries are hidden, and which todos a text asks for;
 - `audit_report`: the health report;
-- `legacy_json`: reads and writes `agent_memory.json`, however damaged;
-- `audit_part`: searches, verifies and erases the trail.
+- `legacy_json`: reads and writes `agent_memory.json`, however damaged.
 
 It imports storage, threads, search, messages and language_models, and nothing of the layers above.
 

@@ -24,13 +24,13 @@ from statistics import median
 from typing import NamedTuple
 
 from langchain_agentmem.audit import audit_rows
-from langchain_agentmem.audit.audit_entry import REFLECTION, AuditEntry
-from langchain_agentmem.audit.audit_store import is_said
+from langchain_agentmem.audit.audit_entry import CALL, EXCHANGE, REFLECTION, AuditEntry
 from langchain_agentmem.audit.junk_rules import JunkRule, pattern, reasons
 from langchain_agentmem.audit.legacy_json import MARKS
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
 from langchain_agentmem.base.safe_repr import counted, one_line, size_of
+from langchain_agentmem.language_models.model_calls import NO_STREAM
 from langchain_agentmem.search.analysis import STOP_WORDS, terms
 from langchain_agentmem.storage import Transaction, query
 
@@ -269,10 +269,17 @@ def _newest(tx: Transaction, low: str, high: str) -> Iterator[AuditEntry]:
 def _sentences_of_completion(entry: AuditEntry) -> Iterator[str]:
     """The sentences of a reply, or of a self-reflection, that say that something was completed."""
     text = entry.reply[:_LOOKED_AT_OF_REPLY]
-    if not entry.junk and (entry.kind == REFLECTION or is_said(entry)) and _SAYS_DONE.search(text):
+    if not entry.junk and (entry.kind == REFLECTION or _is_said(entry)) and _SAYS_DONE.search(text):
         for sentence in _SENTENCE.split(text):
             if _SAYS_DONE.search(sentence) and not _SAYS_NOT.search(sentence):
                 yield sentence
+
+
+def _is_said(entry: AuditEntry) -> bool:
+    """Whether an entry is something that a user asked: no todo and the like, and no call that memory makes itself."""
+    tags = entry.extra.get("tags")  # another database may have sent anything
+    is_own = isinstance(tags, list | tuple) and NO_STREAM in tags
+    return entry.kind == EXCHANGE or (entry.kind == CALL and not is_own)
 
 
 def _runaway_hours(tx: Transaction, where: Mapping[str, str], since: int) -> tuple[RateAnomaly, ...]:

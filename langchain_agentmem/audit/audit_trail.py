@@ -45,7 +45,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from langchain_agentmem.audit import audit_part, audit_store
+from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry, ChainReport, Head, Kind, Status
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import EntryFilter, WithJunk
@@ -380,7 +380,7 @@ class AuditTrail:
                 who made the chain anew, but for what was erased. The report counts that: see that it is as expected.
         """
         until = since if since is None or isinstance(since, Head) else Head.of(since)
-        check = partial(audit_part.verify, since=until)
+        check = partial(audit_store.verify, since=until)
         return self._database.read("audit.verify", check, lambda: {"since": since and str(since)})
 
     averify = awaited(verify)

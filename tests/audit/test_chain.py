@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 import pytest
 
-from langchain_agentmem.audit import audit_entry, audit_part, audit_rows, audit_store
+from langchain_agentmem.audit import audit_entry, audit_rows, audit_store
 from langchain_agentmem.audit.audit_entry import Head
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
@@ -42,7 +42,7 @@ def filled(memory, request):
 
 
 def problems(memory, since=None):
-    return list(read(memory, audit_part.verify, since).problems)
+    return list(read(memory, audit_store.verify, since).problems)
 
 
 class TestWhatIsWhole:
@@ -51,7 +51,7 @@ class TestWhatIsWhole:
         assert hide(filled, "second", "rule") == 1
         write(filled, audit_store.set_status, "", ids["[TODO] third"], "done")
         write(filled, audit_store.archive, *EVERYWHERE, 2**62)
-        report = read(filled, audit_part.verify)
+        report = read(filled, audit_store.verify)
         assert (report.ok, report.problems, report.entries, report.erased) == (True, (), 7, 0)
         assert report.head == read(filled, audit_store.head)
         assert filled.admin.verify().problems == ()
@@ -60,18 +60,18 @@ class TestWhatIsWhole:
     def test_an_empty_trail_is_whole(self, memory):
         assert read(memory, audit_store.head) == audit_entry.START
         report = audit_entry.ChainReport(entries=0, erased=0, problems=(), head=audit_entry.START)
-        assert read(memory, audit_part.verify) == report
+        assert read(memory, audit_store.verify) == report
 
     def test_erasing_keeps_the_chain_and_is_told(self, filled):
         kept = read(filled, audit_store.head)
         assert filled.erase(conversation_id="c").audit == 4
-        report = read(filled, audit_part.verify, kept)
+        report = read(filled, audit_store.verify, kept)
         assert (report.problems, report.entries, report.erased, report.head) == ((), 7, 4, kept)
         assert filled.admin.verify().ok
 
     def test_it_is_whole_when_it_is_read_in_many_pages(self, filled, monkeypatch):
-        monkeypatch.setattr(audit_part, "PAGE", 2)
-        monkeypatch.setattr(audit_part, "MESSAGES", 1)
+        monkeypatch.setattr(audit_store, "CHAIN_PAGE", 2)
+        monkeypatch.setattr(audit_store, "MESSAGES", 1)
         assert problems(filled) == []
 
     def test_the_digest_is_what_it_is_said_to_be(self, memory, raw):
@@ -149,7 +149,7 @@ class TestWhatIsFound:
         assert problems(filled) == ["nothing is noted of where the chain of the audit trail ends"]
 
     def test_very_many_problems_are_counted(self, filled, raw, monkeypatch):
-        monkeypatch.setattr(audit_part, "MOST_PROBLEMS", 3)
+        monkeypatch.setattr(audit_store, "MOST_PROBLEMS", 3)
         raw(filled, "update audit set salt = digest where sequence < 7")
         found = problems(filled)
         assert (len(found), found[-1]) == (4, "there are 3 more problems")

@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_part, audit_store
+from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.namespaces import range_of
 from langchain_agentmem.errors import DatabaseUnreadable
@@ -71,7 +71,7 @@ class TestThereAndBack:
             expected, expected_versions = everything(memory)
             assert shown[""][1:] == expected[""]
             assert (shown["team\x1f"], versions) == (expected["team\x1f"], expected_versions)
-            report = read(there, audit_part.verify, head)
+            report = read(there, audit_store.verify, head)
             assert (report.problems, report.entries, report.erased) == ((), 8, 0)
             assert there.admin.verify().ok
             assert there.search("heron", kinds=["audit"]) == []

@@ -25,7 +25,7 @@ from pathlib import Path
 from places import given_options, in_turns
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.audit import audit_part, audit_store
+from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_entry import AuditEntry
 from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.base.clock import new_uuid
@@ -165,7 +165,7 @@ def main() -> None:
                 flush=True,
             )
         began = time.perf_counter()
-        report = ours.memory.database.read("audit.verify", audit_part.verify)
+        report = ours.memory.database.read("audit.verify", audit_store.verify)
         seconds = time.perf_counter() - began
         print(f"verify: {report.entries:,} entries in {seconds:.1f} s, {len(report.problems)} problems")
         ours.memory.close()
