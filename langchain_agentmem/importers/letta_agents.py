@@ -29,7 +29,6 @@ from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.memory_layers import record
 from langchain_agentmem.rewinding.memory_rows import CORE, RowDraft, body_of
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
-from langchain_agentmem.storage.transfer import pages
 
 AGENTS, BLOCKS, BLOCKS_OF, SAID = "agents", "block", "blocks_agents", "messages"
 PASSAGES, PASSAGES_BEFORE, ARCHIVES_OF = "archival_passages", "agent_passages", "archives_agents"
@@ -169,41 +168,29 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _core(agent: _Agent, blocks: Iterable[Row], at: int) -> Iterator[parcels.Thing]:
-    drafts: dict[str, RowDraft] = {}
-    for block in blocks:
-        try:
-            label, value = name_given(block["label"], "a key"), block["value"]
-            if value:
-                [(key, kept)] = redact_value({label: text_given(value, "A value")}).items()
-                made = parcels.time_of(block.get("updated_at") or block.get("created_at"), at)
-                drafts[key] = RowDraft(CORE, key, body_of(kept), made, importance=USUAL)
-        except parcels.MALFORMED as error:
-            yield parcels.LeftOut(f"a block of the agent {safe_repr(agent.name)}", parcels.why(error), holds="memories")
-    yield from _remembered(agent, [*drafts.values()])
+    def made(block: Row) -> RowDraft | None:
+        label, value = name_given(block["label"], "a key"), block["value"]
+        if not value:
+            return None
+        [(key, kept)] = redact_value({label: text_given(value, "A value")}).items()
+        time = parcels.time_of(block.get("updated_at") or block.get("created_at"), at)
+        return RowDraft(CORE, key, body_of(kept), time, importance=USUAL)
+
+    return parcels.remembered(agent.home, blocks, made, lambda _: f"a block of the agent {safe_repr(agent.name)}")
 
 
 def _passages(agent: _Agent, rows: Iterable[Row]) -> Iterator[parcels.Thing]:
-    drafts: dict[str, RowDraft] = {}
     names = parcels.Names()
-    for row in rows:
-        try:
-            text = parcels.clean(row["text"], "A passage")
-            key = id_of(names.given(row.get("id"), text), "record")
-            more = redact_value(parcels.json_plain(row.get("metadata_") or row.get("metadata")))
-            tags = [redact(str(each)) for each in parcels.json_plain(row.get("tags")) or ()]
-            made = parcels.time_of(row.get("created_at"), agent.home.now)
-            drafts[key] = record(key, text, tags, made, **({"letta": more} if more else {}))
-        except parcels.MALFORMED as error:
-            yield parcels.LeftOut(
-                f"a passage of the agent {safe_repr(agent.name)}", parcels.why(error), holds="memories"
-            )
-    yield from _remembered(agent, [*drafts.values()])
 
+    def made(row: Row) -> RowDraft:
+        text = parcels.clean(row["text"], "A passage")
+        key = id_of(names.given(row.get("id"), text), "record")
+        more = redact_value(parcels.json_plain(row.get("metadata_") or row.get("metadata")))
+        tags = [redact(str(each)) for each in parcels.json_plain(row.get("tags")) or ()]
+        time = parcels.time_of(row.get("created_at"), agent.home.now)
+        return record(key, text, tags, time, **({"letta": more} if more else {}))
 
-def _remembered(agent: _Agent, drafts: Sequence[RowDraft]) -> Iterator[parcels.Thing]:
-    for page in pages(drafts):
-        what = f"memories in {parcels.where(agent.home)}"
-        yield parcels.parcel_of(what, len(page), partial(parcels.memories, agent.home, what, page), "memories")
+    return parcels.remembered(agent.home, rows, made, lambda _: f"a passage of the agent {safe_repr(agent.name)}")
 
 
 def _conversation(agent: _Agent, name: str, rows: Sequence[Row]) -> Iterator[parcels.Thing]:

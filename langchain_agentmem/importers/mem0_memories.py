@@ -30,7 +30,6 @@ from langchain_agentmem.rewinding.branches import MAIN, BranchAt, Change, change
 from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.foreign_tables import ForeignTables, foreign_tables
-from langchain_agentmem.storage.transfer import pages
 
 HISTORY, SAID = "history", "messages"
 _HISTORY = frozenset({"memory_id", "new_memory", "event"})
@@ -64,33 +63,23 @@ def read_mem0(source: Any, to: parcels.Destination, stack: ExitStack) -> Iterato
 
 
 def _of_export(found: Sequence[Any], relations: Sequence[Any], to: parcels.Destination) -> Iterator[parcels.Thing]:
-    drafts: dict[str | None, dict[str, RowDraft]] = {}
+    by_user: dict[str | None, list[Any]] = {}
     for each in found:
-        try:
-            if not to.chosen.has(each.get("user_id")):
-                continue
-            draft, theirs = _memory(each, to), drafts.setdefault(each.get("user_id"), {})
-        except parcels.MALFORMED as error:
-            yield parcels.LeftOut(f"the memory {safe_repr(each, 200)}", parcels.why(error), holds="memories")
-        else:
-            if draft.key in theirs:
-                yield parcels.LeftOut(f"the memory {safe_repr(draft.key)}", "it is listed twice.", holds="memories")
-            theirs[draft.key] = draft
-    for user, theirs in drafts.items():
+        user = each.get("user_id") if isinstance(each, Mapping) else None
+        if not isinstance(user, str | None):
+            yield parcels.LeftOut(f"the memory {safe_repr(each, 200)}", "its user is no text.", holds="memories")
+        elif to.chosen.has(user):
+            by_user.setdefault(user, []).append(each)
+    for user, rows in by_user.items():
         labels = () if user is None else (user,)
-        for page in pages(theirs.values()):
-            what = f"memories of the user {safe_repr(user)}"
-            yield parcels.parcel_of(what, len(page), partial(_page, to, page, labels), "memories")
+        make = partial(_memory, to)
+        yield from parcels.remembered(to, rows, make, lambda row: f"the memory {safe_repr(row, 200)}", *labels)
     for number, each in enumerate(relations, 1):
         if not to.chosen or (isinstance(each, Mapping) and to.chosen.has(each.get("user_id"))):
             yield parcels.parcel_of(f"the relation {number}", 1, partial(_relation, each, to), "facts")
 
 
-def _page(to: parcels.Destination, page: Sequence[RowDraft], labels: tuple[str, ...]) -> parcels.Parcel:
-    return parcels.memories(to, f"memories in {parcels.where(to, *labels)}", page, *labels)
-
-
-def _memory(given: Mapping[str, Any], to: parcels.Destination) -> RowDraft:
+def _memory(to: parcels.Destination, given: Mapping[str, Any]) -> RowDraft:
     text = parcels.clean(given["memory"], "A memory")
     tags = [f"{tag}:{given[name]}" for name, tag in _TAGS.items() if given.get(name)]
     tags += [str(each) for each in given.get("categories") or ()]
@@ -133,16 +122,11 @@ def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parc
 
 
 def _of_history(tables: ForeignTables, to: parcels.Destination) -> Iterator[parcels.Thing]:
-    for page in pages(_grouped(tables, HISTORY, "memory_id")):
-        drafts = []
-        for key, rows in page:
-            try:
-                if to.chosen.has(key):
-                    drafts.append(_last(key, rows, to))
-            except parcels.MALFORMED as error:
-                yield parcels.LeftOut(f"the memory {safe_repr(key)}", parcels.why(error), holds="memories")
-        if drafts:
-            yield parcels.memories(to, f"memories in {parcels.where(to)}", drafts)
+    def last(memory: tuple[Any, list[dict[str, Any]]]) -> RowDraft | None:
+        return _last(*memory, to) if to.chosen.has(memory[0]) else None
+
+    grouped = _grouped(tables, HISTORY, "memory_id")
+    yield from parcels.remembered(to, grouped, last, lambda memory: f"the memory {safe_repr(memory[0])}")
     if SAID in tables.columns:
         for scope, rows in _grouped(tables, SAID, "session_scope"):
             if to.chosen.has(scope, _user_of(scope)):

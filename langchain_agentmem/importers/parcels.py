@@ -37,6 +37,7 @@ from langchain_agentmem.rewinding.memory_rows import RowDraft
 from langchain_agentmem.storage import Transaction, is_postgres
 from langchain_agentmem.storage.encrypted_database import begins_plain
 from langchain_agentmem.storage.queries import digest
+from langchain_agentmem.storage.transfer import pages
 
 if TYPE_CHECKING:
     from langchain_agentmem.agent_memory import AgentMemory
@@ -387,6 +388,32 @@ def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: st
         return changed(tx, at, add, now, tail, Writer("import", to.kind))
 
     return written("memories", what, len(drafts), at.path, make)
+
+
+def remembered(
+    to: Destination, rows: Iterable[T], make: Callable[[T], RowDraft | None], name: Callable[[T], str], *labels: str
+) -> Iterator[Thing]:
+    """Rows as memories, a page of them in a parcel. Those that are malformed are left out.
+
+    Args:
+        to: Where they go.
+        rows: The rows.
+        make: What is remembered of a row; None where it is not to come.
+        name: What a row is called where it is left out.
+        *labels: The namespace below that of the import.
+    """
+    what = f"memories in {where(to, *labels)}"
+    for page in pages(rows):
+        drafts: dict[str, RowDraft] = {}
+        for row in page:
+            try:
+                if (draft := make(row)) is not None:
+                    drafts[draft.key] = draft
+            except MALFORMED as error:
+                yield LeftOut(name(row), why(error), holds="memories")
+        if drafts:
+            build = partial(memories, to, what, [*drafts.values()], *labels)
+            yield parcel_of(what, len(drafts), build, "memories")
 
 
 def add_unknown(tx: Transaction, change: Change, drafts: Sequence[RowDraft]) -> list[RowDraft]:
