@@ -41,11 +41,11 @@ import json
 import os
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import signals
 from places import NAMES, databases, given_options
 from plain_search import BASELINES, Make, Passage, finding, vectors_alone
 from recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, recall_of
@@ -200,11 +200,12 @@ def print_signals(
     memory: AgentMemory, transcripts: Sequence[Transcript], usual: RecallReport, weights: Weights
 ) -> None:
     """What the recall changes by when one of these weights after the other is zero."""
-    for name, fewer in signals.without_each(weights):
-        with signals.weighed(memory, fewer):
-            found = evaluate(searching(memory), transcripts)
+    for name in (each.name for each in fields(Weights) if getattr(weights, each.name)):
+        memory.weights = replace(weights, **{name: 0.0})
+        found = evaluate(searching(memory), transcripts)
         cells = "".join(f"   {found.recall(cut) - usual.recall(cut):+.3f}{'':<14}" for cut in CUTS)
         print(f"    {f'without {name}':<40}{cells}".rstrip())
+    memory.weights = None
 
 
 def measure(corpus: str, transcripts: Sequence[Transcript], options: Namespace) -> None:
