@@ -16,26 +16,7 @@ from langchain_agentmem import AgentMemory
 pytestmark = pytest.mark.sqlite_suffices
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-SAMPLE = {
-    "sample_id": "conv-1",
-    "conversation": {
-        "speaker_a": "Ada",
-        "speaker_b": "Ben",
-        "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": [
-            {"speaker": "Ada", "dia_id": "D1:1", "text": "I sold my cello yesterday."},
-            {"speaker": "Ben", "dia_id": "D1:2", "text": "Look at this!", "blip_caption": "a red canoe on a lake"},
-        ],
-        "session_2_date_time": "9:03 am on 2 June, 2023",
-        "session_2": [{"speaker": "Ben", "dia_id": "D2:1", "text": "The canoe leaks."}],
-    },
-    "qa": [
-        {"question": "What happened to the canoe?", "answer": "…", "evidence": ["D1:2", "D2:1"], "category": 1},
-        {"question": "What did Ada sell?", "answer": "…", "evidence": ["D1:1"], "category": 4},
-        {"question": "What did Ben sell?", "adversarial_answer": "…", "evidence": ["D1:1"], "category": 5},
-        {"question": "What is the weather?", "answer": "…", "evidence": [], "category": 3},
-    ],
-}
+LOCOMO = Path(__file__).with_name("locomo.json")
 
 
 class Benchmarks:
@@ -55,16 +36,9 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Benchmarks]:
             del sys.modules[name]
 
 
-@pytest.fixture
-def locomo_file(tmp_path: Path) -> Path:
-    path = tmp_path / "locomo.json"
-    path.write_text(json.dumps([SAMPLE]), encoding="utf-8")
-    return path
-
-
 class TestRecall:
-    def test_recall_is_the_share_of_the_evidence_among_the_first(self, benchmarks, locomo_file):
-        samples = benchmarks.recall.read_transcripts(locomo_file)
+    def test_recall_is_the_share_of_the_evidence_among_the_first(self, benchmarks):
+        samples = benchmarks.recall.read_transcripts(LOCOMO)
         found = ["x", "x", "x", "D1:1", "D1:2", "x", "D2:1"]
         report = benchmarks.recall.evaluate(lambda *asked: found, samples)
         parts = report.parts(lambda each: each.question.category)
@@ -72,13 +46,13 @@ class TestRecall:
         assert [parts["4"].recall(cut) for cut in (5, 10, 20)] == [1, 1, 1]
         assert report.recall(5) == pytest.approx(5 / 6)
 
-    def test_questions_without_evidence_are_not_asked(self, benchmarks, locomo_file):
-        samples = benchmarks.recall.read_transcripts(locomo_file)
+    def test_questions_without_evidence_are_not_asked(self, benchmarks):
+        samples = benchmarks.recall.read_transcripts(LOCOMO)
         report = benchmarks.recall.evaluate(lambda *asked: [], samples)
         assert list(report.parts(lambda each: each.question.category)) == ["1", "4", "5"]
 
-    def test_our_search_is_asked_in_the_namespace_of_the_sample(self, benchmarks, locomo_file, memory):
-        samples = benchmarks.recall.read_transcripts(locomo_file)
+    def test_our_search_is_asked_in_the_namespace_of_the_sample(self, benchmarks, memory):
+        samples = benchmarks.recall.read_transcripts(LOCOMO)
         memory.conversation("session_1", namespace=("other",)).add_user_message("I sold my cello, my canoe and all.")
         benchmarks.recall.feed(memory, samples)
         assert benchmarks.recall.evaluate(benchmarks.recall.searching(memory), samples).recall(5) == 1

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import yaml
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput
@@ -12,45 +13,7 @@ from langchain_agentmem.storage.queries import digest
 from tests.upkeep.copies import rows
 from tests.upkeep.test_integrity import told
 
-DAMAGE = {
-    "a trigger": "create trigger evil after insert on entry begin delete from namespace; end",
-    "a view": "create view evil as select 1",
-    "a table more": "create table evil (x)",
-    "a column more": "alter table entry add column evil",
-    "an index less": "drop index entry_position",
-    "another program's": "pragma application_id = 7",
-    "a version that nobody knows": "update agentmem_migration set name = '9999_later'",
-    "a text for a time": "update entry set created_at = 'now'",
-    "a time beyond all years": "update entry set created_at = 1 << 60",
-    "a number for a name": "update checkpoint_line set ns = x'00' where id = (select max(id) from checkpoint_line)",
-    "a NUL in a name": "update entry set sender = 'a' || char(0)",
-    "an entry of a kind that nobody knows": "update entry set kind = 'spell'",
-    "a text for bytes": "update content set body = 'text'",
-    "another body": "update content set body = x'7b7d'",
-    "a reference to nothing": "update place set branch_id = 99999",
-    "a scope that is not there": "update memory set scope_id = 99999",
-    "a branch that begins on itself": "update branch set parent_id = id, parent_position = 0 where kind = 'layers'",
-    "a branch that begins on a younger one": (
-        "update branch set parent_id = (select max(id) from branch), parent_position = 0 "
-        "where id = (select min(id) from branch where kind = 'layers')"
-    ),
-    "a version that replaces a younger one": "update entry set replaces = (select max(id) from entry)",
-    "a recipe that is none": "update channel_value set recipe = x'00'",
-    "a missing part": "delete from part",
-    "no JSON": "update memory set extra = '{'",
-    "groups that are none": "update finished_task set groups = '[true]'",
-    "bounds that are none": "update branch_base set groups = '[[1]]'",
-    "an entry that is not in its place": "update audit set sequence = sequence + 1000",
-    "an entry that was changed": "update audit set conversation = 'another'",
-    "another value": "update item set value = x'7b7d'",
-    "another value of a key": "update blob set value = x'00' where head = (select min(head) from blob)",
-    "a correction without fields": "update memory set correction = '{}' where kind = 'core'",
-    "another key": "update blob set head = x'00'",
-    "a key behind all others": "update blob set head = x'ff' where head = (select max(head) from blob)",
-    "a note that is none": "update prompt_note set body = x'7b7d'",
-    "a namespace that is none": "update namespace set path = 'no end' where path = 'a' || char(31)",
-}
-"""What is done to the file of an export."""
+DAMAGE = yaml.safe_load(Path(__file__).with_name("export_damage.yaml").read_text(encoding="utf-8"))
 
 
 def damaged(path: Path, change: str, copy: Path) -> Path:
