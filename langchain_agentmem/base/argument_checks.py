@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge, Gt, Le
+
+from langchain_agentmem.base.options import check_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
 
 LONGEST_NAME = 500
@@ -101,8 +104,7 @@ def check_whole(name: str, value: Any, least: int = 0) -> None:
     Raises:
         InvalidInput: It is something else, or less than the least that it may be.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {safe_repr(value)}.")
+    check_value(Annotated[int, Ge(least)], value, name)
 
 
 def check_timeout(value: Any, *, zero: bool = True) -> None:
@@ -115,12 +117,7 @@ def check_timeout(value: Any, *, zero: bool = True) -> None:
     Raises:
         InvalidInput: It is no number of seconds, or more than the system can wait.
     """
-    if value is None:
-        return
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= threading.TIMEOUT_MAX or (value == 0 and not zero):
-        span = f"{'from' if zero else 'above'} 0 up to {threading.TIMEOUT_MAX:,.0f}"
-        raise InvalidInput(f"timeout must be a number of seconds {span}, or None for ever, not {safe_repr(value)}.")
+    check_value(Annotated[float, Ge(0) if zero else Gt(0), Le(threading.TIMEOUT_MAX)] | None, value, "timeout")
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -129,9 +126,7 @@ def check_flag(name: str, value: Any) -> bool:
     Raises:
         InvalidInput: It is neither True nor False.
     """
-    if not isinstance(value, bool):
-        raise InvalidInput(f"{name} must be True or False, not {safe_repr(value)}.")
-    return value
+    return check_value(bool, value, name)  # type: ignore[no-any-return]  # which it is
 
 
 def listed_field(name: str, values: Any) -> list[Any]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
-from langchain_agentmem.base.argument_checks import check_whole
+from pydantic import Field
+
+from langchain_agentmem.base.options import Options
 from langchain_agentmem.errors import LimitExceeded, safe_repr
 
 _MEASURED = (bytes, str, memoryview)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryLimits:
+class MemoryLimits(Options):
     """How much a caller may give at most, as `AgentMemory(limits=MemoryLimits(...))`.
 
     Attributes:
@@ -35,16 +35,12 @@ class MemoryLimits:
         InvalidInput: One of them is no whole number of 1 or more.
     """
 
-    value_bytes: int = 256 * 2**20
-    batch: int = 1_000_000
-    query_chars: int = 1_000_000
-    conditions: int = 1_000
-    tags: int = 1_000
-    import_bytes: int = 2**30
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            check_whole(f"The limit {each.name}", getattr(self, each.name), 1)
+    value_bytes: int = Field(default=256 * 2**20, ge=1)
+    batch: int = Field(default=1_000_000, ge=1)
+    query_chars: int = Field(default=1_000_000, ge=1)
+    conditions: int = Field(default=1_000, ge=1)
+    tags: int = Field(default=1_000, ge=1)
+    import_bytes: int = Field(default=2**30, ge=1)
 
     def check(self, name: str, size: int, what: str) -> None:
         """Refuse what is too large.
@@ -99,5 +95,5 @@ class MemoryLimits:
 
 
 USUAL_LIMITS = MemoryLimits()
-MEASURED_BEFORE = MemoryLimits(**{each.name: 2**62 for each in fields(MemoryLimits)})
+MEASURED_BEFORE = MemoryLimits(**dict.fromkeys(MemoryLimits.model_fields, 2**62))
 """Those of what was measured when it was written, such as a backup: it is to be had back whatever the limits were."""

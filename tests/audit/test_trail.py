@@ -41,7 +41,7 @@ class TestAddAndLast:
         assert trail.last(8) == trail.last(9) == trail.last(10**30) == added
         assert trail.last(0) == []
         for wrong in (-1, 2.0, "3", None, True):
-            with pytest.raises(InvalidInput, match="whole number"):
+            with pytest.raises(InvalidInput, match="n must be"):
                 trail.last(wrong)
 
     def test_of_a_conversation(self, trail):
