@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, lru_cache
+from threading import TIMEOUT_MAX
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import BaseMessage
@@ -130,7 +131,7 @@ class FactsConfig(Options):
     """
 
     max_attempts: int = Field(default=3, ge=1)
-    timeout: float | None = Field(default=120.0, gt=0)
+    timeout: float | None = Field(default=120.0, gt=0, le=TIMEOUT_MAX)
     instructions: str = ""
 
 
