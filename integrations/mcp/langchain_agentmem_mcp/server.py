@@ -16,7 +16,6 @@ from mcp.types import INVALID_PARAMS, ToolAnnotations
 from pydantic import AnyHttpUrl, Field, ValidationError, create_model
 
 from langchain_agentmem import AgentMemory, InvalidInput, harmless
-from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem_mcp.access import Access
 from langchain_agentmem_mcp.tools import LONGEST, Tools, answering
 
@@ -102,8 +101,9 @@ class _Tool(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            wrong = describe_fault(error, known=fields)
-            raise ToolError(harmless(f"{self.name} was not done, since its arguments are wrong: {wrong}")) from error
+            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:10])
+            told = f"{self.name} was not done, since its arguments are wrong ({', '.join(fields)}): {wrong}."
+            raise ToolError(harmless(told)) from error
         return await super().run(arguments, context, convert_result)
 
 
