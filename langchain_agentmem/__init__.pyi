@@ -2,11 +2,11 @@
 
 from langchain_agentmem.agent_memory import AgentMemory as AgentMemory
 from langchain_agentmem.audit.audit_trail import AuditTrail as AuditTrail
+from langchain_agentmem.base.argument_checks import MemoryLimits as MemoryLimits
 from langchain_agentmem.base.events import CompactionEvent as CompactionEvent
 from langchain_agentmem.base.events import MemoryEvent as MemoryEvent
 from langchain_agentmem.base.events import MemoryResetEvent as MemoryResetEvent
 from langchain_agentmem.base.fencing import harmless as harmless
-from langchain_agentmem.base.limits import MemoryLimits as MemoryLimits
 from langchain_agentmem.base.redaction import SecretPattern as SecretPattern
 from langchain_agentmem.base.redaction import patterns_with as patterns_with
 from langchain_agentmem.base.redaction import redact as redact

@@ -23,20 +23,24 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
-from langchain_agentmem.base.argument_checks import channels_given, check_flag, name_given
+from langchain_agentmem.base.argument_checks import (
+    USUAL_LIMITS,
+    MemoryLimits,
+    channels_given,
+    check_flag,
+    check_value,
+    name_given,
+)
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Hook, Watch
 from langchain_agentmem.base.lifetime import Closing
-from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, config_given, configurable_of, id_of, scopes_given
-from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.origins import SourceName, Trust
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory
 from langchain_agentmem.conversations.persistence import checked_retention
-from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike, written_by
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Opening

@@ -21,8 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.encoding import quoted
 from langchain_agentmem.base.namespaces import Namespace
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import Message
 from langchain_agentmem.storage.queries import LINK_BYTES
 

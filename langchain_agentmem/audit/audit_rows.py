@@ -22,8 +22,7 @@ from langchain_agentmem.audit.audit_entry import SALT_BYTES, AuditEntry
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.encoding import from_plain, is_plain, read_column, read_plain, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, DatabaseUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.messages.message import Message, body_text, decode_body
 from langchain_agentmem.storage import Transaction, queries, query
 from langchain_agentmem.storage.transaction import Row

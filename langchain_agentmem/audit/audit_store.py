@@ -22,8 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 from langchain_agentmem.audit import audit_entry, audit_rows
 from langchain_agentmem.audit.audit_entry import KINDS, OPEN, REFERENCE, TODO, AuditEntry, ChainReport, Head
 from langchain_agentmem.audit.audit_rows import JUNK, REPLACED, SHOWN, EntryDraft
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import encode_body
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.memory_search import Hit, Recollection

@@ -51,14 +51,12 @@ from langchain_agentmem.audit.audit_rows import EntryDraft
 from langchain_agentmem.audit.audit_store import EntryFilter, WithJunk
 from langchain_agentmem.audit.junk_rules import RULES, JunkRule, reasons, todo_key, todos_in
 from langchain_agentmem.audit.legacy_json import MARKS, Imported, drafts_of, put_aside, read_document, write_document
-from langchain_agentmem.base.argument_checks import check_flag, check_whole
+from langchain_agentmem.base.argument_checks import check_flag, check_value, check_whole
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of, path_of, range_of
-from langchain_agentmem.base.options import check_value
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding.thread_memory import conversation_of_run
 from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.memory_search import Recollection, Search, Walls

@@ -48,12 +48,12 @@ from langchain_core.messages import AIMessageChunk, BaseMessage, message_chunk_t
 from pydantic_core import to_jsonable_python
 
 from langchain_agentmem.audit.audit_entry import CALL, AuditEntry
+from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import MAX_DEPTH, is_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import CONFIG_KEY, Namespace, Scopes, id_of, running_config
-from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.redaction import redact_value
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import ASKED_FOR

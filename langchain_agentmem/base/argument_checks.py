@@ -1,16 +1,129 @@
-"""Checks of what callers give: texts, names, numbers, lists. Each raises an `InvalidInput` that says what is wrong."""
+"""Options and arguments of users: how they are checked, and how much may be given at most.
+
+class CompactorConfig(Options):
+        threshold: int = Field(default=10, ge=1)
+
+    CompactorConfig(threshold=0)        # InvalidInput: threshold must be greater than or equal to 1, got 0.
+
+Checks are strict: "3" is no number, and 1 is no flag. Declare a list as `Sequence[str]`, because a strict tuple refuses
+lists. Numbers are finite, unless a field says `allow_inf_nan=True`. A validator that raises `ValueError` or
+`InvalidInput` writes the whole sentence itself.
+
+What is stored is checked where it is about to be written, whoever writes it (`storage/engine.py`), so nothing of the
+call stays; what is asked for is checked where it is asked.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
 
 from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from langchain_agentmem.base.options import check_value
-from langchain_agentmem.errors import InvalidInput, safe_repr
+from langchain_agentmem.errors import InvalidInput, LimitExceeded, safe_repr
+
+STRICT = ConfigDict(
+    frozen=True, strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True, defer_build=True
+)
+_UNKNOWN = "There is no option {}. Options: {}."
+_EXPECTED = {"sequence_str": "be a list"}
+"""Expectations that pydantic words in another way than "Input should …"."""
+
+
+class Options(BaseModel):
+    """Options that cannot be changed.
+
+    Raises:
+        InvalidInput: A value is wrong, or an option is unknown.
+    """
+
+    model_config = STRICT
+
+    if not TYPE_CHECKING:  # a type checker takes the signature from the fields
+
+        def __init__(self, /, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise InvalidInput(describe_fault(error, known=type(self).model_fields)) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values, which are checked."""
+        return type(self)(**{**dict(self), **changes})
+
+
+def check_options(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check keyword options and return them.
+
+    Args:
+        kind: The `TypedDict` of the options. Its annotations must be importable at run time.
+        given: The options.
+
+    Raises:
+        InvalidInput: A value is wrong, or an option is unknown.
+    """
+    types = _types(kind)
+    for name in given:
+        if name not in types:
+            raise InvalidInput(_UNKNOWN.format(safe_repr(name), ", ".join(types)))
+    return {name: check_value(types[name], value, name) for name, value in given.items()}
+
+
+def check_value(kind: Any, value: Any, name: str) -> Any:
+    """Check one argument and return it.
+
+    Args:
+        kind: Its type, such as `Annotated[int, Ge(1)] | None`.
+        value: The argument.
+        name: Its name, for the error.
+
+    Raises:
+        InvalidInput: The value is wrong.
+    """
+    try:
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise InvalidInput(describe_fault(error, name=name)) from None
+
+
+def describe_fault(error: ValidationError, *, name: str = "", known: Iterable[str] = ()) -> str:
+    """Return the first fault that pydantic found, as a sentence.
+
+    Args:
+        error: The error of pydantic.
+        name: The name of the argument that was checked. Default: the name of the field.
+        known: The options that exist.
+    """
+    first, *others = error.errors(include_url=False, include_context=False)
+    if first["type"] in ("value_error", "assertion_error"):
+        return first["msg"].partition(", ")[2]
+    field, *inside = [name, *first["loc"]] if name else first["loc"]
+    place = str(field) + "".join(f"[{part}]" for part in inside if isinstance(part, int))
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return _UNKNOWN.format(safe_repr(place), ", ".join(known))
+    if first["type"] in ("missing", "missing_argument"):
+        return f"{place} is missing."
+    faults = [first, *(each for each in others if each["input"] is first["input"])]  # of a union, one for each type
+    expected = (each["msg"].partition(" should ")[2] or _EXPECTED.get(each["type"], each["msg"]) for each in faults)
+    return f"{place} must {' or '.join(dict.fromkeys(expected))}, got {safe_repr(first['input'])}."
+
+
+@lru_cache(256)
+def _types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+@lru_cache(256)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind, config=STRICT)
+
+
+# --- Texts, names, numbers and lists ----------------------------------------------------------------------------------
 
 LONGEST_NAME = 500
 
@@ -134,3 +247,89 @@ def listed_field(name: str, values: Any) -> list[Any]:
     if isinstance(values, str | Mapping) or not isinstance(values, Sequence | set | frozenset):
         raise InvalidInput(f"{name} must be a list, not {safe_repr(values)}.")
     return list(values)
+
+
+# --- How much may be given at most ------------------------------------------------------------------------------------
+
+_MEASURED = (bytes, str, memoryview)
+
+
+class MemoryLimits(Options):
+    """How much a caller may give at most, as `AgentMemory(limits=MemoryLimits(...))`.
+
+    Attributes:
+        value_bytes: Bytes of one value as it is stored: a message with all that it holds, an item, a record, a fact, an
+            entry of the audit trail, a part of a checkpoint. Default: 256 MiB.
+        batch: Values that one call writes: messages, items, blobs. Default: 1,000,000.
+        query_chars: Characters of a query of a search. Default: 1,000,000, of which the first 100,000 count.
+        conditions: Conditions of a filter of a store, those within others included; kinds, and roles, that a search is
+            narrowed to. Default: 1,000.
+        tags: Tags of a record. Default: 1,000.
+        import_bytes: Bytes of a file that is read as a whole, as those of other programs are. Default: 1 GiB.
+
+    Raises:
+        InvalidInput: One of them is no whole number of 1 or more.
+    """
+
+    value_bytes: int = Field(default=256 * 2**20, ge=1)
+    batch: int = Field(default=1_000_000, ge=1)
+    query_chars: int = Field(default=1_000_000, ge=1)
+    conditions: int = Field(default=1_000, ge=1)
+    tags: int = Field(default=1_000, ge=1)
+    import_bytes: int = Field(default=2**30, ge=1)
+
+    def check(self, name: str, size: int, what: str) -> None:
+        """Refuse what is too large.
+
+        Args:
+            name: The name of the limit.
+            size: How large it is.
+            what: What it is, for the error.
+
+        Raises:
+            LimitExceeded: It is larger than the limit.
+        """
+        if size > (most := getattr(self, name)):
+            raise LimitExceeded(
+                f"{what} is too large: {size:,}, and the limit {name} is {most:,}. Give less at once, or raise it with "
+                f"AgentMemory(..., limits=MemoryLimits({name}={size}))."
+            )
+
+    def check_file(self, path: str | os.PathLike[str]) -> None:
+        """Refuse a file that is too large to be read as a whole; one that is not there, its reader refuses.
+
+        Raises:
+            LimitExceeded: It is larger than `import_bytes`.
+        """
+        try:
+            size = os.stat(os.fspath(path)).st_size  # noqa: PTH116 - a path may be text, but no file descriptor
+        except (OSError, ValueError, TypeError):
+            return
+        self.check("import_bytes", size, f"The file {safe_repr(str(path))}")
+
+    def check_rows(self, query: str, names: Sequence[str], rows: dict[str, Any] | list[dict[str, Any]]) -> None:
+        """Refuse values that are about to be written.
+
+        Args:
+            query: The name of the query that writes them.
+            names: The parameters that hold values.
+            rows: Its parameters.
+
+        Raises:
+            LimitExceeded: One is larger than `value_bytes`, or there are more than `batch`.
+        """
+        if not isinstance(rows, list):
+            rows = [rows]
+        elif len(rows) > self.batch:
+            self.check("batch", len(rows), f"What one call writes ({query})")
+        most = self.value_bytes
+        for row in rows:
+            for name in names:
+                value = row[name]
+                if isinstance(value, _MEASURED) and len(value) > most:
+                    self.check("value_bytes", len(value), f"A value that is to be stored ({query})")
+
+
+USUAL_LIMITS = MemoryLimits()
+MEASURED_BEFORE = MemoryLimits(**dict.fromkeys(MemoryLimits.model_fields, 2**62))
+"""Those of what was measured when it was written, such as a backup: it is to be had back whatever the limits were."""

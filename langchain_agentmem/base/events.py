@@ -27,8 +27,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from langchain_agentmem.base.concurrency import callers_loop
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 SETTLE_SECONDS = 1.0
 """Seconds that closing waits for the asynchronous hooks that have not ended."""

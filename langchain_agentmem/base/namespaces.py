@@ -16,8 +16,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from langchain_agentmem.base.argument_checks import check_flag
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 C = TypeVar("C")
 

@@ -38,8 +38,7 @@ from langchain_agentmem.base import concurrency, namespaces
 from langchain_agentmem.base.clock import micros, time_written
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.storage import Operation, Transaction
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage

@@ -25,9 +25,8 @@ from langchain_agentmem.base.argument_checks import ALL, check_flag, check_whole
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encoding import under
 from langchain_agentmem.base.namespaces import ThreadKey, config_given, configurable_of, range_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import Reading, address, readable, text_of, value_of
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import checkpoint_log

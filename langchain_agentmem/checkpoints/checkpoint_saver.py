@@ -75,7 +75,6 @@ from langchain_agentmem.base.argument_checks import channels_given, check_flag
 from langchain_agentmem.base.concurrency import awaited, in_worker, iterate_in_worker
 from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, id_of, path_of, range_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_listing
 from langchain_agentmem.checkpoints.checkpoint_listing import (
@@ -86,7 +85,7 @@ from langchain_agentmem.checkpoints.checkpoint_listing import (
 )
 from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop, loop_of
 from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of

@@ -13,9 +13,8 @@ from langgraph.store.base import BaseStore
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.events import listener_given
 from langchain_agentmem.base.namespaces import CONFIG_KEY
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.checkpoints.checkpoint_codec import address, listed
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.threads.thread_lines import find

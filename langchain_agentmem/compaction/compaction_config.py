@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from langchain_core.messages import BaseMessage
 from pydantic import Field, field_validator, model_validator
 
-from langchain_agentmem.base.options import Options
+from langchain_agentmem.base.argument_checks import Options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.summarization import SummarizationConfig

@@ -28,18 +28,16 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.argument_checks import check_whole, describe_fault
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.encoding import THOUGHTS, called, kind_of, thoughts
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of, running_config
-from langchain_agentmem.base.options import describe_fault
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compacted_context import ConversationOption, place_of
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, all_dropped, load
-from langchain_agentmem.errors import AgentMemoryError, leaves_the_node
+from langchain_agentmem.errors import AgentMemoryError, leaves_the_node, safe_repr
 from langchain_agentmem.language_models.summarization import Turn, parts_of, turn_of
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped
 from langchain_agentmem.language_models.tool_arguments import Arguments

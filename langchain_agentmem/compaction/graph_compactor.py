@@ -28,9 +28,9 @@ from annotated_types import Ge
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 from pydantic import InstanceOf
 
+from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, namespace_of
-from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,

@@ -26,10 +26,10 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
+from langchain_agentmem.base.argument_checks import check_value
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import MemoryEvent, MessagesRemoved, MessagesStored, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import (
     COMPACT,
     NOTHING,

@@ -27,7 +27,6 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_agentmem.base.concurrency import awaited
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.compaction_config import (
     LEAST_INPUT,
     ActiveContextPolicyConfig,
@@ -36,7 +35,7 @@ from langchain_agentmem.compaction.compaction_config import (
     Situation,
     ToolTruncationConfig,
 )
-from langchain_agentmem.errors import InvalidInput, leaves_the_node
+from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.summarization import SummarizationConfig, Summarized, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped

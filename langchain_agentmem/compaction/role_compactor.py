@@ -19,10 +19,9 @@ from pathlib import Path
 import yaml
 from pydantic import InstanceOf
 
-from langchain_agentmem.base.argument_checks import check_timeout
+from langchain_agentmem.base.argument_checks import check_timeout, check_value
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import ThreadKey, path_of
-from langchain_agentmem.base.options import check_value
 from langchain_agentmem.compaction.compacted_context import COMPACT, CompactionReport
 from langchain_agentmem.compaction.compaction_config import window_of
 from langchain_agentmem.compaction.processors import PipelineOutcome

@@ -42,13 +42,12 @@ from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.events import MessagesRemoved, MessageUpdated
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, path_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, log_entries, message_log, prompt_notes
 from langchain_agentmem.conversations.compaction_records import Compaction
 from langchain_agentmem.conversations.log_entries import brings_memory, edited, entry_of, message_of, new_version
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
 from langchain_agentmem.conversations.prompt_notes import PromptNote
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike, column_role, decode_body
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention

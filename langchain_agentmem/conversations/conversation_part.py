@@ -17,14 +17,13 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator
 
 from langchain_agentmem.base import encoding
+from langchain_agentmem.base.argument_checks import Options
 from langchain_agentmem.base.clock import EARLIEST, LATEST, moment
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.namespaces import ThreadKey, id_of, is_nested, namespace_of
-from langchain_agentmem.base.options import Options
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.log_entries import USER, check_langchain
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import SOURCES, Message, body_text, decode_body, found_by, plain
 from langchain_agentmem.messages.role_rounds import Attachment, Round
 from langchain_agentmem.rewinding.outlook import EVERYWHERE, Outlook, row_texts, said_from, sighted

@@ -25,8 +25,7 @@ from langchain_agentmem.base.namespaces import (
     nested_range,
     range_of,
 )
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError
+from langchain_agentmem.errors import BranchMoved, InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import body_text, same_body
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.rewinding import memory_rows, message_sources

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import InstanceOf
 
+from langchain_agentmem.base.argument_checks import Options, check_value
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.events import EventContext, MemoryEvent, MemoryResetEvent, MessagesRemoved, MessagesStored
 from langchain_agentmem.base.files import whole_file
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, namespace_of
-from langchain_agentmem.base.options import Options, check_value
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction

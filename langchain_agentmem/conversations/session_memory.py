@@ -43,21 +43,18 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import Field, Strict, model_validator
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.argument_checks import check_flag
+from langchain_agentmem.base.argument_checks import MemoryLimits, Options, check_flag
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.files import whole_file
-from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadKey, ThreadLike, id_of, path_of
-from langchain_agentmem.base.options import Options
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import log_entries, message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, headers, load
 from langchain_agentmem.conversations.conversation_part import TEXTS, record_of
 from langchain_agentmem.conversations.log_entries import assembled, post_entry, role_rounds, round_entry
 from langchain_agentmem.conversations.message_log import Appended, LogEntry, says_the_same
 from langchain_agentmem.conversations.persistence import LogMemory, checked_retention
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import compaction_key
 from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message

@@ -39,8 +39,7 @@ from langchain_agentmem.base.argument_checks import check_flag
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import id_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message_marks import block
 from langchain_agentmem.messages.role_rounds import Portable, fields_of
 

@@ -45,8 +45,7 @@ from pathlib import Path
 from typing import Unpack
 
 from langchain_agentmem.base.concurrency import awaited, check_cancelled
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.experiences.experience import Experience, Folder, Problem, write_new
 from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
 from langchain_agentmem.storage.database import MemoryLike, database_of

@@ -39,18 +39,16 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from langchain_agentmem.base.argument_checks import check_flag, check_timeout
+from langchain_agentmem.base.argument_checks import check_flag, check_timeout, check_value
 from langchain_agentmem.base.concurrency import awaited, in_worker
 from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
 from langchain_agentmem.base.files import path_of_file, whole_file
 from langchain_agentmem.base.namespaces import config_given
-from langchain_agentmem.base.options import check_value
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
 from langchain_agentmem.conversations.prompt_notes import NotedItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
-from langchain_agentmem.errors import InvalidInput, leaves_the_node
+from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.experiences.experience import PART, Experience, told
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.experiences.model_choice import (

@@ -35,15 +35,13 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import text_given
+from langchain_agentmem.base.argument_checks import Options, text_given
 from langchain_agentmem.base.clock import EARLIEST, moment, time_given
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.encoding import replace_surrogates
 from langchain_agentmem.base.namespaces import id_of
-from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.redaction import redact
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import MessageLike
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import SAID, View

@@ -30,8 +30,7 @@ from langchain_agentmem.base.clock import EARLIEST, micros, moment
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.fencing import fenced, harmless
 from langchain_agentmem.base.redaction import redact
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, leaves_the_node
+from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import ExtractionFailure, FactsConfig, data_file, name_of
 from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, SpokenTurn

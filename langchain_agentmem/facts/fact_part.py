@@ -15,8 +15,7 @@ from pydantic import Field, InstanceOf, TypeAdapter
 
 from langchain_agentmem.base.clock import EARLIEST, LATEST
 from langchain_agentmem.base.encoding import as_json
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.facts import fact_store
 from langchain_agentmem.facts.fact import RULE, Fact, data_file
 from langchain_agentmem.facts.fact_store import FactChanges, FactView

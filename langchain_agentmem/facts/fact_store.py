@@ -18,9 +18,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langchain_agentmem.base.clock import LATEST, NewId, moment
 from langchain_agentmem.base.concurrency import collecting_later
 from langchain_agentmem.base.encoding import as_json
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import changed, entry_of
-from langchain_agentmem.errors import MessageError
+from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts.fact import Fact, FactsConfig, Rules, Source, State, entity_key, predicate_key
 from langchain_agentmem.messages.message import SOURCES, Message, decode_body, plain, same_body

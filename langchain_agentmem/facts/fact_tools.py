@@ -25,10 +25,9 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import check_flag, texts_given
+from langchain_agentmem.base.argument_checks import check_flag, check_value, texts_given
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.namespaces import configurable_of, id_of, path_of
-from langchain_agentmem.base.options import check_value
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact import Fact, FactsConfig, data_file
 from langchain_agentmem.facts.fact_extraction import Due, learn, summary, times_in

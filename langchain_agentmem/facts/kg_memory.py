@@ -45,15 +45,20 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeAlias, Unpack
 
-from langchain_agentmem.base.argument_checks import check_flag, check_whole, limit_given, text_given, texts_given
+from langchain_agentmem.base.argument_checks import (
+    check_flag,
+    check_value,
+    check_whole,
+    limit_given,
+    text_given,
+    texts_given,
+)
 from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
-from langchain_agentmem.base.options import check_value
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import message_of as message_given
 from langchain_agentmem.conversations.persistence import EventSource, read_document, write_document
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts import fact_extraction, fact_part, fact_queries, fact_store
 from langchain_agentmem.facts.fact import Alias, Contradiction, Entity, Evidence, Fact, FactsConfig, Neighbour

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 from langchain_agentmem.base.argument_checks import name_given, text_given
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact, redact_value
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.layers.layer import USUAL
 from langchain_agentmem.layers.memory_layers import record

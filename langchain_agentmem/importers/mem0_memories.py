@@ -19,8 +19,7 @@ from urllib.parse import unquote
 from langchain_agentmem.base.clock import new_uuid
 from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact import name_of
 from langchain_agentmem.facts.fact_store import FactChanges, FactStatement
 from langchain_agentmem.importers import parcels

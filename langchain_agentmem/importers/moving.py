@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_agentmem.base.argument_checks import texts_given
+from langchain_agentmem.base.argument_checks import check_value, texts_given
 from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of, scopes_given
-from langchain_agentmem.base.options import check_value
 from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.importers import SourceKind, parcels

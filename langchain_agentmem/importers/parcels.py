@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from langchain_agentmem.base.argument_checks import text_given
+from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits, text_given
 from langchain_agentmem.base.clock import micros, new_uuid, time_given
 from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, id_of, named, namespace_of, path_of
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.base.safe_repr import printable, safe_repr

@@ -23,10 +23,9 @@ from langchain_agentmem.audit.legacy_json import drafts_of, read_document
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.data_tables import read_yaml
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.log_entries import post_entry, round_entry
 from langchain_agentmem.conversations.message_log import LogEntry
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.experiences.experience import Experience, read_experience
 from langchain_agentmem.importers import parcels
 from langchain_agentmem.layers.memory_layers import record

@@ -27,10 +27,9 @@ from langchain_core.runnables.config import ensure_config
 from langchain_agentmem.base.argument_checks import check_whole, listed_field
 from langchain_agentmem.base.namespaces import ThreadLike, id_of, path_of
 from langchain_agentmem.base.origins import Trust, trusted_given
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import prompt_notes
 from langchain_agentmem.conversations.prompt_notes import CHANGES, NoteBook, NotedItem, PromptNote
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.facts.fact_store import FactView

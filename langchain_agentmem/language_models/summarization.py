@@ -33,11 +33,10 @@ from typing import Any, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import Field, field_validator
 
+from langchain_agentmem.base.argument_checks import Options
 from langchain_agentmem.base.encoding import IMAGES, MEDIA, THOUGHTS, called, kind_of
 from langchain_agentmem.base.fencing import fenced
-from langchain_agentmem.base.options import Options
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, leaves_the_node
+from langchain_agentmem.errors import AgentMemoryError, leaves_the_node, safe_repr
 from langchain_agentmem.language_models.lenient_json import read_json, strip_reasoning
 from langchain_agentmem.language_models.model_calls import ask, is_too_large
 from langchain_agentmem.language_models.tokens import TokenCounter, clipped

@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 from annotated_types import Ge
 from pydantic import Field
 
-from langchain_agentmem.base.argument_checks import check_whole
+from langchain_agentmem.base.argument_checks import Options, check_value, check_whole
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encoding import CALLS, MEDIA, TEXTS, THOUGHTS, called, is_image, kind_of, thoughts
-from langchain_agentmem.base.options import Options, check_value
 from langchain_agentmem.errors import InvalidInput, MessageError, leaves_the_node, safe_repr
 from langchain_agentmem.language_models import token_estimate
 from langchain_agentmem.language_models.token_estimate import estimate_tokens, tiktoken_file_present

@@ -22,9 +22,9 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
+from langchain_agentmem.base.argument_checks import describe_fault
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import id_of, path_of
-from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, leaves_the_node, safe_repr
 from langchain_agentmem.language_models.model_calls import written_by
 from langchain_agentmem.language_models.tool_arguments import Arguments

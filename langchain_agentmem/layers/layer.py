@@ -14,12 +14,10 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, NonNegativeInt, PositiveInt, field_validator
 
-from langchain_agentmem.base.argument_checks import ALL, EVERYTHING
+from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, Options
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession

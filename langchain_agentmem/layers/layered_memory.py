@@ -60,8 +60,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts.fact_store import FactsGround
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike

@@ -20,14 +20,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Required, TypeAlias, TypedDict, Unpack
 
-from langchain_agentmem.base.argument_checks import ALL, check_whole, limit_given, name_given
+from langchain_agentmem.base.argument_checks import ALL, check_value, check_whole, limit_given, name_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encoding import read_column, write_plain
 from langchain_agentmem.base.namespaces import Namespace, id_of, namespace_of, path_of, range_of
-from langchain_agentmem.base.options import check_value
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, Outdated
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, Outdated, safe_repr
 from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.layers.layer import USUAL

@@ -58,16 +58,14 @@ from pydantic import (
     ValidationError,
 )
 
-from langchain_agentmem.base.argument_checks import text_given
+from langchain_agentmem.base.argument_checks import check_value, describe_fault, text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.data_tables import data_table, read_yaml
 from langchain_agentmem.base.encoding import encode
 from langchain_agentmem.base.files import path_of_file
-from langchain_agentmem.base.options import check_value, describe_fault
 from langchain_agentmem.base.redaction import redact, redact_value
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, safe_repr
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.layer import Ground, Layer
 from langchain_agentmem.layers.memory_layers import NO_ROOM, ArchivalMemory, CoreMemory, Setting, record

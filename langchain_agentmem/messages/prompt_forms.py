@@ -19,8 +19,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.base.namespaces import config_given
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.history_repair import calls_of, encodable, is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import Part, Role, block, injected, is_injected, is_made
 

@@ -25,11 +25,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from langchain_agentmem.base.argument_checks import Options
 from langchain_agentmem.base.data_tables import read_yaml
 from langchain_agentmem.base.encoding import from_plain, to_plain
-from langchain_agentmem.base.options import Options
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MessageError
+from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 
 __all__ = [
     "Attachment",

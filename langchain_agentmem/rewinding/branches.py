@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.namespaces import Scopes, id_of, namespace_of, path_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import NOBODY, Writer, writer
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, Author, Kept, Place, RowDraft, View

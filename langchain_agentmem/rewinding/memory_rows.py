@@ -21,8 +21,7 @@ from pydantic import TypeAdapter
 from langchain_agentmem.base.encoding import as_json, read_column
 from langchain_agentmem.base.namespaces import thread_around
 from langchain_agentmem.base.origins import rank_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseUnreadable
+from langchain_agentmem.errors import DatabaseUnreadable, safe_repr
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Series
 from langchain_agentmem.storage import Transaction, queries, query

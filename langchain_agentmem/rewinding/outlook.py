@@ -26,8 +26,7 @@ from langchain_agentmem.base.namespaces import (
     running_config,
 )
 from langchain_agentmem.base.origins import Trust, trusted_given
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import column_role
 from langchain_agentmem.rewinding import branches, memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, MemorySession, Standpoint, families, home_of

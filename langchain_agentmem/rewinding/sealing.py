@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved, InvalidInput, StepIsOver
+from langchain_agentmem.errors import BranchMoved, InvalidInput, StepIsOver, safe_repr
 from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import view_of

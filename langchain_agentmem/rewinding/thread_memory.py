@@ -24,8 +24,7 @@ from langchain_agentmem.base.namespaces import (
     path_of,
     running_config,
 )
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows, message_sources, sealing
 from langchain_agentmem.rewinding.branches import KIND, MAIN, BranchAt, Standpoint, branch_at, main_author, view_of
 from langchain_agentmem.rewinding.graph_runs import Runs, Spot, nested_graphs, runs_of, thread_of

@@ -24,8 +24,7 @@ from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.search.analysis import FEATURES, USER, terms_of
 from langchain_agentmem.search.dates import TimeSpan
 from langchain_agentmem.search.search_index import PLACE_BITS

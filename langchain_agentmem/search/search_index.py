@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved
+from langchain_agentmem.errors import BranchMoved, safe_repr
 from langchain_agentmem.search import analysis
 from langchain_agentmem.storage import Engine, Transaction, query
 from langchain_agentmem.storage.background import Background, Lease, TaskKey

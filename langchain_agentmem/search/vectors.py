@@ -17,8 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, MissingExtra
+from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
 from langchain_agentmem.search.ranking import Closeness
 from langchain_agentmem.search.search_index import PLACE_BITS
 from langchain_agentmem.storage import Transaction, query

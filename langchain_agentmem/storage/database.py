@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
+from langchain_agentmem.base.argument_checks import MemoryLimits
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess, check_cancelled
 from langchain_agentmem.base.events import Hook, Hooks, MemoryEvent
-from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, Scopes
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, StorageError, safe_repr
 from langchain_agentmem.storage import Engine, Opening, Operation, is_postgres, name_of, open_engine
 from langchain_agentmem.storage.background import Background
 from langchain_agentmem.storage.part import bring_up_to_date

@@ -24,10 +24,9 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypedDict, Typ
 from annotated_types import Ge, Interval
 
 from langchain_agentmem import errors
+from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits, check_options
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
-from langchain_agentmem.base.options import check_options
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.storage.queries import sized
 from langchain_agentmem.storage.transaction import Operation, Select, Transaction

@@ -67,13 +67,11 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig, ensure_embeddings
 from pydantic import Field, PositiveInt
 
-from langchain_agentmem.base.argument_checks import check_timeout
+from langchain_agentmem.base.argument_checks import Options, check_timeout
 from langchain_agentmem.base.concurrency import awaited, check_cancelled, in_worker
 from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, path_of, running_config
-from langchain_agentmem.base.options import Options
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver, safe_repr
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
 from langchain_agentmem.search import embedding
 from langchain_agentmem.search.analysis import question

@@ -21,8 +21,7 @@ import orjson
 
 from langchain_agentmem.base.encoding import TAG, decode, is_plain, read_column, to_plain, write_plain
 from langchain_agentmem.base.namespaces import namespace_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput
+from langchain_agentmem.errors import DatabaseUnreadable, InvalidInput, safe_repr
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument
 from langchain_agentmem.storage import Transaction, query

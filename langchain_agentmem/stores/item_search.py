@@ -31,11 +31,10 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
+from langchain_agentmem.base.argument_checks import MemoryLimits
 from langchain_agentmem.base.encoding import as_json, under, write_plain
-from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, namespace_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
 from langchain_agentmem.rewinding.outlook import walls_around

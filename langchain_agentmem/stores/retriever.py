@@ -50,8 +50,8 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config
 from pydantic import Field, ValidationError
 
+from langchain_agentmem.base.argument_checks import describe_fault
 from langchain_agentmem.base.namespaces import config_given
-from langchain_agentmem.base.options import describe_fault
 from langchain_agentmem.base.origins import Trust
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import Message

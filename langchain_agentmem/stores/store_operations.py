@@ -14,11 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 from langgraph.store import base as langgraph
 from langgraph.store.base import GetOp, Item, ListNamespacesOp, MatchCondition, Op, PutOp, Result, SearchItem, SearchOp
 
+from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.limits import USUAL_LIMITS, MemoryLimits
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Transaction

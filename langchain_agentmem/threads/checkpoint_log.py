@@ -27,8 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_agentmem.base.clock import micros, moment
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row, Rows

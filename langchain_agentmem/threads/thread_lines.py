@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_agentmem.base.namespaces import ThreadKey, namespace_of, range_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.part import Part

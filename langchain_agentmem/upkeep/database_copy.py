@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from langchain_agentmem.base import encoding
-from langchain_agentmem.base.argument_checks import check_flag
+from langchain_agentmem.base.argument_checks import MEASURED_BEFORE, check_flag
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_in_environment
 from langchain_agentmem.base.events import Watch, listener_given
 from langchain_agentmem.base.files import is_database, looks_encrypted, path_of_file, whole_copy, whole_file
-from langchain_agentmem.base.limits import MEASURED_BEFORE
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.message_log import ROUND

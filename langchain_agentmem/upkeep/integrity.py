@@ -17,9 +17,8 @@ from typing import Any
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log
-from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
+from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed, safe_repr
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Operation, Transaction, queries, query

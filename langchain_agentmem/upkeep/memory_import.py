@@ -19,13 +19,12 @@ from typing import Any, TypeAlias
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_rows import REPLACED, EntryDraft
+from langchain_agentmem.base.argument_checks import MemoryLimits
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.events import Watch
-from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadKey
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, conversation_part, prompt_notes
-from langchain_agentmem.errors import BranchMoved, InvalidInput
+from langchain_agentmem.errors import BranchMoved, InvalidInput, safe_repr
 from langchain_agentmem.rewinding import sealing, thread_memory
 from langchain_agentmem.rewinding.branches import KIND
 from langchain_agentmem.rewinding.memory_rows import FOREVER

@@ -14,9 +14,8 @@ from typing import Any
 
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import Namespace, range_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import message_log, prompt_notes
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import Operation, Transaction, query
 from langchain_agentmem.storage.database import Database

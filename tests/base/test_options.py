@@ -11,7 +11,7 @@ import pytest
 from annotated_types import Ge
 from pydantic import Field, field_validator
 
-from langchain_agentmem.base.options import Options, check_options, check_value
+from langchain_agentmem.base.argument_checks import Options, check_options, check_value
 from langchain_agentmem.errors import InvalidInput
 
 

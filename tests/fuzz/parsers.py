@@ -25,8 +25,8 @@ from langchain_core.messages import AIMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.audit.legacy_json import read_document
 from langchain_agentmem.base import encoding, fencing, namespaces, redaction
+from langchain_agentmem.base.argument_checks import USUAL_LIMITS
 from langchain_agentmem.base.clock import micros
-from langchain_agentmem.base.limits import USUAL_LIMITS
 from langchain_agentmem.checkpoints.checkpoint_saver import AgentMemorySaver
 from langchain_agentmem.errors import AgentMemoryError
 from langchain_agentmem.experiences import model_choice

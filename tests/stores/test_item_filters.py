@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.store.memory import _compare_values
 
-from langchain_agentmem.base.limits import USUAL_LIMITS
+from langchain_agentmem.base.argument_checks import USUAL_LIMITS
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.stores.item_rows import written
 from langchain_agentmem.stores.item_search import checked, fits, needle

@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_agentmem.base.namespaces import path_of
-from langchain_agentmem.base.safe_repr import safe_repr
-from langchain_agentmem.errors import InvalidInput, Outdated
+from langchain_agentmem.errors import InvalidInput, Outdated, safe_repr
 from langchain_agentmem.studio import application as web
 
 NAMES = {"core": "core memory", "record": "record", "fact": "fact"}

@@ -14,9 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.compaction.dropped_messages import amessages_behind
-from langchain_agentmem.errors import MessageError
+from langchain_agentmem.errors import MessageError, safe_repr
 from langchain_agentmem.messages.message_marks import summary_in
 from langchain_agentmem.studio import application as web
 from langchain_agentmem.studio import thread_views as views
