@@ -43,11 +43,9 @@ from langchain_agentmem.base.namespaces import id_of
 from langchain_agentmem.base.redaction import redact
 from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.messages.message import MessageLike
-from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import SAID, View
+from langchain_agentmem.rewinding.memory_rows import SAID
 from langchain_agentmem.rewinding.message_sources import SET, UNDO
 from langchain_agentmem.search.memory_search import Why
-from langchain_agentmem.storage import Transaction
 
 LONGEST = 2_000
 """Most characters of a subject, predicate or object."""
@@ -511,19 +509,6 @@ class Rules(NamedTuple):
     def is_single(self, predicate: str) -> bool:
         """Whether a predicate has one value at a time."""
         return predicate_key(predicate) in self.single
-
-
-def rules_in(tx: Transaction, view: View) -> Rules:
-    """What is agreed where somebody stands, by what they see."""
-    aliases: dict[str, Alias] = {}
-    one = {predicate_key(name) for name in SINGLE_VALUED}
-    for kept in memory_rows.current(tx, view, RULE):
-        _, _, key = kept.key.partition(":")
-        if kept.label == SINGLE:
-            (one.add if kept.extra["single"] else one.discard)(key)
-        elif kept.label == ALIAS:
-            aliases[key] = Alias(name=kept.extra["name"], into=kept.extra["into"])
-    return Rules(aliases, frozenset(one))
 
 
 class FactEnding(NamedTuple):

@@ -36,19 +36,8 @@ DESCRIPTION = "description"
 T = TypeVar("T")
 
 
-class LearnedAt(NamedTuple):
-    """The place of a fact among all, in the order in which they were learned.
-
-    Attributes:
-        learned_at: When it was learned first.
-        number: The number of its row, by which those are told apart that were learned at one time.
-    """
-
-    learned_at: int
-    number: int
-
-
-BEHIND_ALL = LearnedAt(LATEST, 2**63 - 1)
+BEHIND_ALL = (LATEST, 2**63 - 1)
+"""Where the pages of facts begin: a fact stands where it was learned, and behind others of that time by its number."""
 MORE = 4
 """How many times as many rows a page has as the one before it."""
 LONGEST_PAGE = 1_000
@@ -68,7 +57,17 @@ class FactView:
     @cached_property
     def rules(self) -> Rules:
         """What is agreed on names."""
-        return fact_values.rules_in(self.tx, self.view)
+        aliases: dict[str, fact_values.Alias] = {}
+        single = {predicate_key(name) for name in fact_values.SINGLE_VALUED}
+        for kept in self.every(fact_values.RULE):
+            _, _, key = kept.key.partition(":")
+            if kept.label == fact_values.ALIAS:
+                aliases[key] = fact_values.Alias(name=kept.extra["name"], into=kept.extra["into"])
+            elif kept.label == fact_values.SINGLE and kept.extra["single"]:
+                single.add(key)
+            elif kept.label == fact_values.SINGLE:
+                single.discard(key)
+        return Rules(aliases, frozenset(single))
 
     @cached_property
     def stored(self) -> dict[str, Kept]:
@@ -199,7 +198,7 @@ class FactView:
         self,
         kind: str,
         size: int,
-        before: LearnedAt = BEHIND_ALL,
+        before: tuple[int, int] = BEHIND_ALL,
         *,
         names: Iterable[str] | None = None,
         predicates: Iterable[str] | None = None,
@@ -209,18 +208,19 @@ class FactView:
         Args:
             kind: Facts or texts.
             size: How many rows the first page has.
-            before: Only what was learned before this.
+            before: Only what was learned before this: when, and the number of its row.
             names: Only what has one of these as its subject or object, by their keys. Default: any.
             predicates: Only what has one of these, by their keys. Default: any.
         """
-        behind: LearnedAt | None = before
+        behind: tuple[int, int] | None = before
         asked = {**self.view.parameters(), "kind": kind, "labels": _json(predicates)}
         while behind is not None and size > 0:
+            place = {"learned_at": behind[0], "number": behind[1]}
             if names is None:
-                rows = query.latest_facts(self.tx, **asked, **behind._asdict(), limit=size)
+                rows = query.latest_facts(self.tx, **asked, **place, limit=size)
             else:
-                rows = query.facts_naming(self.tx, **asked, **behind._asdict(), limit=size, keys=_json(names))
-            behind = LearnedAt(rows[-1]["created_at"], rows[-1]["number"]) if len(rows) == size else None
+                rows = query.facts_naming(self.tx, **asked, **place, limit=size, keys=_json(names))
+            behind = (rows[-1]["created_at"], rows[-1]["number"]) if len(rows) == size else None
             size = min(MORE * size, LONGEST_PAGE)
             if kind == FACT and self.view.scope is not None:
                 there = self.named(kind, [row["key"] for row in rows])

@@ -63,7 +63,7 @@ from langchain_agentmem.facts import fact as fact_values
 from langchain_agentmem.facts import fact_extraction, fact_part, fact_queries, fact_store
 from langchain_agentmem.facts.fact import Alias, Contradiction, Entity, Evidence, Fact, FactsConfig, Neighbour
 from langchain_agentmem.facts.fact_extraction import BatchOutcome
-from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, LearnedAt, SpokenTurn
+from langchain_agentmem.facts.fact_store import FactChanges, FactsGround, FactStatement, FactView, SpokenTurn
 from langchain_agentmem.language_models.model_calls import ModelLike, usable_model
 from langchain_agentmem.language_models.tokens import Budget, BudgetLike
 from langchain_agentmem.messages.message import Message, MessageFields, MessageLike
@@ -422,12 +422,12 @@ class KGMemory(EventSource):
         named = _named(before=before, entity=entity, predicate=predicate)
 
         def find(facts: FactView) -> list[Fact]:
-            behind = fact_store.BEHIND_ALL if by is None else LearnedAt(by + 1, 0)
+            behind = fact_store.BEHIND_ALL if by is None else (by + 1, 0)
             if before is not None:
                 there = facts.named(FACT, [before]).get(before)
                 if there is None:
                     raise InvalidInput(f"There is no fact {safe_repr(before)} here: begin with the last again.")
-                behind = min(behind, LearnedAt(there.created_at, there.number))
+                behind = min(behind, (there.created_at, there.number))
             names = None if entity is None else facts.rules.keys_of([facts.rules.canonical(entity)])
             labels = None if predicate is None else [fact_values.predicate_key(predicate)]
             found: list[Fact] = []

@@ -18,7 +18,7 @@ from tests.support.plans import plan_of
 pytestmark = pytest.mark.sqlite_suffices
 
 THINGS = json.dumps([["friend 1", "likes"], ["friend 2", "likes"]])
-PAGE = {"limit": 10, "labels": None, **BEHIND_ALL._asdict()}
+PAGE = {"limit": 10, "labels": None, "learned_at": BEHIND_ALL[0], "number": BEHIND_ALL[1]}
 LOOKED_UP = {
     "facts_of_subjects": ({"keys": json.dumps(["friend 1", "friend 2"])}, {"memory_subject_learned"}),
     "facts_of_things": ({"keys": THINGS}, {"memory_subject"}),
