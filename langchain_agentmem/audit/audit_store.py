@@ -555,13 +555,8 @@ def verify(tx: Transaction, since: Head | None = None) -> ChainReport:
     for shelf in sorted(shelves):
         found += _wrong_messages(tx, shelf)
     found += _wrong_with_end(end, at)
-    if link_then is None and since.sequence > at.sequence:
-        found.append(f"the chain does not reach to number {since.sequence}, where the head was taken")
-    elif link_then is None:
-        found.append(f"number {since.sequence}, where the head was taken, is missing")
-    elif link_then != since.link:
-        held = f"what the chain holds up to number {since.sequence}"
-        found.append(f"{held} is not what it was when the head was taken")
+    if link_then != since.link:
+        found.append(f"what the chain holds up to number {since.sequence} is not what it was when the head was taken")
     if (more := len(found) - MOST_PROBLEMS) > 0:
         found[MOST_PROBLEMS:] = [f"there are {more} more problems"]
     return ChainReport(entries=entries, erased=erased, problems=tuple(found), head=end or at)
@@ -587,7 +582,7 @@ def _wrong_with(row: Row, before: Head, messages: Mapping[int, bytes]) -> Iterat
         called = f"the entry {safe_repr(row['key'])} (number {row['sequence']})"
     digest = bytes(row["digest"])
     if row["sequence"] != before.sequence + 1:
-        yield _missing(before.sequence + 1, row["sequence"] - 1)
+        yield f"numbers {before.sequence + 1} to {row['sequence'] - 1} of the audit trail are missing"
     elif queries.next_link(before.link, digest) != bytes(row["link"]):
         yield f"{called} does not follow from what stands before it in the chain"
     if row["kind"] is None:
@@ -609,17 +604,10 @@ def _wrong_with_end(head: Head | None, last: Head) -> Iterator[str]:
     if head is None:
         yield "nothing is noted of where the chain of the audit trail ends"
     elif head.sequence > last.sequence:
-        yield f"{_missing(last.sequence + 1, head.sequence)}: the end of the chain was cut off"
-    elif head.sequence < last.sequence:
-        yield f"the chain ends with number {head.sequence}, but there are entries up to {last.sequence}"
-    elif head.link != last.link:
-        yield "what is noted of the end of the chain does not fit its last entry"
-
-
-def _missing(first: int, last: int) -> str:
-    if first == last:
-        return f"number {first} of the audit trail is missing"
-    return f"the numbers {first} to {last} of the audit trail are missing"
+        numbers = f"numbers {last.sequence + 1} to {head.sequence} of the audit trail"
+        yield f"{numbers} are missing: the end of the chain was cut off"
+    elif head != last:
+        yield f"what is noted of the end of the chain, number {head.sequence}, does not fit its last entry"
 
 
 def _amiss(row: Row) -> list[str]:

@@ -113,16 +113,16 @@ class TestWhatIsFound:
         ("delete from part where number = 0", ["is not what was stored"] * 2),
         (
             "delete from audit where sequence in (2, 3, 5)",
-            ["the numbers 2 to 3 of the audit trail are missing", "number 5 of the audit trail is missing"],
+            ["numbers 2 to 3 of the audit trail are missing", "numbers 5 to 5 of the audit trail are missing"],
         ),
         ("delete from audit where sequence > 5", ["numbers 6 to 7 of .* are missing: the end .* was cut off"]),
         (
             "update audit_head set sequence = 5, link = (select link from audit where sequence = 5)",
-            ["the chain ends with number 5, but there are entries up to 7"],
+            ["noted of the end of the chain, number 5, does not fit"],
         ),
         (
             "insert into audit (sequence, link, digest) select 8, link, digest from audit where sequence = 7",
-            ["number 8 of the audit trail does not follow", "ends with number 7, but there are entries up to 8"],
+            ["number 8 of the audit trail does not follow", "end of the chain, number 7, does not fit"],
         ),
         ("update audit set kind = null where sequence = 4", ["number 4 .* was erased, but still has salt, "]),
     )
@@ -142,7 +142,7 @@ class TestWhatIsFound:
 
     def test_a_head_that_is_another_or_none(self, filled, raw):
         raw(filled, "update audit_head set link = (select link from audit where sequence = 5)")
-        assert problems(filled) == ["what is noted of the end of the chain does not fit its last entry"]
+        assert problems(filled) == ["what is noted of the end of the chain, number 7, does not fit its last entry"]
         raw(filled, "update audit_head set sequence = 99")
         assert problems(filled)
         raw(filled, "delete from audit_head")
@@ -179,7 +179,9 @@ class TestAHeadThatIsKeptElsewhere:
         raw(filled, "delete from audit where sequence > 5")
         raw(filled, "update audit_head set sequence = 5, link = (select link from audit where sequence = 5)")
         assert problems(filled) == []
-        assert problems(filled, kept) == ["the chain does not reach to number 7, where the head was taken"]
+        assert problems(filled, kept) == [
+            "what the chain holds up to number 7 is not what it was when the head was taken"
+        ]
 
     def test_it_is_a_text_to_keep(self, filled):
         kept = read(filled, audit_store.head)
