@@ -315,9 +315,7 @@ def shown(tx: Transaction, view: View, numbers: Iterable[int]) -> set[int]:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def write(
-    tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int, tail: int
-) -> list[int]:
+def write(tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int) -> list[int]:
     """Write versions, which follow those that their branch has of the same keys.
 
     Args:
@@ -326,7 +324,6 @@ def write(
         drafts: What; of two with the same kind and key the later one counts.
         series: Where those that can be found stand in the search; each kind has its own, of the same name.
         now: When.
-        tail: How many documents may wait for the index.
 
     Returns:
         The numbers of the new rows.
@@ -372,7 +369,7 @@ def write(
     owners = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
     for each in {id(each): each for each, _ in placed.values()}.values():
         mine = [owners[key] for key, (other, _) in placed.items() if other is each]
-        search_index.write(tx, each, mine, tail=tail)
+        search_index.write(tx, each, mine)
     return numbers
 
 

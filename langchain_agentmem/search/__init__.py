@@ -32,9 +32,8 @@ conversation fits is measured against the best it could be, not against the best
 In the order of time (`timeline.py`) the same candidates are weighed otherwise, and what is found is the evidence of a
 topic: near repeats are one, and of a change both sides are there.
 
-The features of a text are kept beside its document. When a release keeps others, a migration says so (`behind` in
-`search_state`), everything is found as before meanwhile, and a task in the background looks at all documents again, in
-pages, from where it or another process ended.
+The features of a text are kept beside its document. Where a release reads other terms or features from a text, opening
+a database indexes it anew (`analysis.VERSION`).
 
 Dates are reckoned from now, or from the last thing that was said where the search looks if that is earlier: a question
 about May means the May that the memory knows.

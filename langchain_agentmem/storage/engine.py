@@ -201,8 +201,6 @@ class Engine(ABC):
     Attributes:
         dialect: "sqlite" or "postgres".
         path: Where the database is, as errors may show it.
-        index_tail: How many new entries may wait before they are put in the full-text index. They are found
-            all the same: a search reads the tail directly.
         lasting: Whether what is written outlasts the engine.
         encrypted: Whether a key encrypts what is written.
         opening: How it was opened.
@@ -210,7 +208,6 @@ class Engine(ABC):
 
     dialect: str
     path: str
-    index_tail: int
     lasting: bool = True
     encrypted: bool = False
 

@@ -232,7 +232,6 @@ class PostgresEngine(Engine):
     """
 
     dialect = "postgres"
-    index_tail = 0
     _pool: Pool | GivenPool
 
     def __init__(

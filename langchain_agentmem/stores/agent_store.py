@@ -215,14 +215,14 @@ class ItemStore(BaseStore):
         """
         batch = Batch(ops, self.ttl_config or {}, self._fields, self._base(), self.database.limits)
         opened = self._opened()
-        now, tail = self.database.now(), self.database.tail
+        now = self.database.now()
         run_type: RunType = "retriever" if batch.verb == SEARCH else "chain"
         with self.database.step(f"{self._part}.{batch.verb}", batch.asked, run_type) as step:
-            found = self._run(batch, opened, now, tail)
+            found = self._run(batch, opened, now)
             step.finish(lambda: batch.told(found))
         if found.touched:
             with contextlib.suppress(DatabaseReadOnly, StepIsOver):  # who may only read still reads
-                self.database.engine.write(lambda tx: opened().touch(tx, found.touched, now=now, tail=tail))
+                self.database.engine.write(lambda tx: opened().touch(tx, found.touched, now=now))
         return batch.answers(found)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -235,7 +235,7 @@ class ItemStore(BaseStore):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_repr(self.database.engine.path)})"
 
-    def _run(self, batch: Batch, opened: Callable[[], Items], now: int, tail: int) -> Read:
+    def _run(self, batch: Batch, opened: Callable[[], Items], now: int) -> Read:
         check_cancelled()
         engine = self.database.engine
         if batch.asks:
@@ -246,7 +246,7 @@ class ItemStore(BaseStore):
             batch.embed(dense, cosine=self._cosine)
         if not batch.writes:
             return engine.read(lambda tx: batch.read(tx, opened(), now))
-        found = engine.write(lambda tx: batch.run(tx, opened(), now, tail=tail))
+        found = engine.write(lambda tx: batch.run(tx, opened(), now))
         if (embedder := embedder_of(self.database)) is not None:
             embedder.wake(self.database)
         return found

@@ -190,19 +190,18 @@ class Batch:
             results[number] = [named[above:] for named in items.namespaces(tx, listing, now=now)]
         return Read(results, touched)
 
-    def run(self, tx: Transaction, items: Items, now: int, *, tail: int) -> Read:
+    def run(self, tx: Transaction, items: Items, now: int) -> Read:
         """Run everything: what reads sees what was there before.
 
         Args:
             tx: The transaction.
             items: Where.
             now: When.
-            tail: How many documents may wait for the search index.
         """
         locked: Any = items.lock(tx, self._changes)
         found = self.read(tx, items, now)
-        items.touch(tx, found.touched, now=now, tail=tail)
-        items.write(tx, self._changes, locked, now=now, tail=tail)
+        items.touch(tx, found.touched, now=now)
+        items.write(tx, self._changes, locked, now=now)
         return found._replace(touched=[])
 
     def answers(self, found: Read) -> list[Result]:

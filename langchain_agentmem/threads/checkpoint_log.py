@@ -586,31 +586,36 @@ def _saved(thread: Thread, row: Row, values: Rows, writes: Rows, parts: dict[int
     return Saved(thread, row["name"], row["parent"], versions, head, metadata, recipes, written, parts)
 
 
-def keys(
-    tx: Transaction,
-    at: ThreadKey | None,
-    *,
-    low: str,
-    high: str,
-    ns: str | None = None,
-    name: str | None = None,
-    before: str | None = None,
-    after: Key | None = None,
-    limit: int,
-) -> list[Key]:
-    """A page of checkpoints, newest first.
+class KeyFilter(NamedTuple):
+    """Which checkpoints are listed.
 
-    Args:
-        tx: The transaction.
+    Attributes:
         at: One thread; None for all.
         low: Without a thread, the first namespace path.
         high: Path after the last.
         ns: One line; None for all.
         name: One checkpoint.
         before: Only those whose ids are smaller.
+    """
+
+    at: ThreadKey | None
+    low: str
+    high: str
+    ns: str | None = None
+    name: str | None = None
+    before: str | None = None
+
+
+def keys(tx: Transaction, wanted: KeyFilter, after: Key | None, limit: int) -> list[Key]:
+    """A page of checkpoints, newest first.
+
+    Args:
+        tx: The transaction.
+        wanted: Which.
         after: The last one of the page before.
         limit: Most.
     """
+    at, low, high, ns, name, before = wanted
     edge = None if after is None else after.name
     if at is None:
         thread = None
@@ -621,12 +626,12 @@ def keys(
             return []
         rows = query.line_keys(tx, line=thread.line, before=before if after is None else edge, limit=limit)
         return [_key(row, thread.path, thread.name, ns) for row in rows]
-    wanted = {"ns": ns, "name": name, "before": before, "limit": limit}
-    wanted |= {"after": edge, "after_line": None if after is None else after.line}
+    asked = {"ns": ns, "name": name, "before": before, "limit": limit}
+    asked |= {"after": edge, "after_line": None if after is None else after.line}
     if thread is not None:
-        rows = query.thread_keys(tx, thread=thread.id, **wanted)
+        rows = query.thread_keys(tx, thread=thread.id, **asked)
         return [_key(row, thread.path, thread.name, row["ns"]) for row in rows]
-    rows = query.checkpoint_keys(tx, low=low, high=high, **wanted)
+    rows = query.checkpoint_keys(tx, low=low, high=high, **asked)
     return [_key(row, row["path"], row["thread"], row["ns"]) for row in rows]
 
 

@@ -191,10 +191,10 @@ def import_file(
         except StorageError as error:
             raise InvalidInput(f"{safe_repr(str(path))} cannot be imported: {error}") from error
         rows = stack.enter_context(transfer.reading(engine))
-        now, tail, limits = database.now(), database.tail, database.limits
+        now, limits = database.now(), database.limits
 
         def merge(file: Transaction, tx: Transaction) -> MemoryImport:
-            return MemoryImport(rows, file, tx, now=now, tail=tail, limits=limits, progress=progress).run()
+            return MemoryImport(rows, file, tx, now=now, limits=limits, progress=progress).run()
 
         merged = engine.read(lambda file: database.write(None, lambda tx: merge(file, tx)))
     for at_path, name, keys in merged.conversations:
