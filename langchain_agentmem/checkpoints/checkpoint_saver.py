@@ -506,7 +506,10 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         Args:
             source_thread_id: The thread.
-            target_thread_id: The copy. If there is such a thread, what it has stays.
+            target_thread_id: The copy. An earlier copy gets what is new, and keeps what it has.
+
+        Raises:
+            InvalidInput: There is another thread of this id.
         """
         source = ThreadKey(path_of(self._namespace()), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
