@@ -2,8 +2,8 @@
 
 It may import `storage`, `messages`, `tracing` and `base`. Begin with `memory_search.py` (candidates and reasons), then
 `ranking.py` (pure arithmetic over them) and `search_index.py` (how the index follows what is stored). `analysis.py`
-turns text into terms, `dates.py` reads the times that a question names, and `vectors.py` and `embedding.py` add vectors
-in the background. Which kinds can be found is told by the parts (`storage/part.py`).
+turns text into terms, `dates.py` reads the times that a question names, and `vectors.py` adds vectors in the
+background. Which kinds can be found is told by the parts (`storage/part.py`).
 
 A *document* is anything that can be found: a message, an item. Its number says where it stands: 26 bits of its *scope*
 (the documents of one kind in one namespace), 15 of its *series* there (a conversation), 22 of its place in the series.

@@ -462,11 +462,13 @@ class _Fit:
                 best[number] = worth
             if not around or number in self._silent or number >> PLACE_BITS not in self._related:
                 continue
-            for offset, factor in around:
+            place = number & _PLACES
+            inside = reach <= place <= _PLACES - reach
+            for offset, factor in around if inside else [each for each in around if 0 <= place + each[0] <= _PLACES]:
                 value = worth * factor
                 if value_of(number + offset, 0.0) < value:
                     best[number + offset] = value
-            if features & _QUESTION and (answer := documents.get(number + 1)):
+            if features & _QUESTION and place < _PLACES and (answer := documents.get(number + 1)):
                 value = worth / (1 + answer.length / _INHERITS)
                 if value_of(number + 1, 0.0) < value:
                     best[number + 1] = value

@@ -84,11 +84,10 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver
 from langchain_agentmem.language_models.model_calls import writer
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, thread_point
-from langchain_agentmem.search import embedding
+from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.embedding import embed_with, embedder_of
 from langchain_agentmem.search.memory_search import near
-from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.search.vectors import Near, embed_with, embedder_of
 from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.background import Lease, TaskKey
 from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, database_of
@@ -640,8 +639,8 @@ def index_given(index: Any) -> tuple[IndexConfig | None, Fields | None]:
     given = _Index(**index)
     fields = checked_fields("index['fields']", given.fields_ or given.text_fields or [WHOLE])
     config: IndexConfig = {**index, "fields": list(fields or (WHOLE,))}  # type: ignore[typeddict-item]
-    if given.embed == embedding.NAME:
-        config["dims"] = given.dims or embedding.DIMENSIONS
+    if given.embed == vectors.NAME:
+        config["dims"] = given.dims or vectors.DIMENSIONS
     if given.embed is not None:
         config["embed"] = _embeddings(given.embed, config.get("dims"))
     elif given.score is not None:
@@ -656,16 +655,16 @@ def _embeddings(embed: Any, dims: int | None) -> Embeddings:
         )
     if dims is None:
         raise InvalidInput("index['embed'] needs index['dims'], the numbers of a vector.")
-    if embed != embedding.NAME:
+    if embed != vectors.NAME:
         try:
             return langgraph.ensure_embeddings(embed)
         except (ImportError, ValueError) as error:  # of a name: there is no such provider, or it is not installed
             raise InvalidInput(f"index['embed'] cannot be made of {safe_repr(embed)}: {error}") from error
-    if dims != embedding.DIMENSIONS:
+    if dims != vectors.DIMENSIONS:
         raise InvalidInput(
-            f"The static embeddings have {embedding.DIMENSIONS} dimensions, not {dims}: leave index['dims'] out."
+            f"The static embeddings have {vectors.DIMENSIONS} dimensions, not {dims}: leave index['dims'] out."
         )
-    return embedding.StaticEmbeddings()
+    return vectors.StaticEmbeddings()
 
 
 def _ttl(ttl: Any) -> TTLConfig | None:
