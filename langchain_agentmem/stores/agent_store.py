@@ -94,7 +94,7 @@ from langchain_agentmem.storage.database import Database, MemoryLike, Unopened, 
 from langchain_agentmem.storage.engine import Opening, OpeningOptions
 from langchain_agentmem.stores import item_rows
 from langchain_agentmem.stores.item_rows import PAGE, ttl_of
-from langchain_agentmem.stores.item_search import FoundItem, Look, NamespaceListing, SharedItems, ThreadItems, checked
+from langchain_agentmem.stores.item_search import FoundItem, Look, SharedItems, ThreadItems, checked
 from langchain_agentmem.tracing import RunType, brief, outcome
 
 SEARCH = "search"
@@ -241,15 +241,19 @@ class Batch:
             results[number] = found
             touched += [each.item for each in found if refresh and each.item.ttl is not None]
         for number, (op, low, high) in self._lists.items():
-            above, conditions = len(self._base), op.match_conditions or ()
-
-            def fits(named: Namespace, above: int = above, conditions: Any = conditions) -> bool:
-                return all(_matches(named[above:], condition) for condition in conditions)
-
-            depth = None if op.max_depth is None else above + op.max_depth
-            listing = NamespaceListing(low, high, fits, depth, op.limit, op.offset)
-            results[number] = [named[above:] for named in items.namespaces(tx, listing, now=now)]
+            results[number] = self._page_of(op, items.namespaces(tx, low, high, now=now))
         return Read(results, touched)
+
+    def _page_of(self, op: langgraph.ListNamespacesOp, namespaces: Iterable[Namespace]) -> list[Namespace]:
+        """Those of some namespaces that are asked for."""
+        found: dict[Namespace, None] = {}
+        for namespace in namespaces:
+            labels = namespace[len(self._base) :]
+            if all(_matches(labels, condition) for condition in op.match_conditions or ()):
+                found[labels[: op.max_depth]] = None
+                if len(found) >= op.offset + op.limit:
+                    break
+        return list(found)[op.offset : op.offset + op.limit]
 
     def run(self, tx: Transaction, items: Items, now: int) -> Read:
         """Run everything: what reads sees what was there before.

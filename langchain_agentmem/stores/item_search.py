@@ -278,46 +278,14 @@ def find(tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
     return _fitting(tx, look, look.wanted, now)
 
 
-class NamespaceListing(NamedTuple):
-    """Which namespaces are listed.
-
-    Attributes:
-        low: The first path to look at.
-        high: The path behind the last.
-        fits: Says which namespaces are meant.
-        depth: Cut them to so many labels.
-        limit: Most namespaces.
-        offset: How many of the first to leave out.
-    """
-
-    low: str
-    high: str
-    fits: Callable[[Namespace], bool]
-    depth: int | None
-    limit: int
-    offset: int
-
-    def add(self, found: dict[Namespace, None], paths: Iterable[str]) -> None:
-        """Add the namespaces of some paths that are meant."""
-        wanted = filter(self.fits, map(namespace_of, paths))
-        found |= dict.fromkeys(namespace[: self.depth] for namespace in wanted)
-
-    def page(self, found: Iterable[Namespace]) -> list[Namespace]:
-        """Return those that were asked for."""
-        return list(found)[self.offset : self.offset + self.limit]
-
-
-def namespaces(tx: Transaction, listing: NamespaceListing, *, now: int) -> list[Namespace]:
-    """The namespaces that hold items, in order; what has expired does not count."""
-    found: dict[Namespace, None] = {}
+def namespaces(tx: Transaction, low: str, high: str, *, now: int) -> Iterator[Namespace]:
+    """The namespaces in a range of paths that hold items, in order; what has expired does not count."""
     after, size = "", FIRST_PAGE
-    while len(found) < listing.offset + listing.limit:
-        rows = query.namespaces_of_items(tx, low=listing.low, after=after, high=listing.high, now=now, limit=size)
-        listing.add(found, (row["path"] for row in rows))
+    while rows := query.namespaces_of_items(tx, low=low, after=after, high=high, now=now, limit=size):
+        yield from (namespace_of(row["path"]) for row in rows)
         if len(rows) < size:
-            break
+            return
         after, size = rows[-1]["path"], min(size * 4, LARGEST_PAGE)
-    return listing.page(found)
 
 
 def best_items(
@@ -458,11 +426,11 @@ class ThreadItems:
         fitting = found if wanted is None else (each for each in found if fits(each.value, wanted))
         return list(islice(fitting, look.offset, look.offset + look.limit))
 
-    def namespaces(self, tx: Transaction, listing: NamespaceListing, *, now: int) -> list[Namespace]:
-        """The namespaces that hold items, in order."""
-        found: dict[Namespace, None] = {}
-        listing.add(found, sorted({place_of(kept).path for kept in self._within(tx, listing.low, listing.high, now)}))
-        return listing.page(found)
+    def namespaces(self, tx: Transaction, low: str, high: str, *, now: int) -> list[Namespace]:
+        """The namespaces in a range of paths that hold items, in order."""
+        return [
+            namespace_of(path) for path in sorted({place_of(kept).path for kept in self._within(tx, low, high, now)})
+        ]
 
     def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
         """Put off the end of items that were read; outside of a task nothing can be noted, and nothing is."""
