@@ -21,9 +21,7 @@ from langchain_agentmem.rewinding.memory_rows import (
     OTHERS,
     SAID,
     View,
-    bounds_of,
     conversation_source,
-    groups_of,
     message_source,
     sources_of,
 )
@@ -183,7 +181,7 @@ def _resting_on(tx: Transaction, low: str, high: str, names: list[str]) -> list[
     found = query.resting_on(tx, keys=json.dumps(names), low=low, high=high)
     if any(row["path"] is None for row in found):
         mentioned = query.mentioned_within(tx, low=low, high=high)
-        known = {group for row in mentioned for group in (groups_of(row["groups"]) or bounds_of(row["groups"]) or ())}
+        known = {row["group_id"] for row in mentioned}
         found = [row for row in found if row["path"] is not None or row["group_id"] in known]
     return list(found)
 
