@@ -111,21 +111,22 @@ def want(tx: Transaction, dimensions: int) -> None:
         )
 
 
-def begin_server_side(tx: Transaction) -> int | None:
-    """Have pgvector compare the vectors that are there, if it can: 0, behind which `server_side` begins, or None."""
+def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
+    """Have pgvector compare a page of the vectors that are there, if it can.
+
+    Args:
+        tx: The transaction.
+        after: The vector behind which to begin: 0, or the last value.
+
+    Returns:
+        The vector behind which to go on; None when pgvector has all, or is not there.
+    """
     [state] = query.vector_state(tx)
-    if state["dimensions"] is None:
-        return None
-    return 0 if state["pgvector"] or _begun(tx, state["dimensions"]) else None
-
-
-def server_side(tx: Transaction, after: int) -> int | None:
-    """Give pgvector a page of the vectors behind one, and say behind which to go on; None when it has all."""
+    dimensions = state["dimensions"]
     rows = query.vectors_after(tx, after=after, limit=PAGE)
-    if not rows:
+    if not rows or dimensions is None or not (state["pgvector"] or _begun(tx, dimensions)):
         return None
-    given = [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows]
-    _give_pgvector(tx, given)
+    _give_pgvector(tx, [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows])
     return int(rows[-1]["id"])
 
 

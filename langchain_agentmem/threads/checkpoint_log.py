@@ -2,7 +2,7 @@
 
 Channel versions are long strings that stand in a checkpoint many times over. They are kept once, in a short form, in a
 column of their own, so that values can be found and collected without the serializer; `versions_seen` refers to them
-and to their channels by their places there, and so does `updated_channels`. What was written before names channels.
+and to their channels by their places there, and so does `updated_channels`.
 
 The log of threads: operations on checkpoints, pending writes and whole threads.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -194,9 +194,6 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
     def name(each: Any) -> Any:
         return names[each] if type(each) is int else each
 
-    def pairs(there: Any) -> Iterable[tuple[Any, Any]]:
-        return there.items() if type(there) is dict else zip(there[::2], there[1::2], strict=True)
-
     checkpoint = {
         "v": v,
         "id": checkpoint_id,
@@ -204,7 +201,10 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
         "channel_values": values,
         "channel_versions": {channel: full(text) for channel, text in versions.items()},
         "versions_seen": {
-            node: {name(one): full(each if type(each) is str else texts[each]) for one, each in pairs(there)}
+            node: {
+                name(one): full(each if type(each) is str else texts[each])
+                for one, each in zip(there[::2], there[1::2], strict=True)
+            }
             for node, there in seen.items()
         },
         "updated_channels": list(map(name, updated)) if type(updated) is list else updated,

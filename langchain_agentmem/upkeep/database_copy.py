@@ -348,9 +348,9 @@ def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress:
         target.write(search_index.refresh)
     except InvalidInput as error:
         raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
-    beside = target.write(vectors.begin_server_side)
-    while beside is not None:
-        beside = target.write(partial(vectors.server_side, after=beside))
+    after: int | None = 0
+    while after is not None:
+        after = target.write(partial(vectors.copy_to_pgvector, after=after))
     return CopyReport(
         source=source.path,
         target=name,
