@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.search import embedding
+from langchain_agentmem.search import vectors
 from langchain_agentmem.storage import postgres
 from langchain_agentmem.storage.queries import for_libpq
 
@@ -39,7 +39,7 @@ ROOM = 4 << 30
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("patient"), max_examples=20)
 hypothesis.settings.load_profile("patient")
-embedding.PATIENCE = 60.0  # nor whether a search found what had just been said,
+vectors.PATIENCE = 60.0  # nor whether a search found what had just been said,
 postgres._AT_ONCE = 60.0  # or notes on prompts were kept
 
 

@@ -413,7 +413,7 @@ def _enter(tx: Transaction, found: Sequence[Row]) -> None:
         owners = [row["sequence"] for row in series[each]]
         new = [search_index.IndexedDocument(said[row["sequence"]], row["created_at"]) for row in series[each]]
         placed = search_index.places(tx, each, new)._replace(embeds=False, waiting=0)  # no model is asked for vectors
-        search_index.write(tx, placed, owners, tail=0)
+        search_index.write(tx, placed, owners, waits=False)
         documents = zip(owners, placed.numbers, strict=True)
         query.audit_set_document.many(tx, [{"sequence": owner, "document": number} for owner, number in documents])
 

@@ -25,7 +25,7 @@ from pydantic import Field, field_validator
 from langchain_agentmem.audit.audit_entry import Kind
 from langchain_agentmem.base.argument_checks import Options
 from langchain_agentmem.base.data_tables import data_table
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 
 WORDS = data_table("audit/words.yaml")
 

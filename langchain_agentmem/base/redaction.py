@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_agentmem.base.encoding import MAX_DEPTH
-from langchain_agentmem.base.safe_repr import HIDDEN, NAMES, SECRET_NAME, safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.base.safe_repr import HIDDEN, NAMES, SECRET_NAME
+from langchain_agentmem.errors import InvalidInput, safe_repr
 
 __all__ = ["DEFAULT", "SecretPattern", "patterns_with", "redact", "redact_value"]
 

@@ -6,7 +6,6 @@
   machine imported, and their classes called. A strict one imports only what LangGraph holds to be safe and what is
   allowed.
 - Values taken apart and put together again: `Coding`.
-- A checkpoint of another saver, stored as it is: `Adoption`.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import Enum
-from functools import lru_cache, partial
-from hashlib import blake2b
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -28,41 +26,26 @@ from weakref import WeakValueDictionary
 import ormsgpack
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple, PendingWrite, writes_sort_key
+from langgraph.checkpoint.base import CheckpointTuple, PendingWrite, writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from langchain_agentmem.base import concurrency, namespaces
-from langchain_agentmem.base.clock import micros, time_written
 from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.errors import AgentMemoryError, CheckpointUnreadable, InvalidInput, safe_repr
-from langchain_agentmem.storage import Operation, Transaction
+from langchain_agentmem.storage import Operation
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import CheckpointMessage
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.checkpoint_log import Saved, fold, short, unfold, versions_of, with_texts, written
-from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread, has
+from langchain_agentmem.threads.checkpoint_log import Saved, fold, unfold, versions_of, written
+from langchain_agentmem.threads.thread_lines import OWN_LINE, Deleted, Thread
 from langchain_agentmem.threads.value_codec import VALUE, KnownMessages, ValueDraft, ValueReading, sharing
 from langchain_agentmem.threads.value_store import Damaged, ShelfWriter, StoredPart, StorePlace
 
 logger = logging.getLogger(__name__)
-
-
-class _Reading(threading.local):
-    """Whether this thread makes what one of our checkpointers reads: events do not tell whose serializer they are of.
-
-    Attributes:
-        ours: Whether it does.
-    """
-
-    ours = False
-
-
-reading = _Reading()
 
 
 def serializer(*, strict: bool) -> JsonPlusSerializer:
@@ -73,24 +56,6 @@ def serializer(*, strict: bool) -> JsonPlusSerializer:
             strict where the environment variable LANGGRAPH_STRICT_MSGPACK says so.
     """
     return JsonPlusSerializer(allowed_msgpack_modules=None) if strict else JsonPlusSerializer()
-
-
-def _listen(event: SerdeEvent) -> None:
-    if event["kind"] == "msgpack_blocked" and reading.ours:
-        _tell(event["module"], event["name"])
-
-
-@lru_cache(1_000)
-def _tell(module: str, name: str) -> None:
-    """Say once how a class is allowed."""
-    logger.warning(
-        "Objects of the class %s.%s come back as plain data, since this checkpointer is strict. If it is yours, allow "
-        'it: saver.with_allowlist([("%s", "%s")])',
-        *(module, name, module, name),
-    )
-
-
-register_serde_event_listener(_listen)
 
 
 _UNCHANGED = frozenset({bool, bytes, float, int, str, type(None)})
@@ -143,7 +108,6 @@ def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iter
         name: The checkpoint's id; None for the newest.
         decoding: Whether the serializer is at work, all of whose errors are damage.
     """
-    reading.ours = decoding
     try:
         yield
     except AgentMemoryError:
@@ -157,8 +121,6 @@ def readable(at: ThreadKey, name: str | None, *, decoding: bool = False) -> Iter
             f"The {which} of the thread {safe_repr(at.name)} cannot be read: it is damaged, or was "
             f"written with another serializer ({type(error).__name__}: {error})."
         ) from error
-    finally:
-        reading.ours = False
 
 
 @contextmanager
@@ -524,90 +486,3 @@ class Reading(NamedTuple):
     def tuple(self, config: RunnableConfig, saved: Saved, at: ThreadKey, ns: str) -> CheckpointTuple:
         """The checkpoint that was found."""
         return self.coding.tuple(self.serde, saved, config["configurable"]["thread_id"], at, ns)
-
-
-class Adoption:
-    """A checkpoint of another saver with what was written towards the next one, taken apart.
-
-    Args:
-        coding: Takes values apart.
-        serde: Our serializer.
-        found: The checkpoint, as the other saver gives it.
-
-    Attributes:
-        at: The thread.
-        ns: Which of its lines.
-        name: The checkpoint's id.
-        parent: The id of the one before it.
-        checkpoint: The checkpoint, with versions as ours are.
-        metadata: Its metadata.
-        writes: The writes towards the next checkpoint.
-
-    Raises:
-        InvalidInput: It cannot be stored.
-    """
-
-    def __init__(self, coding: Coding, serde: SerializerProtocol, found: CheckpointTuple) -> None:
-        self.at, self.ns, name = address(found.config, coding.scopes.foreign)
-        self.name = str(name)
-        self.metadata: dict[str, Any] = dict(found.metadata)
-        self.checkpoint = with_texts(dict(found.checkpoint), partial(_digest_of, serde))
-        self.parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-        self._coding, self._serde = coding, serde
-        self.writes: list[checkpoint_log.WritePlan] = []
-        counts: Counter[str] = Counter()
-        for order, (task, channel, value) in enumerate(found.pending_writes or ()):
-            # Other savers do not tell the paths of tasks, so the order in which they give the writes takes their place.
-            row: dict[str, object] = {"task": text_of(task, "task"), "path": f"{order:08}"}
-            row |= {"place": WRITES_IDX_MAP.get(channel, counts[task]), "channel": text_of(channel, "channel")}
-            counts[task] += 1
-            self.writes.append(coding.plan(serde, self.at, [row], [(channel, value)], listing=False))
-
-    def time(self, now: int) -> int:
-        """When the checkpoint was made, in microseconds since 1970; where it does not tell, or not yet was, `now`."""
-        with suppress(InvalidInput, TypeError):
-            return min(now, micros(time_written(self.checkpoint["ts"])))
-        return now
-
-    def is_known(self, tx: Transaction) -> bool:
-        """Whether the checkpoint is here already."""
-        return has(tx, self.at, self.ns, self.name)
-
-    def plan(self, now: int, then: checkpoint_log.Then | None) -> Operation[Any]:
-        """Take the values apart, outside the transaction, and return the operation that stores the checkpoint.
-
-        Args:
-            now: The time of the checkpoint.
-            then: See `checkpoint_log.put`.
-        """
-        versions, given = self.checkpoint["channel_versions"], self.checkpoint["channel_values"]
-        values = {text_of(each, "channel"): given[each] for each in given if each in versions}
-        stored = self._coding.folded(self._serde, self.at, self.checkpoint, self.metadata, self.parent, values)
-        rows: Rows = [{"channel": each, "version": short(versions[each])} for each in values]
-        plan = self._coding.plan(self._serde, self.at, rows, list(values.items()), listing=True)
-        return lambda tx: checkpoint_log.put(
-            tx, self.at, self.ns, stored, plan, retention=None, now=now, exact=True, then=then
-        )
-
-    def write(self, tx: Transaction, now: int, put: Operation[Any] | None) -> bool:
-        """Store what is not here yet.
-
-        Args:
-            tx: The transaction.
-            now: When.
-            put: The operation that `plan` returned; None if the checkpoint was here already.
-
-        Returns:
-            Whether the checkpoint is new.
-        """
-        new = put is not None and not self.is_known(tx)
-        if put is not None and new:
-            put(tx)
-        for plan in self.writes:  # also for a checkpoint that is known: there may be more of them now
-            checkpoint_log.put_writes(tx, self.at, self.ns, self.name, plan, now=now, exact=True)
-        return new
-
-
-def _digest_of(serde: SerializerProtocol, value: Any) -> str:
-    kind, data = serde.dumps_typed(value)
-    return blake2b(kind.encode() + data, digest_size=6).hexdigest()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
@@ -31,7 +31,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.transaction import Row
 from langchain_agentmem.threads import checkpoint_log
 from langchain_agentmem.threads import value_store as shelves
-from langchain_agentmem.threads.checkpoint_log import Key, Saved
+from langchain_agentmem.threads.checkpoint_log import Key, KeyFilter, Saved
 from langchain_agentmem.threads.thread_lines import find
 from langchain_agentmem.threads.value_codec import ELEMENTS
 from langchain_agentmem.threads.value_store import LIST, MESSAGE, Range, Recipe
@@ -43,14 +43,17 @@ SUBGRAPHS = 50
 """Subgraphs of a thread that its history names."""
 
 
-@dataclass
-class Listing:
-    """One call of `list`. Nothing is locked between its pages; they are small at first, for those who want few.
+def list_pages(
+    reading: Reading, config: RunnableConfig | None, wanted: Any, before: RunnableConfig | None, limit: int | None
+) -> Iterator[Sequence[CheckpointTuple]]:
+    """Check a call of `list`, and return the checkpoints a page at a time.
+
+    Nothing is locked between the pages; they are small at first, for those who want few.
 
     Args:
         reading: The access of the saver to its checkpoints.
         config: Which thread, and maybe which of its lines or checkpoints; None for all threads.
-        wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. Empty
+        wanted: Values that the metadata must have, by key, which may be the way to a nested one, with dots. None
             for any.
         before: Only those before this one.
         limit: Most; None for all.
@@ -58,94 +61,67 @@ class Listing:
     Raises:
         InvalidInput: The config names no thread, `before` no checkpoint, the filter is no dictionary, or the limit is
             no number.
+        CheckpointUnreadable: One is damaged, or was written with another serializer.
     """
+    scopes = reading.database.scopes
+    at, ns, name = (None, None, None) if config is None else address(config, scopes, whole_thread=True)
+    low, high = range_of(scopes.resolve(None, config, bare=True))
+    edge = configurable_of(config_given(before)).get("checkpoint_id")
+    if before is not None and edge is None:
+        raise InvalidInput(
+            'before must name a checkpoint in config["configurable"]["checkpoint_id"], which '
+            f"{safe_repr(before)} does not."
+        )
+    edge = None if edge is None else text_of(edge, "checkpoint")
+    wanted = {} if wanted is None else wanted
+    if not isinstance(wanted, Mapping):
+        raise InvalidInput(f"filter must be a dictionary, not {safe_repr(wanted)}.")
+    if limit is not None:
+        check_whole("limit", limit, 0)
+    keys = _keys(reading, KeyFilter(at, low, high, ns, name, edge), wanted, limit)
+    return _pages(reading, keys, None if config is None else config["configurable"]["thread_id"])
 
-    reading: Reading
-    config: RunnableConfig | None
-    wanted: Mapping[str, Any]
-    before: RunnableConfig | None
-    limit: int | None
 
-    def __post_init__(self) -> None:
-        at: tuple[ThreadKey | None, str | None, str | None] = (None, None, None)
-        if self.config is not None:
-            at = address(self.config, self.reading.database.scopes, whole_thread=True)
-        self._at, self._ns, self._name = at
-        self._given = None if self.config is None else self.config["configurable"]["thread_id"]
-        self._low, self._high = range_of(self.reading.database.scopes.resolve(None, self.config, bare=True))
-        before = configurable_of(config_given(self.before)).get("checkpoint_id")
-        if self.before is not None and before is None:
-            raise InvalidInput(
-                'before must name a checkpoint in config["configurable"]["checkpoint_id"], which '
-                f"{safe_repr(self.before)} does not."
+def _pages(reading: Reading, keys: Iterator[Key], thread_id: Any) -> Iterator[Sequence[CheckpointTuple]]:
+    size = 1
+    while page := list(islice(keys, size)):
+        first = page[0]
+        with readable(ThreadKey(first.path, first.thread), first.name):
+            found = reading.database.engine.read(
+                partial(checkpoint_log.load_keys, page=page, recall=reading.coding.known.take)
             )
-        self._before = None if before is None else text_of(before, "checkpoint")
-        if not isinstance(self.wanted, Mapping):
-            raise InvalidInput(f"filter must be a dictionary, not {safe_repr(self.wanted)}.")
-        if self.limit is not None:
-            check_whole("limit", self.limit, 0)
+        yield [_tuple(reading, key, saved, thread_id) for key, saved in found]
+        size = min(size * 4, LARGEST_PAGE)
 
-    def pages(self) -> Iterator[Sequence[CheckpointTuple]]:
-        """The checkpoints, a page at a time.
 
-        Raises:
-            CheckpointUnreadable: One is damaged, or was written with another serializer.
-        """
-        keys, size = chain.from_iterable(self._keys()), 1
-        while page := list(islice(keys, size)):
-            yield self._load(page)
-            size = min(size * 4, LARGEST_PAGE)
+def _tuple(reading: Reading, key: Key, saved: Saved, thread_id: Any) -> CheckpointTuple:
+    named = key.thread if thread_id is None else thread_id
+    return reading.coding.tuple(reading.serde, saved, named, ThreadKey(key.path, key.thread), key.ns)
 
-    def _keys(self) -> Iterator[Sequence[Key]]:
-        """The places of all that fits, many at a time."""
-        left, many = self.limit, FIRST_KEYS
-        after: Key | None = None
-        while left is None or left > 0:
-            most = many if left is None or self.wanted else min(left, many)
-            with readable(self._at or ThreadKey(self._low, ""), self._name):
-                found = self.reading.database.engine.read(
-                    partial(
-                        checkpoint_log.keys,
-                        at=self._at,
-                        low=self._low,
-                        high=self._high,
-                        ns=self._ns,
-                        name=self._name,
-                        before=self._before,
-                        after=after,
-                        limit=most,
-                    )
-                )
-            if not found:
-                return
-            after, many = found[-1], min(many * 4, MOST_KEYS)
-            fitting = [key for key in found if self._fits(key)][:left]
-            if left is not None:
-                left -= len(fitting)
-            yield fitting
 
-    def _fits(self, key: Key) -> bool:
-        if not self.wanted:
-            return True
-        with readable(ThreadKey(key.path, key.thread), key.name, decoding=True):
-            metadata = value_of(self.reading.serde, key.metadata)
-        return all(under(metadata, name) == value for name, value in self.wanted.items())
+def _keys(reading: Reading, keys: KeyFilter, wanted: Mapping[str, Any], limit: int | None) -> Iterator[Key]:
+    """The places of all that fits, read many at a time."""
+    left, many = limit, FIRST_KEYS
+    after: Key | None = None
+    while left is None or left > 0:
+        most = many if left is None or wanted else min(left, many)
+        with readable(keys.at or ThreadKey(keys.low, ""), keys.name):
+            found = reading.database.engine.read(partial(checkpoint_log.keys, wanted=keys, after=after, limit=most))
+        if not found:
+            return
+        after, many = found[-1], min(many * 4, MOST_KEYS)
+        fitting = [key for key in found if _fits(reading, key, wanted)][:left]
+        if left is not None:
+            left -= len(fitting)
+        yield from fitting
 
-    def _load(self, page: Sequence[Key]) -> Sequence[CheckpointTuple]:
-        with readable(ThreadKey(page[0].path, page[0].thread), page[0].name):
-            found = self.reading.database.engine.read(
-                lambda tx: checkpoint_log.load_keys(tx, page, self.reading.coding.known.take)
-            )
-        return [
-            self.reading.coding.tuple(
-                self.reading.serde,
-                saved,
-                key.thread if self._given is None else self._given,
-                ThreadKey(key.path, key.thread),
-                key.ns,
-            )
-            for key, saved in found
-        ]
+
+def _fits(reading: Reading, key: Key, wanted: Mapping[str, Any]) -> bool:
+    if not wanted:
+        return True
+    with readable(ThreadKey(key.path, key.thread), key.name, decoding=True):
+        metadata = value_of(reading.serde, key.metadata)
+    return all(under(metadata, name) == value for name, value in wanted.items())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -71,22 +71,18 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from langchain_agentmem.base.argument_checks import channels_given, check_flag
+from langchain_agentmem.base.argument_checks import channels_given
 from langchain_agentmem.base.concurrency import awaited, in_worker, iterate_in_worker
 from langchain_agentmem.base.lifetime import Closing, Ready
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, id_of, path_of, range_of
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
-from langchain_agentmem.checkpoints import checkpoint_listing
-from langchain_agentmem.checkpoints.checkpoint_listing import (
-    CheckpointChanges,
-    CheckpointExcerpt,
-    CheckpointHistory,
-    Listing,
-)
+from langchain_agentmem.checkpoints import checkpoint_listing, saver_import
+from langchain_agentmem.checkpoints.checkpoint_listing import CheckpointChanges, CheckpointExcerpt, CheckpointHistory
 from langchain_agentmem.checkpoints.rewind_follower import Rewinding, beginning_loop, loop_of
-from langchain_agentmem.checkpoints.saver_import import ImportReport, aimport_checkpoints, import_checkpoints
+from langchain_agentmem.checkpoints.saver_import import ImportReport
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.role_rounds import Retention
+from langchain_agentmem.rewinding import sealing
 from langchain_agentmem.rewinding import thread_memory as memories
 from langchain_agentmem.rewinding.graph_runs import runs_of
 from langchain_agentmem.storage import Operation, Transaction
@@ -447,33 +443,7 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: It cannot be stored. Nothing was.
         """
-        if not isinstance(found, CheckpointTuple):
-            raise InvalidInput(f"What is adopted is a CheckpointTuple of another checkpointer, not {safe_repr(found)}.")
-        adoption = codec.Adoption(self._coding, self.serde, found)
-        known = self._read(adoption.is_known, adoption.at, adoption.name)
-        if check_flag("dry_run", dry_run):
-            return not known
-        if known and not adoption.writes:
-            return False
-        now = adoption.time(self.database.now())
-        recorded = [each for each in self.record if each in adoption.checkpoint["channel_versions"]]
-        before: RunnableConfig = {"configurable": {"thread_id": adoption.at.name, "checkpoint_id": adoption.parent}}
-        remember: Later = []
-        follow = self._rewinding.follow(
-            before, adoption.at, adoption.checkpoint, adoption.metadata, self.serde, recorded, now, remember
-        )
-
-        put = None if known else adoption.plan(now, None if adoption.ns else follow)
-
-        def operation(tx: Transaction) -> bool:
-            remember.clear()
-            return adoption.write(tx, now, put)
-
-        with codec.readable(adoption.at, adoption.name):
-            new = self.database.engine.write(operation)
-        for done in remember:
-            done()
-        return new
+        return saver_import.adopt(self._reading(), self._rewinding, self.record, found, dry_run=dry_run)
 
     def import_checkpoints(
         self,
@@ -486,7 +456,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         What is here already is left alone, so an import that was interrupted is run again and goes on. Where this saver
         records messages, they are found as if they had been said here, at the times that the checkpoints tell. A thread
-        that went on both here and there is left out: import it into another namespace, or erase it here before.
+        that went on both here and there is left out: import it into another namespace, or erase it here before. A saver
+        that can only be awaited is imported by `aimport_checkpoints`.
 
         Args:
             from_saver: Any other saver.
@@ -496,21 +467,9 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         Raises:
             InvalidInput: A checkpoint cannot be stored. The others before it were.
         """
-        return import_checkpoints(self.adopt, self.database, from_saver, thread_ids, progress)
+        return saver_import.import_checkpoints(self.adopt, self.database, from_saver, thread_ids, progress)
 
-    async def aimport_checkpoints(
-        self,
-        from_saver: BaseCheckpointSaver[Any],
-        *,
-        thread_ids: Sequence[str] | None = None,
-        progress: Callable[[ImportReport], None] | None = None,
-    ) -> ImportReport:
-        """Async version of `import_checkpoints`; for savers that can only be awaited too."""
-
-        async def adopt(found: CheckpointTuple) -> bool:
-            return await in_worker(partial(self.adopt, found), writes=True)
-
-        return await aimport_checkpoints(adopt, self.database, from_saver, thread_ids, progress)
+    aimport_checkpoints = awaited(import_checkpoints, writes=True)
 
     # -- whole threads -----------------------------------------------------------------------------------------
 
@@ -546,11 +505,14 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
 
         Args:
             source_thread_id: The thread.
-            target_thread_id: The copy. If there is such a thread, what it has stays.
+            target_thread_id: The copy. An earlier copy gets what is new, and keeps what it has.
+
+        Raises:
+            InvalidInput: There is another thread of this id.
         """
         source = ThreadKey(path_of(self._namespace()), id_of(source_thread_id, "thread"))
         target, now = id_of(target_thread_id, "thread"), self.database.now()
-        self._change(lambda tx: memories.copy(tx, source, target, now=now, tail=self.database.tail))
+        self._change(lambda tx: memories.copy(tx, source, target, now=now))
 
     acopy_thread = awaited(copy_thread, writes=True)  # type: ignore[arg-type]  # self of the base class
 
@@ -691,12 +653,11 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
             for place, (channel, _) in enumerate(writes)
         ]
         plan = self._coding.plan(self.serde, at, rows, writes, listing=False)
-        now = self.database.now()
-
+        now, runs = self.database.now(), runs_of(self.database)
         run_id = get_checkpoint_metadata(config, {}).get("run_id")
 
         def finish(tx: Transaction, thread: Thread) -> None:
-            self._rewinding.finish(tx, config, at, thread, writes, task_id)
+            sealing.finish(tx, runs, config["configurable"], at, thread, writes, task_id, self.database.now())
 
         def operation(tx: Transaction) -> checkpoint_log.Stored:
             return checkpoint_log.put_writes(
@@ -751,8 +712,8 @@ class AgentMemorySaver(Closing, BaseCheckpointSaver[str]):
         before: RunnableConfig | None,
         limit: int | None,
     ) -> Iterator[Sequence[CheckpointTuple]]:
-        listing = Listing(self._reading(), config, {} if wanted is None else wanted, before, limit)
-        return self._rewinding.listed(config, before, limit, listing.pages(), loop_of(config))
+        pages = checkpoint_listing.list_pages(self._reading(), config, wanted, before, limit)
+        return self._rewinding.listed(config, before, limit, pages, loop_of(config))
 
 
 __all__ = ["AgentMemorySaver", "ImportReport"]

@@ -32,7 +32,7 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.namespaces import ThreadKey, configurable_of, namespace_of
 from langchain_agentmem.checkpoints.checkpoint_codec import address, said_in, value_of
 from langchain_agentmem.rewinding import sealing, thread_memory
-from langchain_agentmem.rewinding.graph_runs import GraphRun, Runs, identify, runs_of
+from langchain_agentmem.rewinding.graph_runs import GraphRun, Loop, Runs, identify, runs_of
 from langchain_agentmem.rewinding.sealing import CheckpointPut, Parent
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
@@ -162,26 +162,16 @@ class Rewinding:
         scopes = self._database.scopes
         at, ns, _ = address(config, scopes)
         home = at if found is None else address(found.config, scopes)[0]
-        begun = self._runs.loaded(
-            config["configurable"],
-            at,
-            ns,
-            None if found is None else found.checkpoint["id"],
-            {} if found is None else found.metadata,
-            {} if found is None else found.checkpoint["channel_versions"],
-            addressed=addressed,
-            home=home,
-            read=_read_of(found, resumes=not replayed and bool(config["configurable"].get(_RESUMING))),
-            results=_results(found),
-            pregel=pregel,
-        )
+        fresh = Loop(ns, addressed=addressed, results=_results(found))
+        if found is not None:
+            fresh.base, fresh.versions = found.checkpoint["id"], found.checkpoint["channel_versions"]
+            fresh.step = found.metadata.get("step")
+            resumes = not replayed and bool(config["configurable"].get(_RESUMING))
+            fresh.read = _read_of(found, resumes=resumes)
+        begun = self._runs.loaded(config["configurable"], at, home, fresh, pregel)
         if begun is not None:
             run, loop, task = begun
             self._database.engine.read(lambda tx: sealing.carry(tx, self._runs, run, loop, task))
-        if not ns and found is not None and not addressed:  # LangGraph looks whether it was told to begin earlier
-            earlier = self._runs.went_back(config["configurable"], at)
-            if earlier is not None:
-                self._tell("memory.thread.rewind", config, at, earlier, earlier, found.checkpoint["id"])
 
     def listed(
         self,
@@ -216,18 +206,6 @@ class Rewinding:
         run = self._runs.of(config["configurable"], at)
         if run is not None and run.has_lost(thread):
             raise ThreadDeleted
-
-    def finish(
-        self,
-        tx: Transaction,
-        config: Mapping[str, Any],
-        at: ThreadKey,
-        thread: Thread,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-    ) -> None:
-        """Note that a task is handing in what it wrote."""
-        sealing.finish(tx, self._runs, config["configurable"], at, thread, writes, task_id, self._database.now())
 
     def follow(
         self,
@@ -272,51 +250,18 @@ class Rewinding:
                     prefetched,
                     now,
                     _reader_of(thread, recorded, recipes, held, parent, serde) if recorded else None,
-                    self._database.tail,
                 )
                 remember = sealing.seal(tx, self._runs, put)
-                stored[:] = [partial(self._stored, put, config, remember)]
+                stored[:] = [partial(self._stored, put, remember)]
 
             return seal
 
         return look
 
-    def _stored(self, put: CheckpointPut, config: Mapping[str, Any], remember: Callable[[], None]) -> None:
+    def _stored(self, put: CheckpointPut, remember: Callable[[], None]) -> None:
         remember()
         if put.stored:
             self._database.emit(partial(_recorded, put))
-        if not put.ns and put.parent is not None and put.metadata.get("source") in ("update", "fork"):
-            self._tell("memory.thread.fork", config, put.at, str(put.parent), str(put.checkpoint["id"]))
-
-    def _tell(
-        self, name: str, config: Any, at: ThreadKey, earlier: str, checkpoint: str, newest: str | None = None
-    ) -> None:
-        """Have it seen that a thread goes on from an earlier checkpoint, if its memory does not stay as it was.
-
-        Args:
-            name: What the step is called.
-            config: The config of the call.
-            at: The thread.
-            earlier: From where it goes on.
-            checkpoint: The same, or the checkpoint that was made of it.
-            newest: The newest checkpoint. Default: the newest but for `checkpoint`.
-        """
-        tracing = self._database.tracing
-        if not tracing.heard(config):
-            return
-        with tracing.unharmed("to see what a rewind hides"):
-            hidden = self._database.engine.read(lambda tx: sealing.hidden(tx, at, checkpoint, newest))
-            if hidden is None:
-                return
-            where = {"namespace": "/".join(namespace_of(at.path)), "thread_id": at.name, "checkpoint_id": earlier}
-            with tracing.step(name, inputs=lambda: where, config=config) as step:
-                step.finish(
-                    lambda: {
-                        "checkpoint_id": checkpoint,
-                        "newest_checkpoint_id": hidden.newest,
-                        "hidden": hidden.versions,
-                    }
-                )
 
     def sweep(self, tx: Transaction, thread: Thread, ns: str, metadata: Mapping[str, Any]) -> None:
         """Old checkpoints may have been removed: what only they showed goes, now and then."""
@@ -366,10 +311,10 @@ def _results(found: CheckpointTuple | None) -> frozenset[str]:
     return frozenset(task for task, channel, _ in writes or () if sealing.is_result((channel,)))
 
 
-def _read_of(found: CheckpointTuple | None, *, resumes: bool) -> str | None:
+def _read_of(found: CheckpointTuple, *, resumes: bool) -> str | None:
     """Return the newest checkpoint up to one whose input a loop that begins there has read, or reads."""
-    if found is None or resumes or found.metadata.get("source") != "input":
-        return None if found is None else found.checkpoint["id"]
+    if resumes or found.metadata.get("source") != "input":
+        return found.checkpoint["id"]
     return None if found.parent_config is None else found.parent_config["configurable"]["checkpoint_id"]
 
 

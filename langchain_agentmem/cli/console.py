@@ -31,8 +31,8 @@ from langchain_agentmem.base.events import Progress as HowFar
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import CONFIG_KEY, named, namespace_named, namespace_of
-from langchain_agentmem.base.safe_repr import counted, one_line, printable, safe_repr
-from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, NothingStored
+from langchain_agentmem.base.safe_repr import counted, one_line, printable
+from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, NothingStored, safe_repr
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Why
 from langchain_agentmem.storage import is_postgres, name_of

@@ -15,10 +15,10 @@ import typer
 from langchain_agentmem.base import encryption_key as keys
 from langchain_agentmem.base.files import file_of
 from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted, printable, safe_repr
+from langchain_agentmem.base.safe_repr import counted, printable
 from langchain_agentmem.cli import console
 from langchain_agentmem.cli.console import Existing, Line, Made, Report, Within, argument, flag, option, working
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.storage import is_postgres, name_of

@@ -38,9 +38,9 @@ from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.data_tables import data_table
 from langchain_agentmem.base.fencing import fenced
 from langchain_agentmem.base.namespaces import CONFIG_KEY
-from langchain_agentmem.base.safe_repr import counted, safe_repr
+from langchain_agentmem.base.safe_repr import counted
 from langchain_agentmem.cli.console import Screen, hit, made, print_json, shortened
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import usable_model
 from langchain_agentmem.search import analysis
 from langchain_agentmem.search.memory_search import Recollection

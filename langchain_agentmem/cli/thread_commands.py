@@ -12,10 +12,10 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
+from langchain_agentmem.base.safe_repr import counted, printable, size_of
 from langchain_agentmem.cli import console
 from langchain_agentmem.cli.console import AsJson, Existing, Line, Most, Report, Whose, Within, argument, flag, option
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio import thread_views as views
 from langchain_agentmem.upkeep.database_report import ThreadSummary

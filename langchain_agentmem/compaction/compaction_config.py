@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 from pydantic import Field, field_validator, model_validator
 
 from langchain_agentmem.base.argument_checks import Options
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.language_models.model_calls import ModelLike
 from langchain_agentmem.language_models.summarization import SummarizationConfig
 from langchain_agentmem.language_models.tokens import CounterLike, TokenCounter

@@ -342,13 +342,13 @@ class Compactor:
 
     def _record(self, history: History, at: ThreadKey, places: Sequence[int]) -> None:
         """Record the messages in these places."""
-        now, tail = self.database.now(), self.database.tail
+        now = self.database.now()
         messages = [(history.keys[place], history.messages[place]) for place in places]
         entries = [entry_of(replace(storable(each), message_id=key), now) for key, each in messages]
         made = {key for key, each in messages if is_made(each)}
         stored = self.database.write(
             "compaction.record",
-            lambda tx: message_log.append(tx, at, entries, now=now, tail=tail, newer=True, made=made),
+            lambda tx: message_log.append(tx, at, entries, now=now, newer=True, made=made),
             lambda: {**place_of(at), "messages": len(entries)},
         )
         if keys := tuple(stored.keys):

@@ -200,7 +200,6 @@ def restore(
     records: Sequence[Mapping[str, Any]],
     *,
     now: int,
-    tail: int,
     into: Any = message_log,
     following: bool = False,
 ) -> list[str]:
@@ -214,7 +213,6 @@ def restore(
         at: The conversation; it is created when it does not exist.
         records: The records, as `dump` returned them.
         now: The time of writing, in microseconds since 1970.
-        tail: How many entries may wait for the index.
         into: The log: `message_log` or a `ThreadLog`.
         following: Whether entries follow the thread here too, which comes with them. Default: False.
 
@@ -238,7 +236,7 @@ def restore(
             for entry in entries:
                 versions = here.get(entry.key)
                 if versions is None or (entry.body not in versions and _is_behind(versions, entry.key, given)):
-                    into.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at, tail=tail)
+                    into.update(tx, at, entry.key, lambda _, new=entry: new, now=written_at)
                     written.append(entry.key)
             continue
         for entry in entries:
@@ -246,7 +244,7 @@ def restore(
             if entry.body in bodies:
                 here[entry.key] = bodies
         new = [entry for entry in entries if entry.key not in here]
-        written += into.append(tx, at, new, now=written_at or now, tail=tail).keys
+        written += into.append(tx, at, new, now=written_at or now).keys
     return written
 
 

@@ -116,7 +116,6 @@ def append(
     entries: Sequence[LogEntry],
     *,
     now: int,
-    tail: int,
     retention: Retention | None = None,
     newer: bool = False,
     made: Collection[str] = (),
@@ -130,7 +129,6 @@ def append(
         at: The conversation; it is created when it does not exist.
         entries: What to add, in order.
         now: When.
-        tail: How many entries may wait for the index.
         retention: What to drop from the beginning afterwards.
         newer: Whether other content under a key that is taken is its newer version, as in a checkpoint. Default: an
             error.
@@ -160,17 +158,17 @@ def append(
         changed = [entry for entry in others if entry.key not in made]
         following = [entry.key for entry in entries if entry.follows and entry.key in known]
     if new:
-        branch = _write(tx, at, spot, new, now=now, tail=tail)
+        branch = _write(tx, at, spot, new, now=now)
         if retention:
             dropped = _retain(tx, at, branch, retention, now)
     if spot is not None and following:
         query.follow(tx, branch=spot[0], keys=json.dumps(following))
     for entry in changed:
-        update(tx, at, entry.key, lambda _, new=entry: new, now=now, tail=tail)
+        update(tx, at, entry.key, lambda _, new=entry: new, now=now)
     return Appended([entry.key for entry in (*new, *changed)], dropped)
 
 
-def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int, tail: int) -> None:
+def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int) -> None:
     """Give a conversation its description: a system message that a reset keeps.
 
     An empty conversation begins with it. One that has another description gets the new text as an edit; one that
@@ -179,9 +177,9 @@ def describe(tx: Transaction, at: ThreadKey, entry: LogEntry, *, now: int, tail:
     branch, head = _open(tx, at, now)
     first = query.messages_after(tx, branch=branch, **_FIRST, limit=1, offset=0)
     if not first:
-        _write(tx, at, (branch, head), [entry], now=now, tail=tail)
+        _write(tx, at, (branch, head), [entry], now=now)
     elif first[0]["kind"] == DESCRIPTION and bytes(first[0]["body"]) != entry.body:
-        update(tx, at, first[0]["key"], lambda old: entry._replace(key=old.key), now=now, tail=tail)
+        update(tx, at, first[0]["key"], lambda old: entry._replace(key=old.key), now=now)
 
 
 def is_described(tx: Transaction, at: ThreadKey, entry: LogEntry) -> bool:
@@ -190,7 +188,7 @@ def is_described(tx: Transaction, at: ThreadKey, entry: LogEntry) -> bool:
     return bool(first) and (first[0]["kind"] != DESCRIPTION or bytes(first[0]["body"]) == entry.body)
 
 
-def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int, tail: int) -> bool:
+def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int) -> bool:
     """Store a new version of one entry.
 
     Facts that rest on a message still do when it was edited: nobody knows which of them it says still, and most edits
@@ -206,7 +204,6 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int, t
         key: The entry's key.
         change: Takes the stored entry and gives the new one.
         now: When.
-        tail: How many entries may wait for the index.
 
     Returns:
         Whether the new version differs from the old one; if not, nothing was written.
@@ -233,7 +230,7 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int, t
         query.insert_entry(tx, **new)
         if row["document_id"] is not None:
             old = body_text(bytes(row["body"]), with_calls=True)
-            search_index.replace(tx, row["document_id"], old, row["wording"], document, tail=tail)
+            search_index.replace(tx, row["document_id"], old, row["wording"], document)
         return True
     placed = search_index.places(tx, series_of(at), [document])
     if entry.follows:
@@ -242,7 +239,7 @@ def update(tx: Transaction, at: ThreadKey, key: str, change: Any, *, now: int, t
         again = {"wording": row["wording"], "position": head + 1, "document": placed.numbers[0]}
         [wording] = query.say_again(tx, **again, now=now)
         query.insert_entry(tx, **new)
-    search_index.write(tx, placed, [wording["id"]], tail=tail)
+    search_index.write(tx, placed, [wording["id"]])
     return True
 
 
@@ -304,7 +301,7 @@ def clear(tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
     return len(rows)
 
 
-def copy(tx: Transaction, at: ThreadKey, name: str, *, now: int, tail: int) -> None:
+def copy(tx: Transaction, at: ThreadKey, name: str, *, now: int) -> None:
     """Have another conversation begin with what follows a thread in this one, in all its versions.
 
     Args:
@@ -312,16 +309,15 @@ def copy(tx: Transaction, at: ThreadKey, name: str, *, now: int, tail: int) -> N
         at: The conversation.
         name: The id of the other one, in the same namespace. What it has already stays.
         now: When.
-        tail: How many entries may wait for the index.
     """
     target = ThreadKey(at.path, name)
     rows = rows_of(tx, at, query.following_versions)
     first = [_copied(row) for row in rows if row["replaces"] is None]
     if first:
-        new = set(append(tx, target, first, now=now, tail=tail, newer=True).keys)
+        new = set(append(tx, target, first, now=now, newer=True).keys)
         for row in rows:
             if row["replaces"] is not None and row["key"] in new:
-                update(tx, target, row["key"], lambda _, row=row: _copied(row), now=now, tail=tail)
+                update(tx, target, row["key"], lambda _, row=row: _copied(row), now=now)
 
 
 def nested_in(tx: Transaction, low: str, high: str, thread: str) -> Rows:
@@ -565,7 +561,7 @@ def _open(tx: Transaction, at: ThreadKey, now: int) -> tuple[int, int]:
 
 
 def _write(
-    tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int, tail: int
+    tx: Transaction, at: ThreadKey, spot: tuple[int, int] | None, entries: Sequence[LogEntry], *, now: int
 ) -> int:
     """Write entries at the end of a conversation, and give its branch.
 
@@ -575,7 +571,6 @@ def _write(
         spot: Its branch and head, locked. None where nothing has to be known of it: it is made if need be.
         entries: What to write; nothing there holds their keys.
         now: When.
-        tail: How many entries may wait for the index.
     """
     bodies: dict[bytes, bytes] = {}
     rows = [_row(entry, now, bodies) for entry in entries]
@@ -601,7 +596,7 @@ def _write(
         written = query.entries_at(tx, **place)
     if placed:
         owners = [row["id"] for row, entry in zip(written, entries, strict=True) if entry.findable]
-        search_index.write(tx, placed, owners, tail=tail)
+        search_index.write(tx, placed, owners)
     return int(here["id"])
 
 

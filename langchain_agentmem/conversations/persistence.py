@@ -170,7 +170,7 @@ class LogMemory(EventSource):
         return lambda: {self._id_name: self._at.name, "namespace": list(self.namespace), **given_only(inputs)}
 
     def _now(self) -> dict[str, int]:
-        return {"now": self._database.now(), "tail": self._database.tail}
+        return {"now": self._database.now()}
 
     def _append(self, entries: Sequence[message_log.LogEntry]) -> Operation[message_log.Appended]:
         now, retention = self._now(), self._retention

@@ -28,7 +28,6 @@ from langchain_agentmem.base.concurrency import check_cancelled
 from langchain_agentmem.base.encoding import read_plain, write_plain
 from langchain_agentmem.base.events import FirstFailures
 from langchain_agentmem.base.namespaces import Scopes, ThreadKey, id_of, path_of, thread_around
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import (
     AgentMemoryError,
     DatabaseBusy,
@@ -36,6 +35,7 @@ from langchain_agentmem.errors import (
     DatabaseTimeout,
     InvalidInput,
     StorageError,
+    safe_repr,
 )
 from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
 from langchain_agentmem.messages.message_marks import summary_in

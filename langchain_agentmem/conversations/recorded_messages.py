@@ -70,7 +70,6 @@ def note(
     known: Mapping[str, bytes | None],
     *,
     now: int,
-    tail: int,
 ) -> list[RecordedMessage]:
     """Record the messages that are new to a thread.
 
@@ -82,7 +81,6 @@ def note(
         known: The messages that its line shows under some of these names: digests of their bodies, or None for a
             message that somebody removed.
         now: The time, in microseconds since 1970.
-        tail: How many documents may wait for the index.
     """
     unknown = [
         (key, each)
@@ -93,14 +91,14 @@ def note(
         return []
     entries = [each.entry for _, each in unknown]
     made = {key for key, each in unknown if each.made}
-    stored = message_log.append(tx, ThreadKey(path, name), entries, now=now, tail=tail, newer=True, made=made)
+    stored = message_log.append(tx, ThreadKey(path, name), entries, now=now, newer=True, made=made)
     new = set(stored.keys)
     return [each._replace(new=key in new) for key, each in unknown if key in new or not each.made]
 
 
-def copy(tx: Transaction, path: str, name: str, target: str, *, now: int, tail: int) -> None:
+def copy(tx: Transaction, path: str, name: str, target: str, *, now: int) -> None:
     """Record the messages of a thread for its copy, the thread `target` of the same namespace."""
-    message_log.copy(tx, ThreadKey(path, name), target, now=now, tail=tail)
+    message_log.copy(tx, ThreadKey(path, name), target, now=now)
 
 
 def forget(tx: Transaction, path: str, name: str) -> None:

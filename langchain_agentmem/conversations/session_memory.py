@@ -101,7 +101,6 @@ class ThreadLog:
         entries: Sequence[LogEntry],
         *,
         now: int,
-        tail: int,
         retention: Retention | None = None,
     ) -> Appended:
         """Add entries at the end, all of them or none.
@@ -123,11 +122,11 @@ class ThreadLog:
             # What was edited since is here all the same: a step that is run again repeats its first words.
             elif not says_the_same(old, entry) and not (old.kind == entry.kind and _mark(entry.body) in earlier):
                 raise message_log.taken(entry.key)
-        self._write(tx, place, [_draft(entry) for entry in fresh], now, tail)
+        self._write(tx, place, [_draft(entry) for entry in fresh], now)
         return Appended([entry.key for entry in fresh], [])
 
     def update(
-        self, tx: Transaction, at: ThreadKey, key: str, change: Callable[[LogEntry], LogEntry], *, now: int, tail: int
+        self, tx: Transaction, at: ThreadKey, key: str, change: Callable[[LogEntry], LogEntry], *, now: int
     ) -> bool:
         """Store a new version of one entry, in the place of the old one.
 
@@ -148,7 +147,7 @@ class ThreadLog:
         if entry.body == old.body and entry.attachments == old.attachments:
             return False
         earlier = [*kept.extra.get("earlier", ()), _mark(kept.body)]
-        self._write(tx, place, [_draft(entry, first=old.slot, earlier=earlier)], now, tail)
+        self._write(tx, place, [_draft(entry, first=old.slot, earlier=earlier)], now)
         return True
 
     def clear(self, tx: Transaction, at: ThreadKey, *, keep_description: bool) -> int:
@@ -170,7 +169,7 @@ class ThreadLog:
             for each in memory_rows.current(tx, view, kind)
             if not (keep_description and each.label == message_log.DESCRIPTION)
         ]
-        self._write(tx, place, drafts, now, self._database.tail)
+        self._write(tx, place, drafts, now)
         return len(drafts)
 
     def get(self, tx: Transaction, at: ThreadKey, key: str) -> LogEntry | None:
@@ -200,11 +199,9 @@ class ThreadLog:
     def _view(self, tx: Transaction) -> View:
         return self._point.view(tx, self._database.now())
 
-    def _write(
-        self, tx: Transaction, place: Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int
-    ) -> None:
+    def _write(self, tx: Transaction, place: Place, drafts: Sequence[memory_rows.RowDraft], now: int) -> None:
         series = Series(self._point.path, POST_KIND, self._point.name)
-        memory_rows.write(tx, place, drafts, series=series, now=now, tail=tail)
+        memory_rows.write(tx, place, drafts, series=series, now=now)
 
 
 def is_of_thread(given: Any) -> bool:

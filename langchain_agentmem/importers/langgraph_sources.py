@@ -29,7 +29,7 @@ from langchain_agentmem.importers import parcels
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.foreign_tables import columns_in, foreign_tables, read_only
 from langchain_agentmem.storage.transfer import PAGE, pages
-from langchain_agentmem.stores import item_part, item_rows
+from langchain_agentmem.stores import item_rows, item_search
 from langchain_agentmem.stores.item_rows import ItemDraft, ItemPlace, Times
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _items(rows: Iterator[_Row], to: parcels.Destination, refused: _Wanted) -> I
 
 
 def _added(drafts: Mapping[ItemPlace, ItemDraft]) -> parcels.Make:
-    return lambda tx, now, tail: range(item_part.add_new(tx, drafts, now=now, tail=tail))
+    return lambda tx, now: range(item_search.add_new(tx, drafts, now=now))
 
 
 def _drafted(

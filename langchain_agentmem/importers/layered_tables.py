@@ -254,7 +254,7 @@ def _tags(written: Any) -> Sequence[str]:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def _replayed(tx: Transaction, now: int, tail: int, *, at: BranchAt, branch: _Branch, kind: str) -> list[Any]:
+def _replayed(tx: Transaction, now: int, *, at: BranchAt, branch: _Branch, kind: str) -> list[Any]:
     """Write a branch and its forks in the order of their times, so that each fork sees what was there."""
     new: list[Any] = []
     waiting = branch.rows
@@ -262,13 +262,13 @@ def _replayed(tx: Transaction, now: int, tail: int, *, at: BranchAt, branch: _Br
         before = len(waiting) if fork is None else sum(each.at <= fork.made for each in waiting)
         add = partial(parcels.add_unknown, drafts=[each.draft for each in waiting[:before]])
         waiting = waiting[before:]
-        new += changed(tx, at, add, now, tail, Writer("import", kind))
+        new += changed(tx, at, add, now, Writer("import", kind))
         if fork is not None:
             own = at._replace(name=fork.name)
             if not query.find_branch(tx, path=at.path, kind=KIND, name=fork.name):
                 own = branches.fork(tx, at, fork.name, now)
-                new += changed(tx, own, partial(_begun, fork=fork), now, tail, Writer("import", kind))
-            new += _replayed(tx, now, tail, at=own, branch=fork, kind=kind)
+                new += changed(tx, own, partial(_begun, fork=fork), now, Writer("import", kind))
+            new += _replayed(tx, now, at=own, branch=fork, kind=kind)
     return new
 
 

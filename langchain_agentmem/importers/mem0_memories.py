@@ -110,8 +110,8 @@ def _relation(given: Mapping[str, Any], to: parcels.Destination) -> parcels.Parc
         turn = FactChanges(tx, change, at.path, new_uuid).tell(said)
         return [turn.fact_id] if turn.operation == "added" else []
 
-    def make(tx: Transaction, now: int, tail: int) -> list[str]:
-        return changed(tx, at, tell, now, tail, Writer("import", to.kind))
+    def make(tx: Transaction, now: int) -> list[str]:
+        return changed(tx, at, tell, now, Writer("import", to.kind))
 
     what = f"the fact {safe_repr(f'{subject} {predicate} {object_}')}"
     return parcels.written("facts", what, 1, at.path, make)

@@ -14,8 +14,8 @@ from langchain_agentmem.base.argument_checks import check_value, texts_given
 from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, Scopes, path_of, scopes_given
-from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.base.safe_repr import without_passwords
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind, parcels
 from langchain_agentmem.importers.chat_histories import read_histories
 from langchain_agentmem.importers.langgraph_sources import read_langmem, read_saver, read_store

@@ -23,11 +23,11 @@ from langchain_agentmem.base.events import MessagesStored
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.namespaces import Namespace, Scopes, ThreadKey, id_of, named, namespace_of, path_of
 from langchain_agentmem.base.redaction import redact
-from langchain_agentmem.base.safe_repr import printable, safe_repr
+from langchain_agentmem.base.safe_repr import printable
 from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.log_entries import entry_of, message_of
 from langchain_agentmem.conversations.message_log import LogEntry
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.importers import SourceKind
 from langchain_agentmem.language_models.model_calls import Writer
 from langchain_agentmem.rewinding import memory_rows
@@ -208,8 +208,8 @@ class Parcel:
     place: ImportedTo | None = None
 
 
-Make: TypeAlias = Callable[[Transaction, int, int], Collection[Any]]
-"""Writes something at a time, with so many documents that may wait for the index; gives what was new."""
+Make: TypeAlias = Callable[[Transaction, int], Collection[Any]]
+"""Writes something at a time; gives what was new."""
 
 
 def written(holds: Holds, what: str, count: int, path: str, make: Make, name: str | None = None) -> Parcel:
@@ -230,7 +230,7 @@ def written(holds: Holds, what: str, count: int, path: str, make: Make, name: st
         now = database.now()
 
         def operation(tx: Transaction) -> Collection[Any]:
-            return make(tx, now, database.tail)
+            return make(tx, now)
 
         if dry_run:
             new = database.engine.rehearse(operation)
@@ -342,8 +342,8 @@ def conversation(to: Destination, name: Any, entries: Sequence[LogEntry], *label
     """
     at = ThreadKey(to.path(*labels), id_of(name, "conversation"))
 
-    def make(tx: Transaction, now: int, tail: int) -> Collection[Any]:
-        return message_log.append(tx, at, entries, now=now, tail=tail).keys
+    def make(tx: Transaction, now: int) -> Collection[Any]:
+        return message_log.append(tx, at, entries, now=now).keys
 
     return written("messages", f"the conversation {safe_repr(name)}", len(entries), at.path, make, name)
 
@@ -383,8 +383,8 @@ def memories(to: Destination, what: str, drafts: Sequence[RowDraft], *labels: st
     at = BranchAt(to.path(*labels), MAIN, to.scopes)
     add = partial(add_unknown, drafts=drafts)
 
-    def make(tx: Transaction, now: int, tail: int) -> Collection[Any]:
-        return changed(tx, at, add, now, tail, Writer("import", to.kind))
+    def make(tx: Transaction, now: int) -> Collection[Any]:
+        return changed(tx, at, add, now, Writer("import", to.kind))
 
     return written("memories", what, len(drafts), at.path, make)
 

@@ -238,4 +238,4 @@ def _judged(entry: AuditEntry) -> AuditEntry:
 
 def _added(path: str, page: Sequence[Any]) -> parcels.Make:
     """How entries are written."""
-    return lambda tx, now, tail: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - as every `Make`
+    return lambda tx, now: range(audit_store.add_new(tx, path, page))  # noqa: ARG005 - as every `Make`

@@ -28,8 +28,8 @@ from langchain_agentmem.base.clock import micros, moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.origins import rank_of
 from langchain_agentmem.base.redaction import redact_value
-from langchain_agentmem.base.safe_repr import counted, safe_repr
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.base.safe_repr import counted
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import Writer, compaction_key
 from langchain_agentmem.layers import layer
 from langchain_agentmem.layers.compression import truncated

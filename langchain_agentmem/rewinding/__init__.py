@@ -33,9 +33,6 @@ is gone hides it. A view is a *line*, branches each up to a position, and *group
   run that made the attempt by the graph's own run of LangChain, since task ids are equal in copied threads and in steps
   that are run twice.
 - `delete_for_runs` takes what a run wrote towards the checkpoints of others, too, and what it remembered with that.
-- LangGraph reads the newest checkpoint too where a run is told to begin at another. By that the saver knows of a
-  rewind, and a trace shows it once, as `memory.thread.rewind` with how much is hidden; an update of an earlier state is
-  shown as `memory.thread.fork` when it is stored. What is hidden is counted only if somebody looks.
 - A subgraph's branch notes what it stands on: the checkpoint around it, by id, which decides whether it goes on; that
   checkpoint's place as it was known then; and what the tasks around had written.
 - A subgraph that keeps its state (`checkpointer=True`) goes on from its own checkpoint under any other around it. Its

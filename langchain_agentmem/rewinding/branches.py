@@ -27,7 +27,6 @@ from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, FACT, RECORD, 
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database, Outputs
-from langchain_agentmem.threads.thread_lines import find
 from langchain_agentmem.tracing import RunType, Step, given_only
 
 if TYPE_CHECKING:
@@ -157,20 +156,6 @@ def family(tx: Transaction, point: Standpoint, view: View) -> str:
         return point.name
     [name] = names_of(tx, [view.line[-1][0]])
     return name
-
-
-def home_of(tx: Transaction, point: Standpoint) -> str:
-    """Return the path of the namespace of a standpoint. A config may name by its id alone a thread that has another.
-
-    Args:
-        tx: The transaction.
-        point: The standpoint.
-
-    Raises:
-        InvalidInput: Several namespaces have a thread of this id.
-    """
-    thread = None if point.path or isinstance(point, BranchAt) else find(tx, point.at)
-    return point.path if thread is None else thread.path
 
 
 def families(tx: Transaction, point: Standpoint, view: View) -> tuple[str, ...] | None:
@@ -333,7 +318,7 @@ class MemorySession:
         now, told = self.now(), writer()
 
         def operation(tx: Transaction) -> T:
-            return changed(tx, self.point, make, now, self.database.tail, told)
+            return changed(tx, self.point, make, now, told)
 
         return self.database.write(name, operation, lambda: self.trace_inputs(**inputs), outputs)
 
@@ -349,12 +334,7 @@ class MemorySession:
 
 
 def changed(
-    tx: Transaction,
-    point: Standpoint,
-    make: Callable[[Transaction, Change], T],
-    now: int,
-    tail: int,
-    told: Writer = NOBODY,
+    tx: Transaction, point: Standpoint, make: Callable[[Transaction, Change], T], now: int, told: Writer = NOBODY
 ) -> T:
     """The same, as an operation.
 
@@ -363,7 +343,6 @@ def changed(
         point: Whose memory.
         make: Adds drafts to a `Change`, and gives the value.
         now: When.
-        tail: How many documents may wait for the index.
         told: Where it comes from.
     """
     view, place = point.open(tx, now)
@@ -376,7 +355,7 @@ def changed(
         drafts = [*(RowDraft(row["kind"], row["key"], None, now) for row in expired), *drafts]
     if drafts:
         name = family(tx, point, view)
-        memory_rows.write(tx, place, drafts, series=Series(point.path, drafts[0].kind, name), now=now, tail=tail)
+        memory_rows.write(tx, place, drafts, series=Series(point.path, drafts[0].kind, name), now=now)
     return value
 
 

@@ -131,7 +131,6 @@ class Loop:
         owner: The task that entered it, if it is a subgraph's.
         addressed: Whether it was told to begin at a certain checkpoint.
         superseded: Whether that was not the newest one.
-        told: Whether that was told.
         last_put: The checkpoint that it put last.
         steps: The checkpoints under which its tasks ran, whose puts may be still to come.
         parents: The checkpoints of the loops around it, by their names.
@@ -152,7 +151,6 @@ class Loop:
     owner: str | None = None
     addressed: bool = False
     superseded: bool = False
-    told: bool = False
     last_put: str | None = None
     steps: set[str] = field(default_factory=set)
     parents: Mapping[str, str] = field(default_factory=dict)
@@ -484,38 +482,21 @@ class Runs:
     # -- what the saver tells ----------------------------------------------------------------------------------
 
     def loaded(
-        self,
-        configurable: Mapping[str, Any],
-        at: ThreadKey,
-        ns: str,
-        checkpoint: str | None,
-        metadata: Mapping[str, Any],
-        versions: Mapping[str, Any],
-        *,
-        addressed: bool,
-        home: ThreadKey,
-        read: str | None,
-        results: Collection[str],
-        pregel: Any,
+        self, configurable: Mapping[str, Any], at: ThreadKey, home: ThreadKey, fresh: Loop, pregel: Any
     ) -> tuple[GraphRun, Loop, GraphTask] | None:
         """A loop has begun with a checkpoint, or with none.
 
         Args:
             configurable: What the config says.
             at: The thread as it names it.
-            ns: The loop's name within the thread.
-            checkpoint: The id of the checkpoint.
-            metadata: What LangGraph says about that.
-            versions: The versions of its channels.
-            addressed: Whether the loop was told to begin with it.
             home: The thread that was found.
-            read: The newest checkpoint up to that one whose input the loop has read.
-            results: The tasks whose results were found with it.
+            fresh: The loop, as it begins.
             pregel: LangGraph's own loop, if one is calling. Without it nothing begins below a thread's own.
 
         Returns:
             Of a subgraph: its run, its loop, and the task around it.
         """
+        ns = fresh.ns
         run = self.of(configurable, at)
         if run is None:
             return None
@@ -524,16 +505,15 @@ class Runs:
                 run.at = home
                 self._runs[id(run.identity), home] = run
             loop = run.loops.get(ns)
-            fresh = Loop(ns, checkpoint, read, metadata.get("step"), versions, addressed=addressed, results=results)
-            run.resumed = run.resumed or bool(results)
+            run.resumed = run.resumed or bool(fresh.results)
             if loop is not None and ns and (pregel is None or loop.pregel is None or loop.pregel() is not pregel):
                 loop = None  # a subgraph that keeps its state has begun once more
             self._follow(run, loop or fresh, pregel)
             if ns == "":
                 self._newest[at.name] = run
                 run.loops.setdefault(ns, fresh)
-            if loop is not None and loop.addressed and not loop.steps and not loop.last_put and not addressed:
-                loop.superseded = checkpoint != loop.base
+            if loop is not None and loop.addressed and not loop.steps and not loop.last_put and not fresh.addressed:
+                loop.superseded = fresh.base != loop.base
             if loop is not None or ns == "":
                 return None
             owner, execution = configurable.get("__pregel_task_id"), _key_of(configurable)
@@ -550,16 +530,6 @@ class Runs:
             fresh.owner, fresh.parents, run.loops[ns] = owner, above, fresh
             task.loops.append(fresh)
             return run, fresh, run.outermost(task)
-
-    def went_back(self, configurable: Mapping[str, Any], at: ThreadKey) -> str | None:
-        """The checkpoint that a run of a thread began with, where that was not the newest one; told once."""
-        run = self.of(configurable, at)
-        loop = None if run is None else run.loops.get("")
-        with self.lock:
-            if loop is None or loop.told or not loop.superseded:
-                return None
-            loop.told = True
-            return loop.base
 
     def around(self, run: GraphRun, loop: Loop, task: GraphTask) -> Live:
         """What counts of the task around a loop, but for that."""

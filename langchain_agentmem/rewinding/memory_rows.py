@@ -314,9 +314,7 @@ def shown(tx: Transaction, view: View, numbers: Iterable[int]) -> set[int]:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def write(
-    tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int, tail: int
-) -> list[int]:
+def write(tx: Transaction, place: Place, drafts: Sequence[RowDraft], *, series: Series, now: int) -> list[int]:
     """Write versions, which follow those that their branch has of the same keys.
 
     Args:
@@ -325,7 +323,6 @@ def write(
         drafts: What; of two with the same kind and key the later one counts.
         series: Where those that can be found stand in the search; each kind has its own, of the same name.
         now: When.
-        tail: How many documents may wait for the index.
 
     Returns:
         The numbers of the new rows.
@@ -345,23 +342,19 @@ def write(
     # After what they replace is gone, or the same body would be stored and then collected with it.
     queries.store(tx, {queries.digest(draft.body): draft.body for draft in drafts if draft.body is not None})
     placed = _places(tx, series, [draft for draft in drafts if draft.findable and draft.body is not None])
+    where = {"branch": place.branch, "position": place.position, "group": place.group, "stamp": stamp, "now": now}
+    where |= {"scope": None, "author": None} if author is None else {"scope": author.scope, "author": author.id}
     numbers: list[int] = []
     for draft in drafts:
         found = placed.get((draft.kind, draft.key))
         [row] = query.insert_memory(
             tx,
-            branch=place.branch,
-            position=place.position,
-            group=place.group,
+            **where,
             **{name: getattr(draft, name) for name in _COLUMNS},
             hash=None if draft.body is None else queries.digest(draft.body),
             deleted=int(draft.body is None),
             extra=None if draft.extra is None else as_json(draft.extra),
             document=None if found is None else found[0].numbers[found[1]],
-            now=now,
-            scope=None if author is None else author.scope,
-            author=None if author is None else author.id,
-            stamp=stamp,
             gone=FOREVER if author is not None and draft.kind in SHARED else 0,
         )
         numbers.append(row["id"])
@@ -371,7 +364,7 @@ def write(
     owners = {(draft.kind, draft.key): number for draft, number in zip(drafts, numbers, strict=True)}
     for each in {id(each): each for each, _ in placed.values()}.values():
         mine = [owners[key] for key, (other, _) in placed.items() if other is each]
-        search_index.write(tx, each, mine, tail=tail)
+        search_index.write(tx, each, mine)
     return numbers
 
 
@@ -547,8 +540,7 @@ def version_of(row: Row) -> Kept:
 PAGE = 500
 T = TypeVar("T")
 _Whole = Annotated[int, Ge(-(2**63)), Lt(2**63)]
-_GROUPS: TypeAdapter[list[int]] = TypeAdapter(list[_Whole])
-_BOUNDS: TypeAdapter[list[Any]] = TypeAdapter(list[Annotated[list[_Whole], Len(2, 2)]])
+_GROUPS: TypeAdapter[list[Any]] = TypeAdapter(list[_Whole] | list[Annotated[list[_Whole], Len(2, 2)]])
 _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _REQUIRED = {"extra": (), "correction": ("id", "by", "undoes", "before", "after", "sources", "events")}
 """The keys that the JSON of a version must have, by its column."""
@@ -582,33 +574,18 @@ def problems(tx: Transaction) -> list[str]:
         after = page[-1]["id"]
     rows = query.sources_of_nothing(tx)
     found += [f"memory {row['memory_id']} says nothing, and rests on messages" for row in rows]
-    found += [f"nothing refers to group {group} of memory" for group in lost_groups(tx, found)]
+    found += [
+        f"what {row['what']} {safe_repr(row['name'])} had written cannot be read"
+        for row in query.stored_groups(tx)
+        if _parse(_GROUPS, row["groups"]) is None
+    ]
+    found += [f"nothing refers to group {group} of memory" for group in lost_groups(tx)]
     return found
 
 
-def lost_groups(tx: Transaction, found: list[str] | None = None) -> list[int]:
-    """Groups that lie nowhere, and that no task and no subgraph knows.
-
-    Args:
-        tx: The transaction.
-        found: Gets a sentence for each list of groups that cannot be read.
-    """
-    unknown = {row["group_id"] for row in query.unplaced_groups(tx) if not row["known"]}
-    thread, task = 0, ""
-    while page := query.finished_after(tx, thread=thread, task=task, limit=PAGE):
-        for row in page:
-            if (groups := groups_of(row["groups"])) is None and found is not None:
-                found.append(f"what the task {safe_repr(row['task'])} had written cannot be read")
-            unknown.difference_update(groups or ())
-        thread, task = page[-1]["thread_id"], page[-1]["task"]
-    after = 0
-    while page := query.bases_after(tx, after=after, limit=PAGE):
-        for row in page:
-            if (bounds := bounds_of(row["groups"])) is None and found is not None:
-                found.append(f"what branch {row['branch_id']} stands on cannot be read")
-            unknown.difference_update(bounds or ())
-        after = page[-1]["branch_id"]
-    return sorted(unknown)
+def lost_groups(tx: Transaction) -> list[int]:
+    """Groups that lie nowhere, and that no execution, no finished task and no subgraph knows."""
+    return [row["group_id"] for row in query.lost_groups(tx)]
 
 
 def _wrong_sources(tx: Transaction, after: int, page: Sequence[Row]) -> list[str]:
@@ -627,17 +604,6 @@ def _wrong_sources(tx: Transaction, after: int, page: Sequence[Row]) -> list[str
             if told != noted[row["id"]]:
                 found.append(f"memory {row['id']} rests on other messages than is noted of it")
     return found
-
-
-def groups_of(text: str) -> list[int] | None:
-    """Return the groups that a task had written when it finished; None if that cannot be read."""
-    return _parse(_GROUPS, text)
-
-
-def bounds_of(text: str) -> dict[int, int] | None:
-    """Return the groups of a subgraph's base, each with the last row that counts; None if that cannot be read."""
-    pairs = _parse(_BOUNDS, text)
-    return None if pairs is None else dict(pairs)
 
 
 def _parse(adapter: TypeAdapter[T], text: str) -> T | None:

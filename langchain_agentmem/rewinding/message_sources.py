@@ -21,9 +21,7 @@ from langchain_agentmem.rewinding.memory_rows import (
     OTHERS,
     SAID,
     View,
-    bounds_of,
     conversation_source,
-    groups_of,
     message_source,
     sources_of,
 )
@@ -34,7 +32,6 @@ UNDO = "undo"
 """What an event does by which another, `of`, does not count, or does so again."""
 SET = "set"
 """What an event does that corrects something: it has the new values of `fields`."""
-BATCH = 500
 _NAMES = ("subject", "predicate", "object")
 
 
@@ -58,15 +55,12 @@ def forget(tx: Transaction, low: str, high: str, conversation: str, messages: Co
             return conversation in (there, thread_around(there))
 
         return _forget(tx, low, high, [conversation_source(conversation)], theirs)
-    ids, forgotten = list(messages), 0
-    for begin in range(0, len(ids), BATCH):
-        some = set(ids[begin : begin + BATCH])
+    ids = set(messages)
 
-        def gone(event: Mapping[str, Any], some: Collection[str] = some) -> bool:
-            return event.get("id") in some and event.get("in", conversation) == conversation
+    def gone(event: Mapping[str, Any]) -> bool:
+        return event.get("id") in ids and event.get("in", conversation) == conversation
 
-        forgotten += _forget(tx, low, high, [message_source(each) for each in sorted(some)], gone)
-    return forgotten
+    return _forget(tx, low, high, [message_source(each) for each in sorted(ids)], gone) if ids else 0
 
 
 def without(extra: Mapping[str, Any], gone: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any] | None:
@@ -183,7 +177,7 @@ def _resting_on(tx: Transaction, low: str, high: str, names: list[str]) -> list[
     found = query.resting_on(tx, keys=json.dumps(names), low=low, high=high)
     if any(row["path"] is None for row in found):
         mentioned = query.mentioned_within(tx, low=low, high=high)
-        known = {group for row in mentioned for group in (groups_of(row["groups"]) or bounds_of(row["groups"]) or ())}
+        known = {row["group_id"] for row in mentioned}
         found = [row for row in found if row["path"] is not None or row["group_id"] in known]
     return list(found)
 

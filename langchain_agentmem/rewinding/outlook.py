@@ -29,7 +29,7 @@ from langchain_agentmem.base.origins import Trust, trusted_given
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message import column_role
 from langchain_agentmem.rewinding import branches, memory_rows
-from langchain_agentmem.rewinding.branches import BranchAt, MemorySession, Standpoint, families, home_of
+from langchain_agentmem.rewinding.branches import BranchAt, MemorySession, Standpoint, families
 from langchain_agentmem.rewinding.memory_rows import Kept, View
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint, conversation_of_run, thread_point
 from langchain_agentmem.search.analysis import question
@@ -40,6 +40,7 @@ from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts, thread_listener
 from langchain_agentmem.storage.transaction import Row, Rows
+from langchain_agentmem.threads.thread_lines import find
 
 
 class CurrentTurn(NamedTuple):
@@ -328,6 +329,20 @@ def found(
         if len(hits) >= limit or len(given) < many:
             return hits[:limit]
         many *= MORE
+
+
+def home_of(tx: Transaction, point: Standpoint) -> str:
+    """Return the path of the namespace of a standpoint. A config may name by its id alone a thread that has another.
+
+    Args:
+        tx: The transaction.
+        point: The standpoint.
+
+    Raises:
+        InvalidInput: Several namespaces have a thread of this id.
+    """
+    thread = None if point.path or isinstance(point, BranchAt) else find(tx, point.at)
+    return point.path if thread is None else thread.path
 
 
 def walls_around(tx: Transaction, point: Standpoint, view: View, kinds: Sequence[str]) -> Walls:

@@ -87,7 +87,6 @@ class CheckpointPut:
         now: When.
         said: Reads the messages that it brings, or, with `everything`, all that it has and the one before had. None
             where they are not recorded.
-        tail: How many documents may wait for the search index.
         stored: Gets the ids of the messages that were stored.
         head: The newest other checkpoint; None where there is none.
         head_spot: Its place.
@@ -106,7 +105,6 @@ class CheckpointPut:
     prefetched: Prefetched
     now: int
     said: Callable[..., Sequence[CheckpointMessage]] | None
-    tail: int
     stored: list[str] = field(default_factory=list)
     head: str | None = None
     head_spot: Spot | None = None
@@ -128,18 +126,6 @@ class CheckpointPut:
         for row in newest:
             self.head, self.moves = row["name"], row["name"] < str(self.checkpoint["id"])
             self.head_spot = None if row["branch_id"] is None else (row["branch_id"], row["position"])
-
-
-class Hidden(NamedTuple):
-    """What does not count any more where a thread goes on from an earlier checkpoint.
-
-    Attributes:
-        newest: The checkpoint that was the newest.
-        versions: How much of what counted there does not count now.
-    """
-
-    newest: str
-    versions: int
 
 
 class _Base(NamedTuple):
@@ -508,37 +494,6 @@ def amend(tx: Transaction, thread: Thread, now: int) -> Place:
     return Place(spot[0], spot[1] + 1, forked=True, author=author_of(tx, thread.id))
 
 
-def hidden(tx: Transaction, at: ThreadKey, checkpoint: str, newest: str | None = None) -> Hidden | None:
-    """What of a thread's memory does not count where it goes on from an earlier checkpoint.
-
-    Args:
-        tx: The transaction.
-        at: The thread.
-        checkpoint: From where it goes on.
-        newest: The newest checkpoint. Default: the newest but for that one.
-
-    Returns:
-        None where everything that was remembered counts there too.
-    """
-    thread = find(tx, at)
-    if thread is None or thread.line is None:
-        return None
-    if newest is None:
-        found = query.newest_but(tx, line=thread.line, checkpoint=checkpoint)
-        newest = found[0]["name"] if found else checkpoint
-    last = place_of(tx, thread.line, newest)
-    here = place_of(tx, thread.line, checkpoint)
-    if last is None or last == here:
-        return None
-    kept = dict(_line(tx, here))
-    count = 0
-    for branch, high in _line(tx, last):
-        if (low := kept.get(branch, 0)) < high:
-            [row] = query.count_between(tx, branch=branch, low=low, high=high)
-            count += row["found"]
-    return Hidden(newest, count) if count else None
-
-
 def place_of(tx: Transaction, line: int, checkpoint: str) -> Spot | None:
     """Where a checkpoint stands, if anything was ever remembered up to it."""
     found = query.place_of(tx, line=line, checkpoint=checkpoint)
@@ -734,7 +689,7 @@ def _record(tx: Transaction, put: CheckpointPut, spot: Spot | None) -> Spot | No
         messages = listener.named(put.said(tx, everything=True), put.now)
     if spot is not None and again:
         known = _known(tx, put, spot, messages)
-    noted = listener.note(tx, put.thread.path, put.at.name, messages, known, now=put.now, tail=put.tail)
+    noted = listener.note(tx, put.thread.path, put.at.name, messages, known, now=put.now)
     put.stored[:] = [each.entry.key for each in noted if each.new]
     if not noted:
         return spot

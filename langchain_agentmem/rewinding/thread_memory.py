@@ -267,7 +267,7 @@ class HeldBranches(NamedTuple):
     scope: int
 
 
-def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int, tail: int) -> int:
+def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
     """Copy a thread, with the places of what it remembers; both have the same branches until they differ.
 
     What was said is said in both: each has a conversation of its own, which stays when the other goes.
@@ -277,7 +277,6 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int, tail: int
         source: The thread.
         target: The id of the copy, which is in the same namespace.
         now: When.
-        tail: How many documents may wait for the index.
 
     Returns:
         How many checkpoints were copied.
@@ -292,7 +291,7 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int, tail: int
             own = sealing.author_of(tx, thread.id)  # what it wrote stays its own where the copy seals it
             its = sealing.author_of(tx, other.id)
             query.copy_said(tx, source=own.id, target=its.id)
-            thread_listener().copy(tx, thread.path, source.name, target, now=now, tail=tail)
+            thread_listener().copy(tx, thread.path, source.name, target, now=now)
             query.copy_places(tx, source=thread.id, target=other.id)
             query.copy_finished(tx, source=thread.id, target=other.id)
             query.copy_finished_groups(tx, source=thread.id, target=other.id)

@@ -2,8 +2,8 @@
 
 It may import `storage`, `messages`, `tracing` and `base`. Begin with `memory_search.py` (candidates and reasons), then
 `ranking.py` (pure arithmetic over them) and `search_index.py` (how the index follows what is stored). `analysis.py`
-turns text into terms, `dates.py` reads the times that a question names, and `vectors.py` and `embedding.py` add vectors
-in the background. Which kinds can be found is told by the parts (`storage/part.py`).
+turns text into terms, `dates.py` reads the times that a question names, and `vectors.py` adds vectors in the
+background. Which kinds can be found is told by the parts (`storage/part.py`).
 
 A *document* is anything that can be found: a message, an item. Its number says where it stands: 26 bits of its *scope*
 (the documents of one kind in one namespace), 15 of its *series* there (a conversation), 22 of its place in the series.
@@ -32,9 +32,8 @@ conversation fits is measured against the best it could be, not against the best
 In the order of time (`timeline.py`) the same candidates are weighed otherwise, and what is found is the evidence of a
 topic: near repeats are one, and of a change both sides are there.
 
-The features of a text are kept beside its document. When a release keeps others, a migration says so (`behind` in
-`search_state`), everything is found as before meanwhile, and a task in the background looks at all documents again, in
-pages, from where it or another process ended.
+The features of a text are kept beside its document. Where a release reads other terms or features from a text, opening
+a database indexes it anew (`analysis.VERSION`).
 
 Dates are reckoned from now, or from the last thing that was said where the search looks if that is earlier: a question
 about May means the May that the memory knows.

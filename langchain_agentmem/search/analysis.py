@@ -161,8 +161,8 @@ def tells(text: str) -> frozenset[str]:
 
 
 VERSION = crc32(f"3 {unicodedata.unidata_version} {version('snowballstemmer')}".encode())
-"""Changes whenever the same text may give other terms, so with this module, Python's Unicode tables and the stemmer. A
-database that was indexed by another version is indexed anew."""
+"""Changes whenever the same text may give other terms or features, so with this module, Python's
+Unicode tables and the stemmer. A database that was indexed by another version is indexed anew."""
 
 LONGEST_TERM = 64
 LONGEST_TEXT = 100_000

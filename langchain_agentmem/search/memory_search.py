@@ -27,11 +27,10 @@ from langchain_agentmem.errors import DatabaseReadOnly
 from langchain_agentmem.messages.message import SOURCES
 from langchain_agentmem.search import analysis, ranking
 from langchain_agentmem.search.dates import TimeSpan, spans
-from langchain_agentmem.search.embedding import Embedder
 from langchain_agentmem.search.ranking import WEIGHTS, Asked, Closeness, Document, Field, Weights, weights_in_time
 from langchain_agentmem.search.search_index import PLACE_BITS, SERIES_BITS
 from langchain_agentmem.search.timeline import MOST_COMPARED, Order, in_time
-from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.search.vectors import Embedder, Near
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts

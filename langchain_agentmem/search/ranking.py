@@ -57,7 +57,6 @@ _TALK = 0.3  # of its rarity a word has that asks about the talk itself
 _TRUSTED = 0.2  # the correlation from which on vectors are trusted altogether
 _USUAL, _FEW = 0.3, 20  # what it usually is, and of how many documents it says as much as that
 _OPENING = 40  # at this place in a conversation half of what its beginning counts is left
-_ROUNDING = 1e-9  # of all weights: more than a sum of theirs can be rounded by
 _WISHED = 0.3  # what a standing wish counts that holds no word of the question
 
 Weight = float | tuple[float, float]
@@ -225,8 +224,8 @@ class Document(NamedTuple):
         return bool(self.features & _QUESTION)
 
 
-_LENGTH, _KIND = itemgetter(0), itemgetter(1, 3, 4)
-"""Of a document its length; and its features, its speaker and its role, in which many are alike."""
+_KIND = itemgetter(1, 3, 4)
+"""Of a document its features, its speaker and its role, in which many are alike."""
 
 
 class Closeness(NamedTuple):
@@ -408,8 +407,8 @@ def ranked(
         The best first; of equals, the newest.
     """
     fit = _Fit(asked, field, weights.where(field.average))
-    numbers = fit.foremost(fit.led(candidates), limit)
-    best = heapq.nlargest(limit, [(*fit.score(number), number) for number in numbers], key=itemgetter(0, 2))
+    scored = [(*fit.score(number), number) for number in fit.led(candidates)]
+    best = heapq.nlargest(limit, scored, key=itemgetter(0, 2))
     return [Ranked(number, score, *fit.terms(number), fit.signals(number, parts)) for score, parts, number in best]
 
 
@@ -428,30 +427,24 @@ class _Fit:
         self._silent = field.silent
         total = sum(field.worth[term] for term in asked.terms) or 1.0
         self._shares = {term: field.worth[term] / total for term in asked.terms}
-        self._lengths = list(map(_LENGTH, field.documents.values()))
-        self._kinds = list(map(_KIND, field.documents.values()))
         self._of_length: dict[int, tuple[float, float]] = {  # there are few different ones
             length: (
                 (1 + _DAMPING) / (1 + _DAMPING * (_FIXED + (1 - _FIXED) * length / field.average)),
                 math.log1p(length) / 5,
             )
-            for length in set(self._lengths)
+            for length in {each.length for each in field.documents.values()}
         }
         self._cover: dict[int, float] = {}
         self._best = {term: self._spread(term, share) for term, share in self._shares.items()}
         dated = field.documents.items() if asked.spans else ()
         self._near = {number: near for number, each in dated if (near := _when(asked.spans, each))}
-        self._words = dict.fromkeys((*self._near, *field.closeness.alone), 0.0)
-        for worths in self._best.values():
-            for number, worth in worths.items():
-                self._words[number] = self._words.get(number, 0.0) + worth
-        counts = Counter(self._kinds)
+        self._led = {*self._near, *field.closeness.alone}.union(*self._best.values())
+        counts = Counter(map(_KIND, field.documents.values()))
         self._roles = _Roles(counts)
         self._told = {kind: self._telling(*kind) for kind in counts}
         self._adding = {kind: sum(told.values()) for kind, told in self._told.items()}
         self._answered, self._answers = self._exchanged(1, by_user=True), self._exchanged(-1, by_user=False)
         self._usual = field.closeness.usual()
-        self._wider = bool(weight["opening"]) or not {"advice", *_LISTS}.isdisjoint(asked.asks_for)
 
     def _spread(self, term: str, share: float) -> dict[int, float]:
         """The best of what a term is worth in each document and around it, where there may be none."""
@@ -499,7 +492,7 @@ class _Fit:
 
     def led(self, candidates: Collection[int]) -> set[int]:
         """Those of some documents to which something of the question leads."""
-        found = self._words.keys() & candidates
+        found = self._led.intersection(candidates)
         if self._asked.look_up:
             holding = set(self._closeness.alone).union(*(self._postings[term] for term in self._asked.terms))
             found = {number for number in found if number in holding or self._near.get(number) == 1}
@@ -515,40 +508,6 @@ class _Fit:
             if role is not None and (role == USER) is by_user and number >> PLACE_BITS == series in self._related:
                 found[number] = share
         return found
-
-    def foremost(self, numbers: set[int], limit: int) -> Collection[int]:
-        """Those of some documents that may be the best, by a quick look at all, whose sums are rounded otherwise.
-
-        Args:
-            numbers: The documents.
-            limit: How many are wanted.
-        """
-        weight, words, context = self._weight, self._words, self._weight["context"]
-        if len(numbers) <= limit or self._wider or weight["recency"]:
-            return numbers
-        long = {length: weight["length"] * told for length, (_, told) in self._of_length.items()}
-        fits = {series: weight["conversation"] * fit for series, fit in self._conversations.items()}
-        told, said = map(self._adding.__getitem__, self._kinds), map(long.__getitem__, self._lengths)
-        rough = {
-            number: context * words[number] + one + other + fits.get(number >> PLACE_BITS, 0.0)
-            for number, one, other in zip(self._documents, told, said, strict=True)
-            if number in numbers
-        }
-        (alone, among), (usual_alone, usual_among) = self._closeness, self._usual
-        parts: list[tuple[float, Mapping[int, float]]] = [
-            (1.0, {number: share * self._held(number) for number, share in self._cover.items()}),
-            (weight["answered"], self._answered),
-            (weight["answer"], self._answers),
-            (weight["date"], self._near),
-            (weight["vectors"], {number: cosine - usual_among for number, cosine in among.items()}),
-            (weight["own_vector"], {number: cosine - usual_alone for number, cosine in alone.items()}),
-        ]
-        for factor, part in parts:
-            for number, value in part.items():
-                if number in rough:
-                    rough[number] += factor * value
-        least = heapq.nlargest(limit, rough.values())[-1] - _ROUNDING * sum(map(abs, weight.values()))
-        return [number for number, score in rough.items() if score >= least]
 
     def score(self, number: int) -> tuple[float, tuple[float, ...]]:
         """The sum of all that speaks for a document, and what is measured on it, by `_SIGNALS`."""

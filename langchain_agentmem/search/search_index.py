@@ -16,17 +16,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import BranchMoved, safe_repr
 from langchain_agentmem.search import analysis
 from langchain_agentmem.storage import Engine, Transaction, query
-from langchain_agentmem.storage.background import Background, Lease, TaskKey
 from langchain_agentmem.storage.part import Part, all_parts
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
@@ -36,11 +33,6 @@ PLACE_BITS = 22
 SERIES_BITS = 15
 _SCOPE_BITS = PLACE_BITS + SERIES_BITS
 REBUILD_BATCH = 1_000
-CATCH_UP_BATCH = 100
-"""Documents of before that are looked at again in one transaction, which others may wait for."""
-CATCH_UP = "catch_up"
-"""The kind of the task that gives documents of before what is kept beside them today."""
-_ROOT = path_of(())
 ATTEMPTS = 4
 """A series is looked for, its scope made, the series made, and then it is there."""
 
@@ -125,14 +117,14 @@ def places(tx: Transaction, series: Series, documents: Sequence[IndexedDocument]
     raise BranchMoved  # others take away what is made here: begin again
 
 
-def write(tx: Transaction, placed: Placed, owners: Sequence[int], *, tail: int) -> None:
+def write(tx: Transaction, placed: Placed, owners: Sequence[int], *, waits: bool = True) -> None:
     """Write documents at the places that were made for them, and index them.
 
     Args:
         tx: The transaction.
         placed: What `places` gave.
         owners: The rows that they stand for.
-        tail: How many may wait for the index, 0 for none.
+        waits: Whether they may wait for the index, where the engine has new ones wait. Default: they may.
     """
     each = list(zip(placed.numbers, owners, placed.documents, placed.found, strict=True))
     _insert(tx, query.insert_document, [_row(*one) for one in each])
@@ -141,7 +133,7 @@ def write(tx: Transaction, placed: Placed, owners: Sequence[int], *, tail: int) 
     if placed.embeds:
         _insert(tx, query.want_vector, [{"id": number} for number in placed.numbers])
     terms = [_terms(number, found.terms) for number, _, _, found in each]
-    if placed.waiting + len(terms) < tail:
+    if waits and placed.waiting + len(terms) < tx.index_tail:
         _insert(tx, query.insert_waiting, terms)
     elif placed.waiting:
         absorb(tx, terms)
@@ -149,7 +141,7 @@ def write(tx: Transaction, placed: Placed, owners: Sequence[int], *, tail: int) 
         _insert(tx, query.index_terms, terms)
 
 
-def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocument, *, tail: int) -> None:
+def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocument) -> None:
     """Give a document another text.
 
     Args:
@@ -158,28 +150,26 @@ def replace(tx: Transaction, number: int, old: str, owner: int, new: IndexedDocu
         old: The text that it had.
         owner: The row that it stands for.
         new: What it is now.
-        tail: How many may wait for the index, 0 for none.
     """
-    remove(tx, [(number, old)], tail=tail)
+    remove(tx, [(number, old)])
     found = analysis.analysed(new.text, new.role)
     [series] = query.series_grown(tx, series=number >> PLACE_BITS, words=found.length)
     query.totals_changed(tx, **_change(number >> _SCOPE_BITS, documents=1, words=found.length))
     placed = Placed([number], [new], [found], series["dimensions"] is not None, series["waiting"])
-    write(tx, placed, [owner], tail=tail)
+    write(tx, placed, [owner])
 
 
-def remove(tx: Transaction, documents: Iterable[tuple[int, str]], *, tail: int = 1) -> None:
+def remove(tx: Transaction, documents: Iterable[tuple[int, str]]) -> None:
     """Take documents out of the index.
 
     Args:
         tx: The transaction.
         documents: The number and the text of each.
-        tail: How many may wait for the index, 0 for none. Default: some may.
     """
     there = dict(documents)
     if there:
         ids = [{"id": number} for number in there]
-        waited = query.take_waiting(tx, ids=json.dumps(list(there))) if tail else ()
+        waited = query.take_waiting(tx, ids=json.dumps(list(there))) if tx.index_tail else ()
         indexed = there.keys() - {row["document_id"] for row in waited}
         if indexed:
             query.unindex_terms.many(tx, [_terms(number, analysis.terms(there[number])) for number in sorted(indexed)])
@@ -190,7 +180,7 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]], *, tail: int =
         query.vectors_removed(tx)
 
 
-def move(tx: Transaction, documents: Sequence[Row], path: str, *, tail: int) -> None:
+def move(tx: Transaction, documents: Sequence[Row], path: str) -> None:
     """Have documents stand in another namespace, in series of the same kinds and names.
 
     Args:
@@ -198,7 +188,6 @@ def move(tx: Transaction, documents: Sequence[Row], path: str, *, tail: int) -> 
         documents: With "id", "owner", the table of that, "created_at", "role", and "kind" and "name" of the series, in
             their order.
         path: The other namespace; made if need be.
-        tail: How many may wait for the index, 0 for none.
     """
     for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
         mine = list(rows)
@@ -208,13 +197,13 @@ def move(tx: Transaction, documents: Sequence[Row], path: str, *, tail: int) -> 
             IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(mine, texts, strict=True)
         ]
         placed = places(tx, Series(path, kind, name), each)
-        write(tx, placed, [row["owner"] for row in mine], tail=tail)
+        write(tx, placed, [row["owner"] for row in mine])
         moved = list(zip(placed.numbers, mine, texts, strict=True))
         numbers = [{"id": number, "old": row["id"]} for number, row, _ in moved]
         query.same_speaker.many(tx, numbers)
         query.same_speakers.many(tx, numbers)
         number_documents(tx, mine[0]["owners"], [{"id": row["owner"], "document": number} for number, row, _ in moved])
-        remove(tx, [(row["id"], text) for _, row, text in moved], tail=tail)
+        remove(tx, [(row["id"], text) for _, row, text in moved])
 
 
 def _series_of(row: Row) -> tuple[str, str]:
@@ -377,39 +366,10 @@ def _speakers(number: int, name: str | None) -> list[dict[str, Any]]:
     return [{"word": word, "series": number >> PLACE_BITS, "speaker": speaker} for word in analysis.names(name)]
 
 
-def bring_up_to_date(engine: Engine, background: Background | None = None) -> None:
-    """Index a database anew whose terms are others now; have what else is kept of it renewed in the background.
-
-    Args:
-        engine: The database.
-        background: Its background work. Default: none, since it was made just now.
-    """
+def bring_up_to_date(engine: Engine) -> None:
+    """Index a database anew whose terms are others now."""
     if engine.read(is_old):
         engine.write(refresh)
-    elif background is not None and engine.read(is_behind):
-        key = TaskKey(_ROOT, CATCH_UP)
-        background.keep(key, lambda tx: 0.0 if is_behind(tx) else None, partial(_catch_up, engine)).wake()
-
-
-def is_behind(tx: Transaction) -> bool:
-    """Whether there are documents that have only what an older version kept beside them."""
-    [state] = query.search_state(tx)
-    return state["behind"] is not None
-
-
-def _catch_up(engine: Engine, lease: Lease) -> None:
-    while engine.write(lambda tx: _caught_up(tx, lease)):
-        pass
-
-
-def _caught_up(tx: Transaction, lease: Lease) -> bool:
-    """Look at the next page of documents of before again; whether there may be more."""
-    [state] = query.search_state(tx)
-    if state["behind"] is None or not lease.holds(tx):
-        return False
-    found = _looked_at_again(tx, state["behind"], CATCH_UP_BATCH)
-    query.set_behind(tx, behind=max(found, default=None))
-    return bool(found)
 
 
 PART = Part(

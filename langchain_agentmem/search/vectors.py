@@ -1,31 +1,50 @@
 """Vectors of documents: which are wanted, which are kept, and which lie nearest to that of a question.
 
 A document is stored without its vector, and noted as waiting for it in the same transaction; whoever has the embeddings
-gives it one later (`embedding.py`). What waits is found by its words all the same. Where PostgreSQL has pgvector when
+gives it one later. What waits is found by its words all the same. Where PostgreSQL has pgvector when
 vectors are first wanted, it compares them; else numpy does.
 
 Turns of a conversation are short, so the vector of a message is also mixed with its neighbours': the message before
 counts the more when it is a question. numpy is needed only here, and loaded when it is.
+
+Embeddings give documents their vectors in the background, in batches, and never in the way of a write. A document waits
+in the database until it has its vector, so nothing is forgotten by a crash, and any process that has the embeddings
+goes on where another ended. The right to embed is a lease, so that two never embed the same. When the embeddings fail,
+everything is found by its words as before, and they are asked again later.
+
+`StaticEmbeddings` need no model server: each token has a vector of its own, and a text has the mean of its tokens'
+vectors. They are read from the wheel `wordllama` (MIT license; 32,000 tokens of 256 numbers, 16 MB in memory). That
+package itself is never imported: nothing here can ask the network, and there is nothing to warm up.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import sys
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from langchain_agentmem.base.concurrency import PerProcess
-from langchain_agentmem.errors import InvalidInput, MissingExtra, safe_repr
+from langchain_core.embeddings import Embeddings
+
+from langchain_agentmem.base.concurrency import PerProcess, abandonable, place_given_up
+from langchain_agentmem.base.namespaces import path_of
+from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MissingExtra, leaves_the_node, safe_repr
 from langchain_agentmem.search.ranking import Closeness
 from langchain_agentmem.search.search_index import PLACE_BITS
 from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.background import Lease, TaskKey, run_coroutine
+from langchain_agentmem.storage.database import Database
+from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.transaction import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -91,21 +110,22 @@ def want(tx: Transaction, dimensions: int) -> None:
         )
 
 
-def begin_server_side(tx: Transaction) -> int | None:
-    """Have pgvector compare the vectors that are there, if it can: 0, behind which `server_side` begins, or None."""
+def copy_to_pgvector(tx: Transaction, after: int) -> int | None:
+    """Have pgvector compare a page of the vectors that are there, if it can.
+
+    Args:
+        tx: The transaction.
+        after: The vector behind which to begin: 0, or the last value.
+
+    Returns:
+        The vector behind which to go on; None when pgvector has all, or is not there.
+    """
     [state] = query.vector_state(tx)
-    if state["dimensions"] is None:
-        return None
-    return 0 if state["pgvector"] or _begun(tx, state["dimensions"]) else None
-
-
-def server_side(tx: Transaction, after: int) -> int | None:
-    """Give pgvector a page of the vectors behind one, and say behind which to go on; None when it has all."""
+    dimensions = state["dimensions"]
     rows = query.vectors_after(tx, after=after, limit=PAGE)
-    if not rows:
+    if not rows or dimensions is None or not (state["pgvector"] or _begun(tx, dimensions)):
         return None
-    given = [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows]
-    _give_pgvector(tx, given)
+    _give_pgvector(tx, [{"id": row["document_id"], "passage": row["passage"], "vector": row["vector"]} for row in rows])
     return int(rows[-1]["id"])
 
 
@@ -116,18 +136,12 @@ def server_side_emptied(tx: Transaction) -> None:
         query.empty_pgvector(tx)
 
 
-def lacks_index(tx: Transaction) -> bool:
-    """Whether pgvector compares so many vectors that an index is wanted, which this role may make."""
+def _lacks_index(tx: Transaction) -> float | None:
+    """Return 0 if pgvector compares so many vectors that an index is wanted, which this role may make; else None."""
     [state] = query.vector_state(tx)
     if not state["pgvector"] or state["newest"] < MANY or state["dimensions"] > _MOST_INDEXED:
-        return False
-    rows = query.vector_index(tx, least=MANY)
-    return any(row["lacking"] for row in rows)
-
-
-def index_statements(tx: Transaction) -> list[str]:
-    """The statements that make the index, which no transaction may hold."""
-    return [row["statement"] for row in query.vector_index_statements(tx)]
+        return None
+    return 0.0 if any(row["lacking"] for row in query.vector_index(tx, least=MANY)) else None
 
 
 def _serves(tx: Transaction, ranges: Sequence[Range], vectors: int) -> bool:
@@ -167,7 +181,7 @@ def keep(tx: Transaction, vectors: Mapping[Waiting, Sequence[bytes]]) -> int:
 
     Args:
         tx: The transaction.
-        vectors: For each document the vectors of its passages, as `packed` gives them.
+        vectors: For each document the vectors of its passages, as `pack_vector` gives them.
 
     Returns:
         How many documents were kept.
@@ -192,7 +206,7 @@ def _give_pgvector(tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
     query.insert_pgvector.many(tx, given)
 
 
-def packed(vector: Sequence[float], dimensions: int) -> bytes:
+def pack_vector(vector: Sequence[float], dimensions: int) -> bytes:
     """A vector of length one as it is stored, in half precision; arguments and errors are those of `unit`."""
     packed: bytes = unit(vector, dimensions).astype("<f2").tobytes()
     return packed
@@ -340,7 +354,7 @@ class VectorCache:
             pages = _read_newer(tx, block.newest, state["newest"], ranges)
         look(block.numbers, block.matrix)
         numbers, parts, size = [block.numbers], [block.matrix], block.size
-        for rows in pages:
+        for rows in filter(None, pages):
             documents = np.fromiter((row["document_id"] for row in rows), np.int64, len(rows))
             matrix = _stored(b"".join(bytes(row["vector"]) for row in rows)).reshape(len(rows), -1)
             look(documents, matrix)
@@ -435,9 +449,8 @@ def _read_all(tx: Transaction, ranges: Sequence[Range]) -> Iterator[Rows]:
             for low, end in ranges[at : at + _TOGETHER]
         ]
         for start, end in first:
+            yield start
             rows = start
-            if rows:
-                yield rows
             while len(rows) == PAGE:
                 last = rows[-1]
                 rows = query.vectors_from(tx, low=last["document_id"], end=end, passage=last["passage"], limit=PAGE)
@@ -449,3 +462,277 @@ def _read_newer(tx: Transaction, after: int, newest: int, ranges: Sequence[Range
     while after < newest and (rows := query.vectors_within(tx, after=after, ranges=json.dumps(ranges), limit=PAGE)):
         yield rows
         after = rows[-1]["id"] if len(rows) == PAGE else newest
+
+
+NAME = "static"
+"""What it is called in `index={"embed": …}`."""
+DIMENSIONS = 256
+"""Numbers of a vector."""
+
+
+class StaticEmbeddings(Embeddings):
+    """Vectors of length one, the same for a text in every process and on every machine.
+
+    A text without a token has a vector of zeros.
+
+    Raises:
+        MissingExtra: The extra `[static]` is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._tokenizer, self._table = _model()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """The vectors of texts.
+
+        Args:
+            texts: Any texts.
+        """
+        # The tokenizer's own batches start threads, which no fork likes.
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a text.
+
+        Args:
+            text: Any text.
+        """
+        np = numpy()
+        readable = text.encode("utf-8", "replace").decode()  # without lone surrogates
+        tokens = self._tokenizer.encode(readable, add_special_tokens=False).ids
+        total = self._table[tokens].sum(axis=0, dtype=np.float32)
+        length = float(np.linalg.norm(total))
+        vector: list[float] = (total / length if length else total).tolist()
+        return vector
+
+
+@cache
+def _model() -> tuple[Any, Any]:
+    """The tokenizer, and the vectors of its tokens in half precision."""
+    found = find_spec("wordllama")
+    try:
+        from safetensors.numpy import load_file  # noqa: PLC0415 - an extra
+        from tokenizers import Tokenizer  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra("index['embed'] = 'static'", NAME) from error
+    if found is None or found.origin is None:
+        raise MissingExtra("index['embed'] = 'static'", NAME)
+    folder = Path(found.origin).parent
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+    return tokenizer, load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
+
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+EMBED = TaskKey(path_of(()), "embed")
+"""The task that gives documents their vectors, one for the whole database."""
+INDEX = TaskKey(path_of(()), "index_vectors")
+"""The task that makes an index of vectors, where pgvector compares many of them."""
+BATCH = 64
+"""Documents that are embedded at once."""
+PATIENCE = 2.0
+"""Seconds that a search waits for the vectors of what was just stored."""
+_PROBES = 3  # of a batch that failed, so many are tried alone before the embeddings count as out of order
+
+
+def embed_with(database: Database, embeddings: Any, dimensions: int) -> None:
+    """Give everything that can be found vectors too, from now on.
+
+    Args:
+        database: Where.
+        embeddings: LangChain `Embeddings`.
+        dimensions: Numbers of a vector.
+
+    Raises:
+        InvalidInput: The database has vectors of another size.
+        MissingExtra: numpy is not installed.
+    """
+    embedder = embedder_of(database)
+    if embedder is None or embedder.dimensions != dimensions:
+        embedder = Embedder(database, embeddings, dimensions)
+        embedder.serve()
+        weakref.finalize(database, embedder.close).atexit = False
+        database.attach(embedder)
+        database.remembering.add(embedder)
+        database.writing.add(embedder)
+        database.on_write[:] = [embedder.wake]
+
+
+def embedder_of(database: Database) -> Embedder | None:
+    """What gives the documents of a database their vectors; None where there are no embeddings."""
+    return database.attachment(Embedder)
+
+
+class Embedder:
+    """The embeddings of a database.
+
+    Args:
+        database: The database.
+        embeddings: LangChain `Embeddings`.
+        dimensions: Numbers of a vector.
+
+    Raises:
+        MissingExtra: numpy is not installed.
+    """
+
+    def __init__(self, database: Database, embeddings: Any, dimensions: int) -> None:
+        numpy()
+        self.embeddings = embeddings
+        self.dimensions = dimensions
+        self._shelf = VectorCache()
+        # LangGraph's wrapper of an async function has nothing else.
+        self._awaited = getattr(embeddings, "afunc", None) is not None and getattr(embeddings, "func", None) is None
+        self._engine, self._background = database.engine, database.background  # it keeps no database open
+        self._tasks = [self._background.keep(EMBED, _has_waiting, self._embed_waiting)]
+        if self._engine.dialect == "postgres":
+            self._tasks.append(self._background.keep(INDEX, _lacks_index, self._index))
+
+    def serve(self) -> None:
+        """Give what is in the database its vectors, from now on.
+
+        Raises:
+            InvalidInput: It has vectors of another size.
+        """
+        if self._engine.read(wanted) != self.dimensions:
+            self._engine.write(lambda tx: want(tx, self.dimensions))
+        for task in self._tasks:
+            task.wake()
+
+    def wake(self, _: Database) -> None:
+        """Something was written: go to work in the background."""
+        self._tasks[0].wake()
+
+    def close(self) -> None:
+        """Go to work no more. What still waits is kept for the next time."""
+        for task in self._tasks:
+            task.stop()
+
+    def forget(self) -> None:
+        """Forget every vector that was read."""
+        self._shelf.clear()
+
+    def settle(self) -> None:
+        """Give all documents that wait their vectors now.
+
+        A document that the embeddings refuse goes on waiting, and keeps no other from its vector.
+
+        Raises:
+            Exception: Whatever the embeddings raise.
+        """
+        self._tasks[0].settle()
+
+    def near(self, text: str, *, needed: bool = False) -> Near | None:
+        """Return the vector of a question; None when the embeddings fail.
+
+        Args:
+            text: The question.
+            needed: Whether the search can do nothing without. Default: it goes by words then.
+
+        Raises:
+            Exception: Whatever the embeddings raise, if it is needed.
+        """
+        if self._engine.read(lambda tx: waiting(tx, 1)):
+            with place_given_up():
+                self._tasks[0].hurry(PATIENCE)
+        try:
+            vector = abandonable(partial(self._ask, "embed_query", text))
+            return Near(unit(vector, self.dimensions), self._shelf)
+        except Exception as error:  # a failing model never breaks a search that can go by words
+            if needed or leaves_the_node(error):
+                raise
+            logger.warning("The embeddings failed, so the search goes by words alone.", exc_info=True)
+            return None
+
+    def _ask(self, method: str, given: Any) -> Any:
+        """Call a method of the embeddings, or its async twin where there is nothing else."""
+        if not self._awaited:
+            try:
+                return getattr(self.embeddings, method)(given)
+            except NotImplementedError:
+                self._awaited = True
+        return run_coroutine(_awaited(getattr(self.embeddings, f"a{method}"), given))
+
+    def _embed_waiting(self, lease: Lease) -> None:
+        """Give all documents that wait their vectors, as long as nobody else has taken that over."""
+        refused, ticket = None, -1
+
+        def next_batch(tx: Transaction) -> list[Waiting]:
+            return waiting(tx, BATCH, after=ticket) if lease.holds(tx) else []
+
+        while batch := self._engine.write(next_batch):
+            ticket = batch[-1].ticket
+            refused = self._embed_all(batch) or refused
+        for task in self._tasks[1:]:
+            task.wake()
+        if refused is not None:
+            raise refused
+
+    def _index(self, _: Lease) -> None:
+        """Make the index of vectors; no transaction may hold its statements."""
+        self._engine.alter(
+            self._engine.read(lambda tx: [row["statement"] for row in query.vector_index_statements(tx)])
+        )
+
+    def _embed_all(self, batch: Sequence[Waiting]) -> Exception | None:
+        """Embed a batch; where it is refused, one document after the other, the likeliest to succeed first.
+
+        Returns:
+            Why some were refused, or None.
+
+        Raises:
+            Exception: Even the likeliest were refused.
+        """
+        try:
+            self._embed(batch)
+            return None  # noqa: TRY300 - what follows is of a batch that was refused
+        except Exception as error:
+            if not self._engine.usable or len(batch) == 1:
+                raise
+            refused = error
+        done = 0
+        for number, each in enumerate(sorted(batch, key=self._length), start=1):
+            try:
+                self._embed([each])
+                done += 1
+            except Exception as error:
+                if not self._engine.usable or (not done and number == min(_PROBES, len(batch))):
+                    raise
+                refused = error
+        return refused
+
+    def _length(self, each: Waiting) -> int:
+        """The length of a document; what cannot be read comes last."""
+        try:
+            passages = self._engine.read(lambda tx: self._passages(tx, [each]))
+        except AgentMemoryError:  # it is damaged
+            return sys.maxsize
+        return sum(map(len, passages[each]))
+
+    def _embed(self, batch: Sequence[Waiting]) -> None:
+        """Give some documents their vectors, outside of any transaction."""
+        passages = self._engine.read(lambda tx: self._passages(tx, batch))
+        texts = list(dict.fromkeys(text for each in passages.values() for text in each if text.strip()))
+        found = self._ask("embed_documents", texts) if texts else []
+        if len(found) != len(texts):
+            raise InvalidInput(f"The embeddings gave {len(found)} vectors for {len(texts)} texts.")
+        packed = {text: pack_vector(vector, self.dimensions) for text, vector in zip(texts, found, strict=True)}
+        kept = {document: [packed[text] for text in each if text in packed] for document, each in passages.items()}
+        self._engine.write(lambda tx: keep(tx, kept))
+
+    def _passages(self, tx: Transaction, batch: Sequence[Waiting]) -> dict[Waiting, Sequence[str]]:
+        found: dict[Waiting, Sequence[str]] = {}
+        for kind in sorted({each.kind for each in batch}):
+            mine = [each for each in batch if each.kind == kind]
+            texts = all_parts().texts[kind](tx, [each.owner for each in mine])
+            found.update((each, texts.get(each.owner, ())) for each in mine)
+        return found
+
+
+def _has_waiting(tx: Transaction) -> float | None:
+    return 0.0 if waiting(tx, 1) else None
+
+
+async def _awaited(method: Callable[[Any], Awaitable[Any]], given: Any) -> Any:
+    return await method(given)

@@ -181,11 +181,6 @@ class Database:
         """How much callers may give at most."""
         return self.engine.opening.limits
 
-    @property
-    def tail(self) -> int:
-        """How many new entries may wait for the full-text index."""
-        return self.engine.index_tail
-
     def now(self) -> int:
         """The time, in microseconds since 1970."""
         return micros(self.clock())
@@ -276,7 +271,7 @@ class Database:
     def _bring_up_to_date(self) -> None:
         """Bring what was opened up to date; a database in which that fails is closed again."""
         try:
-            bring_up_to_date(self.engine, self.background)
+            bring_up_to_date(self.engine)
         except Exception as error:
             self.engine.close()
             if isinstance(error, StorageError):

@@ -25,7 +25,7 @@ from langchain_agentmem import errors
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 
 PLAIN_BEGINS = b"SQLite format 3\0"
 ROUNDS = 256_000

@@ -27,7 +27,7 @@ from langchain_agentmem import errors
 from langchain_agentmem.base.argument_checks import USUAL_LIMITS, MemoryLimits, check_options
 from langchain_agentmem.base.concurrency import THREAD_NAME, PerProcess, is_in_reading_lane, place_given_up
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage.queries import sized
 from langchain_agentmem.storage.transaction import Operation, Select, Transaction
 
@@ -200,8 +200,6 @@ class Engine(ABC):
     Attributes:
         dialect: "sqlite" or "postgres".
         path: Where the database is, as errors may show it.
-        index_tail: How many new entries may wait before they are put in the full-text index. They are found
-            all the same: a search reads the tail directly.
         lasting: Whether what is written outlasts the engine.
         encrypted: Whether a key encrypts what is written.
         opening: How it was opened.
@@ -209,7 +207,6 @@ class Engine(ABC):
 
     dialect: str
     path: str
-    index_tail: int
     lasting: bool = True
     encrypted: bool = False
 

@@ -10,7 +10,6 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_agentmem.storage.background import Background
 from langchain_agentmem.storage.engine import Engine
 from langchain_agentmem.storage.transaction import Operation, Transaction
 
@@ -158,6 +157,6 @@ def thread_listener() -> Any:
     return import_module("langchain_agentmem.conversations.recorded_messages")
 
 
-def bring_up_to_date(engine: Engine, background: Background | None = None) -> None:
+def bring_up_to_date(engine: Engine) -> None:
     """Have the search index renewed in a database that is opened, where an older version made it."""
-    import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine, background)
+    import_module("langchain_agentmem.search.search_index").bring_up_to_date(engine)

@@ -23,7 +23,8 @@ from typing import Any, NoReturn, Self, TypeVar
 
 from langchain_agentmem import errors
 from langchain_agentmem.base.concurrency import reading, writing
-from langchain_agentmem.base.safe_repr import safe_repr, without_passwords
+from langchain_agentmem.base.safe_repr import without_passwords
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, RolledBack, Sizes
 from langchain_agentmem.storage.queries import for_libpq, load, returns_rows, writes
@@ -232,7 +233,6 @@ class PostgresEngine(Engine):
     """
 
     dialect = "postgres"
-    index_tail = 0
     _pool: Pool | GivenPool
 
     def __init__(

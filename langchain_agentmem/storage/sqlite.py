@@ -25,7 +25,7 @@ from langchain_agentmem.base.concurrency import PerProcess
 from langchain_agentmem.base.encryption_key import EncryptionKey
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.files import file_of, made_private, whole_copy
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, has_log, no_database
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
@@ -83,6 +83,7 @@ class _SqliteTransaction(Transaction):
     """A transaction on a connection, for `with`: it is committed, or rolled back if the block fails."""
 
     __slots__ = ("_begin", "_check", "_connection", "_execute", "_executemany", "_sql")
+    index_tail = 64
 
     def __init__(self, engine: SqliteEngine, connection: sqlite3.Connection, begin: str) -> None:
         self._check, self._sql = engine._check_sizes, engine._sql
@@ -150,7 +151,6 @@ class SqliteEngine(Engine):
     """
 
     dialect = "sqlite"
-    index_tail = 64
     _open: ClassVar[weakref.WeakSet[SqliteEngine]] = weakref.WeakSet()
     _inherited: ClassVar[list[SqliteEngine]] = []  # in a child: not to be used, nor closed, which would harm the parent
     _in_call = False  # when the process last forked

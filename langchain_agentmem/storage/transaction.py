@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
 
 from langchain_agentmem.errors import StorageError
 
@@ -43,6 +43,8 @@ class Transaction(ABC):
     """One transaction of an engine. It can be used until the operation returns."""
 
     __slots__ = ()
+    index_tail: ClassVar[int] = 0
+    """How many documents may wait for the full-text index. They are found all the same: a search reads them."""
 
     @abstractmethod
     def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:

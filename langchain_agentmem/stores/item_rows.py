@@ -275,7 +275,7 @@ def lock(tx: Transaction, places: Iterable[ItemPlace]) -> Locked:
 
 
 def write(
-    tx: Transaction, changes: Mapping[ItemPlace, ItemDraft | None], locked: Locked | None = None, *, now: int, tail: int
+    tx: Transaction, changes: Mapping[ItemPlace, ItemDraft | None], locked: Locked | None = None, *, now: int
 ) -> None:
     """Write items, or delete them where there is no draft.
 
@@ -286,7 +286,6 @@ def write(
         changes: What to write, by place.
         locked: What `lock` gave of these places, earlier in this transaction. Default: they are locked now.
         now: When.
-        tail: How many documents may wait for the search index.
     """
     locked = lock(tx, changes) if locked is None else locked
     emptied = set()
@@ -294,9 +293,9 @@ def write(
         known = locked[path]
         drafts = [(key, draft) for key in keys if (draft := changes[ItemPlace(path, key)]) is not None]
         if drafts:
-            _write(tx, path, drafts, known, now=now, tail=tail)
+            _write(tx, path, drafts, known, now=now)
         if gone := [known[key] for key in keys if changes[ItemPlace(path, key)] is None and key in known]:
-            _delete(tx, gone, tail=tail)
+            _delete(tx, gone)
             emptied.add(path)
     _tidy(tx, emptied)
 
@@ -364,13 +363,7 @@ def stored(row: Row, path: str) -> StoredItem:
 
 
 def _write(
-    tx: Transaction,
-    path: str,
-    drafts: Sequence[tuple[str, ItemDraft]],
-    known: Mapping[str, Row],
-    *,
-    now: int,
-    tail: int,
+    tx: Transaction, path: str, drafts: Sequence[tuple[str, ItemDraft]], known: Mapping[str, Row], *, now: int
 ) -> None:
     """Write the drafts of one namespace, and put them into the index."""
     entering = [key for key, draft in drafts if draft.text and _document(known.get(key)) is None]
@@ -400,11 +393,11 @@ def _write(
     ids |= _insert(tx, path, fresh)
     if changed:
         query.update_item.many(tx, changed) if len(changed) > 1 else query.update_item(tx, **changed[0])
-    search_index.remove(tx, leaving, tail=tail)
+    search_index.remove(tx, leaving)
     for number, old, owner, new in other:
-        search_index.replace(tx, number, old, owner, new, tail=tail)
+        search_index.replace(tx, number, old, owner, new)
     if placed is not None:
-        search_index.write(tx, placed, [ids[key] for key in entering], tail=tail)
+        search_index.write(tx, placed, [ids[key] for key in entering])
 
 
 def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -419,12 +412,12 @@ def _insert(tx: Transaction, path: str, rows: list[dict[str, Any]]) -> dict[str,
     return {row["key"]: row["id"] for row in told}
 
 
-def _delete(tx: Transaction, rows: Sequence[Row], *, tail: int = 1) -> None:
+def _delete(tx: Transaction, rows: Sequence[Row]) -> None:
     documents = [
         (row["document_id"], found_by(row["value"], row["indexed"])) for row in rows if row["document_id"] is not None
     ]
     if documents:
-        search_index.remove(tx, documents, tail=tail)
+        search_index.remove(tx, documents)
     query.delete_item.many(tx, [{"id": row["id"]} for row in rows])
 
 

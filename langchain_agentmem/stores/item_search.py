@@ -1,4 +1,4 @@
-"""Items by filter and by words, and the namespaces that hold items.
+"""Items by filter and by words, and the namespaces that hold items; items of threads, too.
 
 Without a filter only the page that was asked for is read. With one, items are read page by page, in growing pages,
 until there are enough that fit. A search for words asks the index for more until there are enough that fit.
@@ -13,11 +13,10 @@ A key that is not there counts as None: `$ne` and None match it, and ordering op
 order exists between, such as text and numbers, match no ordering operator, and nothing ever raises while items are
 compared: what is wrong with a filter itself is said by `checked`, before the first item is read.
 
-The items of a thread: kept as rows that rewind with it, and read as a view shows them.
-
-An item is a row whose body is its value. When it ends is told by the row, and by a later row of another kind that says
-that somebody read it: a reading puts the end off and leaves the item itself alone, so that a step that only read does
-not undo what a step beside it wrote. Whether an item has ended is judged by the time of the view.
+An item of a thread is a row of memory whose body is its value, so it rewinds with the thread. When it ends is told by
+the row, and by a later row of another kind that says that somebody read it: a reading puts the end off and leaves the
+item itself alone, so that a step that only read does not undo what a step beside it wrote. Whether an item has ended is
+judged by the time of the view.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import blake2b
@@ -33,21 +33,22 @@ from typing import Any, NamedTuple
 
 from langchain_agentmem.base.argument_checks import MemoryLimits
 from langchain_agentmem.base.encoding import as_json, under, write_plain
-from langchain_agentmem.base.namespaces import Namespace, namespace_of
+from langchain_agentmem.base.namespaces import Namespace, namespace_of, range_of
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.rewinding import memory_rows
-from langchain_agentmem.rewinding.memory_rows import Kept, View, kept_of
-from langchain_agentmem.rewinding.outlook import walls_around
+from langchain_agentmem.rewinding.memory_rows import Kept, View, extra_of, kept_of, words_of
+from langchain_agentmem.rewinding.outlook import Outlook, recollections_of, sighted, walls_around
 from langchain_agentmem.rewinding.thread_memory import ThreadPoint
 from langchain_agentmem.search import memory_search as retrieval
 from langchain_agentmem.search.analysis import Question, question
-from langchain_agentmem.search.memory_search import Hit, Walls
+from langchain_agentmem.search.memory_search import Hit, Recollection, Walls
 from langchain_agentmem.search.search_index import Series
 from langchain_agentmem.search.vectors import Near
 from langchain_agentmem.storage import Transaction, query
+from langchain_agentmem.storage.part import Erasure, Found, Part
 from langchain_agentmem.storage.transaction import Row
-from langchain_agentmem.stores import item_rows
-from langchain_agentmem.stores.item_rows import KIND, MINUTE, ItemDraft, ItemPlace, StoredItem, read, stored
+from langchain_agentmem.stores import byte_store, item_rows
+from langchain_agentmem.stores.item_rows import KIND, MINUTE, ItemDraft, ItemPlace, StoredItem, passages, read, stored
 
 Compare = Callable[[Any, Any], bool]
 
@@ -276,46 +277,14 @@ def find(tx: Transaction, look: Look, *, now: int) -> list[FoundItem]:
     return _fitting(tx, look, look.wanted, now)
 
 
-class NamespaceListing(NamedTuple):
-    """Which namespaces are listed.
-
-    Attributes:
-        low: The first path to look at.
-        high: The path behind the last.
-        fits: Says which namespaces are meant.
-        depth: Cut them to so many labels.
-        limit: Most namespaces.
-        offset: How many of the first to leave out.
-    """
-
-    low: str
-    high: str
-    fits: Callable[[Namespace], bool]
-    depth: int | None
-    limit: int
-    offset: int
-
-    def add(self, found: dict[Namespace, None], paths: Iterable[str]) -> None:
-        """Add the namespaces of some paths that are meant."""
-        wanted = filter(self.fits, map(namespace_of, paths))
-        found |= dict.fromkeys(namespace[: self.depth] for namespace in wanted)
-
-    def page(self, found: Iterable[Namespace]) -> list[Namespace]:
-        """Return those that were asked for."""
-        return list(found)[self.offset : self.offset + self.limit]
-
-
-def namespaces(tx: Transaction, listing: NamespaceListing, *, now: int) -> list[Namespace]:
-    """The namespaces that hold items, in order; what has expired does not count."""
-    found: dict[Namespace, None] = {}
+def namespaces(tx: Transaction, low: str, high: str, *, now: int) -> Iterator[Namespace]:
+    """The namespaces in a range of paths that hold items, in order; what has expired does not count."""
     after, size = "", FIRST_PAGE
-    while len(found) < listing.offset + listing.limit:
-        rows = query.namespaces_of_items(tx, low=listing.low, after=after, high=listing.high, now=now, limit=size)
-        listing.add(found, (row["path"] for row in rows))
+    while rows := query.namespaces_of_items(tx, low=low, after=after, high=high, now=now, limit=size):
+        yield from (namespace_of(row["path"]) for row in rows)
         if len(rows) < size:
-            break
+            return
         after, size = rows[-1]["path"], min(size * 4, LARGEST_PAGE)
-    return listing.page(found)
 
 
 def best_items(
@@ -406,12 +375,8 @@ class SharedItems:
     find = staticmethod(find)
     namespaces = staticmethod(namespaces)
     lock = staticmethod(item_rows.lock)
+    touch = staticmethod(item_rows.touch)
     write = staticmethod(item_rows.write)
-
-    def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int, tail: int) -> None:
-        """Put off the end of items that were read."""
-        del tail  # their texts stay as they are
-        item_rows.touch(tx, items, now=now)
 
     def walls(self, look: Look) -> retrieval.Walls:
         """The namespaces that are looked in."""
@@ -460,13 +425,13 @@ class ThreadItems:
         fitting = found if wanted is None else (each for each in found if fits(each.value, wanted))
         return list(islice(fitting, look.offset, look.offset + look.limit))
 
-    def namespaces(self, tx: Transaction, listing: NamespaceListing, *, now: int) -> list[Namespace]:
-        """The namespaces that hold items, in order."""
-        found: dict[Namespace, None] = {}
-        listing.add(found, sorted({place_of(kept).path for kept in self._within(tx, listing.low, listing.high, now)}))
-        return listing.page(found)
+    def namespaces(self, tx: Transaction, low: str, high: str, *, now: int) -> list[Namespace]:
+        """The namespaces in a range of paths that hold items, in order."""
+        return [
+            namespace_of(path) for path in sorted({place_of(kept).path for kept in self._within(tx, low, high, now)})
+        ]
 
-    def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int, tail: int) -> None:
+    def touch(self, tx: Transaction, items: Iterable[StoredItem], *, now: int) -> None:
         """Put off the end of items that were read; outside of a task nothing can be noted, and nothing is."""
         if not self._point.writable:
             return
@@ -481,20 +446,14 @@ class ThreadItems:
                 drafts.append(memory_rows.RowDraft(READ_KIND, name, b"", now, extra={"of": kept.number, "ends": until}))
         if drafts:
             _, place = self._point.open(tx, now)
-            self._write(tx, place, drafts, now, tail)
+            self._write(tx, place, drafts, now)
 
     def lock(self, tx: Transaction, places: Iterable[ItemPlace]) -> None:
         """Do nothing: what others write meanwhile is not seen in this step."""
         del tx, places
 
     def write(
-        self,
-        tx: Transaction,
-        changes: Mapping[ItemPlace, ItemDraft | None],
-        locked: None = None,
-        *,
-        now: int,
-        tail: int,
+        self, tx: Transaction, changes: Mapping[ItemPlace, ItemDraft | None], locked: None = None, *, now: int
     ) -> None:
         """Write items, or delete them where there is no draft.
 
@@ -515,7 +474,7 @@ class ThreadItems:
                 drafts.append(_draft(name, at, draft, begun.get(name, now), now))
             elif name in there:
                 drafts.append(memory_rows.RowDraft(THREAD_ITEM, name, None, now))
-        self._write(tx, place, drafts, now, tail)
+        self._write(tx, place, drafts, now)
 
     def walls(self, look: Look) -> Walls:
         """The thread's namespace: which of its items are meant is known when they are read."""
@@ -555,10 +514,10 @@ class ThreadItems:
         return [living[owner] for owner in owners if owner in living]
 
     def _write(
-        self, tx: Transaction, place: memory_rows.Place, drafts: Sequence[memory_rows.RowDraft], now: int, tail: int
+        self, tx: Transaction, place: memory_rows.Place, drafts: Sequence[memory_rows.RowDraft], now: int
     ) -> None:
         series = Series(self._point.path, THREAD_ITEM, self._point.name)
-        memory_rows.write(tx, place, drafts, series=series, now=now, tail=tail)
+        memory_rows.write(tx, place, drafts, series=series, now=now)
 
 
 def alive(tx: Transaction, view: View, items: Sequence[Kept]) -> list[Kept]:
@@ -624,3 +583,110 @@ def _stored(kept: Kept) -> StoredItem:
 
 def _rewound(item: StoredItem, score: float | None = None) -> FoundItem:
     return FoundItem(item, read(item.value, *item.at), score)
+
+
+def texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """The texts by which items are found, by their rows.
+
+    Args:
+        tx: The transaction.
+        owners: The rows.
+    """
+    rows = query.item_texts(tx, ids=json.dumps(list(owners)))
+    return {row["id"]: passages(row["value"], row["indexed"]) for row in rows}
+
+
+def recollections(tx: Transaction, hits: Sequence[Hit], now: int, outlook: object) -> Mapping[int, Recollection]:
+    """What hits are to the user, by the numbers of their documents.
+
+    Args:
+        tx: The transaction.
+        hits: Items that a search found. What was deleted meanwhile, or has expired, is left out.
+        now: When.
+        outlook: From where it looks. They are seen from everywhere.
+    """
+    del outlook
+    there = {row["id"]: row for row in query.items_by_id(tx, ids=json.dumps([hit.owner for hit in hits]), now=now)}
+    values = {
+        number: ("\n".join(passages(row["value"], row["indexed"])), read(bytes(row["value"]), row["path"], row["key"]))
+        for number, row in there.items()
+    }
+    return recollections_of(hits, there, values)
+
+
+def rewound_texts(tx: Transaction, owners: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """The texts by which items of threads are found, by their rows.
+
+    Args:
+        tx: The transaction.
+        owners: The rows.
+    """
+    found = query.memory_texts(tx, ids=json.dumps(list(owners)))
+    extras = {row["id"]: extra_of(row) for row in found}
+    return {number: tuple(extra.get("named") or (extra["words"],)) for number, extra in extras.items()}
+
+
+def rewound_recollections(
+    tx: Transaction, hits: Sequence[Hit], now: int, outlook: Outlook | None
+) -> Mapping[int, Recollection]:
+    """What hits are to the user, by the numbers of their documents; what cannot be seen is left out.
+
+    Args:
+        tx: The transaction.
+        hits: Items of threads that a search found.
+        now: When.
+        outlook: From where it looks.
+    """
+    there, sights = sighted(tx, hits, now, outlook)
+    seen = {}
+    for view, numbers in sights:
+        if view is not None and numbers:
+            kept = [kept_of(there[number]) for number in sorted(numbers)]
+            seen.update({each.number: each for each in alive(tx, view, kept)})
+    values = {number: (words_of(each.body, each.extra), value_of(each)) for number, each in seen.items()}
+    shown = recollections_of(hits, there, values, "item")
+    keys = {hit.document: place_of(seen[hit.owner]).key for hit in hits if hit.document in shown}
+    return {document: replace(shown[document], id=key) for document, key in keys.items()}
+
+
+def add_new(tx: Transaction, drafts: Mapping[ItemPlace, ItemDraft], *, now: int) -> int:
+    """Write items, but where a key has an item already, and without what has expired since.
+
+    Args:
+        tx: The transaction.
+        drafts: The items.
+        now: When.
+
+    Returns:
+        How many were added.
+    """
+    there = item_rows.get(tx, drafts, now=now)
+    new: dict[ItemPlace, ItemDraft | None] = {
+        at: draft
+        for at, draft in drafts.items()
+        if at not in there and (draft.times is None or draft.times.expires_at is None or draft.times.expires_at > now)
+    }
+    item_rows.write(tx, new, now=now)
+    return len(new)
+
+
+def _erase(tx: Transaction, erasure: Erasure) -> None:
+    if erasure.name is None:  # items and values of byte stores belong to no thread
+        erasure.removed["blobs"] += byte_store.erase(tx, erasure.low, erasure.high)
+        erasure.removed["items"] += item_rows.erase(tx, erasure.low, erasure.high)
+
+
+PART = Part(
+    found={
+        "item": (
+            Found(stored_as="item", texts=texts, recollections=recollections),
+            Found(stored_as="thread_item", texts=rewound_texts, recollections=rewound_recollections),
+        )
+    },
+    tables={"items": ("item",), "blobs": ("blob",)},
+    verify={
+        "blobs": lambda tx: byte_store.problems(tx, *range_of(())),
+        "items": lambda tx: item_rows.problems(tx, *range_of(())),
+    },
+    erase=_erase,
+)

@@ -26,8 +26,8 @@ from starlette.types import ASGIApp
 from langchain_agentmem import __version__
 from langchain_agentmem.base.clock import time_written
 from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
-from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError
+from langchain_agentmem.base.safe_repr import counted, printable, size_of
+from langchain_agentmem.errors import AgentMemoryError, DatabaseReadOnly, InvalidInput, StorageError, safe_repr
 from langchain_agentmem.studio.guard import CSRF, CSRF_OF_SCOPE, Guard
 
 if TYPE_CHECKING:

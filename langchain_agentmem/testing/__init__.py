@@ -70,7 +70,7 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_agentmem.base.encoding import replace_surrogates
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.messages.history_repair import encodable
 
 _Problem: TypeAlias = tuple[int, str]

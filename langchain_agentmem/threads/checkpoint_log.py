@@ -2,7 +2,7 @@
 
 Channel versions are long strings that stand in a checkpoint many times over. They are kept once, in a short form, in a
 column of their own, so that values can be found and collected without the serializer; `versions_seen` refers to them
-and to their channels by their places there, and so does `updated_channels`. What was written before names channels.
+and to their channels by their places there, and so does `updated_channels`.
 
 The log of threads: operations on checkpoints, pending writes and whole threads.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -193,9 +193,6 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
     def name(each: Any) -> Any:
         return names[each] if type(each) is int else each
 
-    def pairs(there: Any) -> Iterable[tuple[Any, Any]]:
-        return there.items() if type(there) is dict else zip(there[::2], there[1::2], strict=True)
-
     checkpoint = {
         "v": v,
         "id": checkpoint_id,
@@ -203,7 +200,10 @@ def unfold(folded: Any, versions: dict[str, str], checkpoint_id: str, values: di
         "channel_values": values,
         "channel_versions": {channel: full(text) for channel, text in versions.items()},
         "versions_seen": {
-            node: {name(one): full(each if type(each) is str else texts[each]) for one, each in pairs(there)}
+            node: {
+                name(one): full(each if type(each) is str else texts[each])
+                for one, each in zip(there[::2], there[1::2], strict=True)
+            }
             for node, there in seen.items()
         },
         "updated_channels": list(map(name, updated)) if type(updated) is list else updated,
@@ -585,31 +585,36 @@ def _saved(thread: Thread, row: Row, values: Rows, writes: Rows, parts: dict[int
     return Saved(thread, row["name"], row["parent"], versions, head, metadata, recipes, written, parts)
 
 
-def keys(
-    tx: Transaction,
-    at: ThreadKey | None,
-    *,
-    low: str,
-    high: str,
-    ns: str | None = None,
-    name: str | None = None,
-    before: str | None = None,
-    after: Key | None = None,
-    limit: int,
-) -> list[Key]:
-    """A page of checkpoints, newest first.
+class KeyFilter(NamedTuple):
+    """Which checkpoints are listed.
 
-    Args:
-        tx: The transaction.
+    Attributes:
         at: One thread; None for all.
         low: Without a thread, the first namespace path.
         high: Path after the last.
         ns: One line; None for all.
         name: One checkpoint.
         before: Only those whose ids are smaller.
+    """
+
+    at: ThreadKey | None
+    low: str
+    high: str
+    ns: str | None = None
+    name: str | None = None
+    before: str | None = None
+
+
+def keys(tx: Transaction, wanted: KeyFilter, after: Key | None, limit: int) -> list[Key]:
+    """A page of checkpoints, newest first.
+
+    Args:
+        tx: The transaction.
+        wanted: Which.
         after: The last one of the page before.
         limit: Most.
     """
+    at, low, high, ns, name, before = wanted
     edge = None if after is None else after.name
     if at is None:
         thread = None
@@ -620,12 +625,12 @@ def keys(
             return []
         rows = query.line_keys(tx, line=thread.line, before=before if after is None else edge, limit=limit)
         return [_key(row, thread.path, thread.name, ns) for row in rows]
-    wanted = {"ns": ns, "name": name, "before": before, "limit": limit}
-    wanted |= {"after": edge, "after_line": None if after is None else after.line}
+    asked = {"ns": ns, "name": name, "before": before, "limit": limit}
+    asked |= {"after": edge, "after_line": None if after is None else after.line}
     if thread is not None:
-        rows = query.thread_keys(tx, thread=thread.id, **wanted)
+        rows = query.thread_keys(tx, thread=thread.id, **asked)
         return [_key(row, thread.path, thread.name, row["ns"]) for row in rows]
-    rows = query.checkpoint_keys(tx, low=low, high=high, **wanted)
+    rows = query.checkpoint_keys(tx, low=low, high=high, **asked)
     return [_key(row, row["path"], row["thread"], row["ns"]) for row in rows]
 
 

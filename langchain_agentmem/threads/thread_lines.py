@@ -235,14 +235,14 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
     Args:
         tx: The transaction.
         source: The thread.
-        target: The id of the copy, which is in the same namespace. What is there already is added to.
+        target: The id of the copy, which is in the same namespace. An earlier copy is added to.
         now: When.
 
     Returns:
         How many checkpoints were copied.
 
     Raises:
-        InvalidInput: The threads have different values under one version.
+        InvalidInput: There is another thread of this id.
     """
     thread = find(tx, source)
     if thread is None or target == source.name:
@@ -251,11 +251,16 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int) -> int:
     copied = find(tx, ThreadKey(thread.path, target), exact=True)
     if copied is None:
         copied = _make(tx, thread.path, target, thread.place, now, delta=thread.delta)
+    elif copied.place.shelf != thread.place.shelf:
+        raise InvalidInput(
+            f"There is another thread {safe_repr(target)} already, which is no copy of {safe_repr(source.name)}: copy "
+            "it to an id that is free."
+        )
     elif thread.delta and not copied.delta:
         query.mark_delta(tx, thread=copied.id)
     count = 0
     for line in query.lines_of(tx, thread=thread.id):
-        count += _copy_line(tx, line["id"], thread, copied, line["ns"])
+        count += _copy_line(tx, line["id"], copied, line["ns"])
     return count
 
 
@@ -311,40 +316,14 @@ def _remove_oldest(tx: Transaction, line: int, names: Sequence[str]) -> None:
         query.delete_stray_writes(tx, line=line, up_to=max(names))
 
 
-def _copy_line(tx: Transaction, source: int, thread: Thread, target: Thread, ns: str) -> int:
+def _copy_line(tx: Transaction, source: int, target: Thread, ns: str) -> int:
     """Copy what a line has and its copy has not."""
     line = line_of(tx, target, ns)
     ours = _rows(tx, source)
     theirs = _rows(tx, line)
-    new = [row for place, row in ours.items() if place not in theirs]
-    _refuse_others(tx, thread, ours, target, theirs)
-    values = [row for row in new if "recipe" in row]
-    recipes = [bytes(row["recipe"]) for row in values]
-    if thread.place.shelf != target.place.shelf:
-        recipes = shelves.transplant(tx, thread.place.shelf, target.place, recipes)
-    for row, recipe in zip(values, recipes, strict=True):
-        row["recipe"] = recipe
-    _insert(tx, [{**row, "line": line} for row in new])
-    return len(new) - len(values)
-
-
-def _refuse_others(tx: Transaction, thread: Thread, ours: _Rows, target: Thread, theirs: _Rows) -> None:
-    """Refuse a copy in which a version would stand for two values, as those that are mere numbers can.
-
-    Raises:
-        InvalidInput: There is such a version.
-    """
-    new = [row for place, row in ours.items() if "head" in row and place not in theirs]
-    for version in dict.fromkeys(version for row in new for version in json.loads(row["versions"]).items()):
-        if version not in theirs or version not in ours:
-            continue
-        mine = shelves.resolved(tx, thread.place.shelf, shelves.unpack(ours[version]["recipe"]))
-        other = shelves.resolved(tx, target.place.shelf, shelves.unpack(theirs[version]["recipe"]))
-        if mine != other:
-            raise InvalidInput(
-                f"The channel {safe_repr(version[0])} has another value under the same version in the other "
-                "thread: copy the thread to an id that is free."
-            )
+    new = [{**row, "line": line} for place, row in ours.items() if place not in theirs]
+    _insert(tx, new)
+    return sum("head" in row for row in new)
 
 
 def _rows(tx: Transaction, line: int) -> _Rows:

@@ -36,7 +36,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.messages.stored_messages import Prototype, body_of, message_of, prototype_of
 from langchain_agentmem.threads.value_store import (
     DICT,

@@ -155,16 +155,6 @@ def moved(recipe: Recipe, place: Callable[[int], int]) -> Recipe:
     return rebuilt(recipe, place, lambda each: [each[0], *written_ranges(runs(list(map(place, _numbers(each)))))])
 
 
-def with_parts(recipe: Recipe, part: Callable[[int], Any]) -> Recipe:
-    """A recipe in which parts stand for their numbers.
-
-    Args:
-        recipe: A recipe.
-        part: Gives the part of a number.
-    """
-    return rebuilt(recipe, part, lambda each: [each[0], *map(part, _numbers(each))])
-
-
 def rebuilt(recipe: Recipe, part: Callable[[Any], Any], listed: Callable[[Recipe], Recipe]) -> Recipe:
     """A recipe with other parts.
 
@@ -533,42 +523,6 @@ def fetch(tx: Transaction, shelf: int, recipes: Iterable[Recipe], recall: Recall
         for number, form, name, checksum, body in rows:
             found[number] = StoredPart(form, name, bytes(body if body is not None else b""), checksum)
     return found
-
-
-def resolved(tx: Transaction, shelf: int, recipe: Recipe) -> Recipe:
-    """A recipe in which the parts themselves take the place of their numbers, to compare it with another's."""
-    parts = fetch(tx, shelf, [recipe], nothing_known)
-    return with_parts(recipe, parts.get)
-
-
-def transplant(tx: Transaction, source: int, target: StorePlace, recipes: Sequence[bytes]) -> list[bytes]:
-    """Put the parts that some recipes need on another shelf too. No content is copied.
-
-    Args:
-        tx: The transaction.
-        source: The shelf that they lie on.
-        target: The other shelf.
-        recipes: Recipes, written.
-
-    Returns:
-        The recipes for the other shelf.
-    """
-    read = [unpack(recipe) for recipe in recipes]
-    needed = covered(each for recipe in read for each in ranges_of(recipe))
-    loose = sum(high - low for low, high in needed if low >= LOOSE)
-    following = list(hold(tx, target, listed=sum(high - low for low, high in needed) - loose, loose=loose))
-    places: list[tuple[int, int, int]] = []
-    for low, high in needed:
-        row = int(low >= LOOSE)
-        shift = following[row] - low
-        places.append((low, high, shift))
-        following[row] += high - low
-        query.copy_parts(tx, shelf=source, target=target.shelf, low=low, high=high, shift=shift)
-
-    def place(number: int) -> int:
-        return next(number + shift for low, high, shift in places if low <= number < high)
-
-    return [pack(moved(recipe, place)) for recipe in read]
 
 
 def adopt(tx: Transaction, place: StorePlace, parts: Mapping[int, StoredPart]) -> dict[int, int]:

@@ -390,9 +390,7 @@ class Admin(Upkeep):
         name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
         if not path:
             raise InvalidInput("A thread of the root is there already: name another namespace.")
-        self.database.write(
-            "care.adopt", lambda tx: integrity.adopt(tx, name, path, tail=self.database.tail), lambda: given
-        )
+        self.database.write("care.adopt", lambda tx: integrity.adopt(tx, name, path), lambda: given)
         self._let_go(())
         self._tell(ThreadMoved, path, name)
 

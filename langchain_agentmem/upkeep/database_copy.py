@@ -26,9 +26,15 @@ from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike, key_i
 from langchain_agentmem.base.events import Watch, listener_given
 from langchain_agentmem.base.files import is_database, looks_encrypted, path_of_file, whole_copy, whole_file
 from langchain_agentmem.base.namespaces import Namespace, namespace_of, path_of, range_of
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations.message_log import ROUND
-from langchain_agentmem.errors import DatabaseBusy, DatabaseUnreadable, ForeignDatabase, InvalidInput, StorageError
+from langchain_agentmem.errors import (
+    DatabaseBusy,
+    DatabaseUnreadable,
+    ForeignDatabase,
+    InvalidInput,
+    StorageError,
+    safe_repr,
+)
 from langchain_agentmem.messages.message import body_text
 from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import (
@@ -190,10 +196,10 @@ def import_file(
         except StorageError as error:
             raise InvalidInput(f"{safe_repr(str(path))} cannot be imported: {error}") from error
         rows = stack.enter_context(transfer.reading(engine))
-        now, tail, limits = database.now(), database.tail, database.limits
+        now, limits = database.now(), database.limits
 
         def merge(file: Transaction, tx: Transaction) -> MemoryImport:
-            return MemoryImport(rows, file, tx, now=now, tail=tail, limits=limits, progress=progress).run()
+            return MemoryImport(rows, file, tx, now=now, limits=limits, progress=progress).run()
 
         merged = engine.read(lambda file: database.write(None, lambda tx: merge(file, tx)))
     for at_path, name, keys in merged.conversations:
@@ -347,9 +353,9 @@ def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress:
         target.write(search_index.refresh)
     except InvalidInput as error:
         raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
-    beside = target.write(vectors.begin_server_side)
-    while beside is not None:
-        beside = target.write(partial(vectors.server_side, after=beside))
+    after: int | None = 0
+    while after is not None:
+        after = target.write(partial(vectors.copy_to_pgvector, after=after))
     return CopyReport(
         source=source.path,
         target=name,

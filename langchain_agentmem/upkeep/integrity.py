@@ -226,14 +226,13 @@ def items_elsewhere(
     return [*found]
 
 
-def adopt(tx: Transaction, name: str, path: str, *, tail: int) -> None:
+def adopt(tx: Transaction, name: str, path: str) -> None:
     """Move a thread of the root, or a conversation, into a namespace with everything that belongs to it.
 
     Args:
         tx: The transaction.
         name: Its id.
         path: The path of the namespace.
-        tail: How many documents may wait for the index.
 
     Raises:
         InvalidInput: There is none, the namespace has one of the id, or it shares what it remembers with a copy.
@@ -265,7 +264,7 @@ def adopt(tx: Transaction, name: str, path: str, *, tail: int) -> None:
     query.move_pasts(tx, thread=number, namespace=namespace)
     moved = {"thread": number, "namespace": namespace, "ids": json.dumps(branches)}
     while page := query.documents_to_move(tx, **moved, limit=PAGE):
-        search_index.move(tx, page, path, tail=tail)
+        search_index.move(tx, page, path)
     for at in talks:
         search_index.close(tx, *message_log.series_of(at))
     memory_rows.close(tx, "")

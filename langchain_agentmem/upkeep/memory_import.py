@@ -58,7 +58,6 @@ class MemoryImport:
         file: A transaction of the export.
         tx: The transaction of the database.
         now: The time, in microseconds since 1970.
-        tail: How many documents may wait for the full-text index.
         limits: How large a value may be.
         progress: Is told how many rows were looked at.
 
@@ -74,12 +73,11 @@ class MemoryImport:
         tx: Transaction,
         *,
         now: int,
-        tail: int,
         limits: MemoryLimits,
         progress: Watch | None = None,
     ) -> None:
         self._source, self._file, self._tx = source, file, tx
-        self._now, self._tail, self._limits = now, tail, limits
+        self._now, self._limits = now, limits
         taken = [table for table in TABLES if table.name not in _NOT_TAKEN]
         self._counting = Counting(progress, "importing", source, tables=taken)
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
@@ -459,7 +457,7 @@ class MemoryImport:
                 keys = [entry["key"] for entry in new]
             else:
                 records = conversation_part.dump(self._file, at)
-                keys = conversation_part.restore(self._tx, at, records, now=self._now, tail=self._tail, following=True)
+                keys = conversation_part.restore(self._tx, at, records, now=self._now, following=True)
                 self.added["entries"] += len(keys)
             self.added["conversations"] += 1
             self.conversations.append((at.path, at.name, keys))
@@ -497,7 +495,7 @@ class MemoryImport:
             for row, owner in zip(rows, owners, strict=True)
         ]
         placed = search_index.places(self._tx, Series(first["path"], first["kind"], first["name"]), documents)
-        search_index.write(self._tx, placed, owners, tail=self._tail)
+        search_index.write(self._tx, placed, owners)
         numbered = list(zip(rows, placed.numbers, strict=True))
         number_documents(self._tx, table, [{"document": number, "id": ids[row["owner"]]} for row, number in numbered])
         spoken = [{"id": number, "speaker": row["speaker"]} for row, number in numbered if row["speaker"] is not None]

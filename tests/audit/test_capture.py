@@ -16,7 +16,7 @@ from langchain_agentmem.audit import model_call_capture
 from langchain_agentmem.audit.model_call_capture import begun, ended, message_of, storable, without_secrets
 from langchain_agentmem.base.encoding import encode, to_plain
 from langchain_agentmem.base.redaction import redact_value
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.messages.langchain_messages import from_langchain
 from langchain_agentmem.messages.message import encode_body
 

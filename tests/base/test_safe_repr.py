@@ -14,7 +14,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.base.safe_repr import MOST, safe_repr, without_passwords
+from langchain_agentmem.base.safe_repr import MOST, without_passwords
+from langchain_agentmem.errors import safe_repr
 
 ROOT = Path(__file__).parents[2]
 

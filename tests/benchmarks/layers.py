@@ -58,7 +58,7 @@ def filled(memory: AgentMemory, name: str, count: int) -> LayeredMemory:
     def written(tx: Transaction, many: int) -> None:
         _, place = point.open(tx, database.now())
         drafts = [RowDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(many)]
-        memory_rows.write(tx, place, drafts, series=Series("", "event", name), now=database.now(), tail=0)
+        memory_rows.write(tx, place, drafts, series=Series("", "event", name), now=database.now())
 
     for begin in range(0, count, BATCH):
         database.engine.write(partial(written, many=min(BATCH, count - begin)))

@@ -52,8 +52,8 @@ from recall_report import EvaluationQuestion, QuestionOutcome, RecallReport, rec
 from transcripts import RecordedSession, RecordedTurn, Transcript, feed, in_utc, read_transcripts
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.search.embedding import DIMENSIONS, StaticEmbeddings
 from langchain_agentmem.search.ranking import WEIGHTS, WEIGHTS_WITH_VECTORS, Weights
+from langchain_agentmem.search.vectors import DIMENSIONS, StaticEmbeddings
 
 CUTS = (5, 10, 20)
 DATA = Path(__file__).with_name("data")

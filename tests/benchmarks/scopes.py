@@ -82,7 +82,7 @@ def others(memory: AgentMemory, count: int) -> None:
             drafts = [RowDraft("core", key, b"there", 0) for key in ("city", "name", "pet")]
             drafts += [RowDraft("event", database.new_id(), b"it happened", 0, label="note") for _ in range(2)]
             series = Series(point.path, "event", "main")
-            memory_rows.write(tx, place, drafts, series=series, now=database.now(), tail=0)
+            memory_rows.write(tx, place, drafts, series=series, now=database.now())
 
     for first in range(0, count, BATCH):
         database.engine.write(partial(written, first=first, many=min(BATCH, count - first)))

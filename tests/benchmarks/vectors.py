@@ -28,8 +28,7 @@ from places import NAMES, databases, given_options
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.search import vectors
-from langchain_agentmem.search.embedding import embedder_of
-from langchain_agentmem.search.vectors import Near
+from langchain_agentmem.search.vectors import Near, embedder_of
 
 SUBJECTS, SPREAD = 1_000, 1.5
 LIMIT = 100

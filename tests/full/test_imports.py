@@ -47,7 +47,7 @@ class TestImporting:
             "audit", "base.redaction", "checkpoints", "compaction",
             "conversations.conversation_part", "conversations.session_memory", "facts",
             "language_models.token_estimate", "language_models.tokens", "layers", "messages.prompt_forms", "parts",
-            "rewinding.outlook", "rewinding.thread_memory", "search.embedding", "search.memory_search",
+            "rewinding.outlook", "rewinding.thread_memory", "search.memory_search",
             "search.ranking", "search.timeline", "search.vectors", "storage.postgres", "stores.agent_store",
             "threads",
         }  # fmt: skip

@@ -91,7 +91,7 @@ class TestSaidAgain:
         now = memory.database.now()
         ending = record("r", "Ada likes tea.", (), now)._replace(expires_at=now + 1_000_000_000)
         memory.database.engine.write(
-            lambda tx: changed(tx, layers._ground.point, lambda tx, change: change.drafts.append(ending), now, 0)
+            lambda tx: changed(tx, layers._ground.point, lambda tx, change: change.drafts.append(ending), now)
         )
         assert layers.archival.write("Ada likes tea.") == "r"
         clock.pass_time(minutes=30)

@@ -97,7 +97,7 @@ SABOTAGES = (
     ),
     Sabotage(
         "3: failing embeddings end a search",
-        "search/embedding.py",
+        "search/vectors.py",
         "            if needed or leaves_the_node(error):\n                raise\n",
         "            raise\n",
         "search",

@@ -6,8 +6,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.search import embedding
-from langchain_agentmem.search.embedding import DIMENSIONS, StaticEmbeddings
+from langchain_agentmem.search import vectors
+from langchain_agentmem.search.vectors import DIMENSIONS, StaticEmbeddings
 
 
 def cosine(one, other):
@@ -55,7 +55,7 @@ class TestOpening:
 
     @pytest.mark.parametrize("module", ["tokenizers", "wordllama"])
     def test_without_the_extra_its_name_is_told(self, monkeypatch, module):
-        embedding._model.cache_clear()
+        vectors._model.cache_clear()
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(MissingExtra, match=r"langchain-agentmem\[static\]"):
             AgentMemory(index={"embed": "static"})

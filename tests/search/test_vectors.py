@@ -6,8 +6,8 @@ import pytest
 
 from langchain_agentmem import AgentMemory, AgentMemoryStore
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.search import embedding, vectors
-from langchain_agentmem.search.embedding import BATCH, embedder_of
+from langchain_agentmem.search import vectors
+from langchain_agentmem.search.vectors import BATCH, embedder_of
 from tests.word_embeddings import WordEmbeddings
 
 from .conftest import DIMS, SAME, WORDS, found, held_up, said, waiting
@@ -103,7 +103,7 @@ class TestWaiting:
         assert len(embeddings.texts) == BATCH + 5
 
     def test_an_embedding_that_takes_long_delays_no_write_and_no_search(self, opened, embeddings, monkeypatch):
-        monkeypatch.setattr(embedding, "PATIENCE", 0.05)
+        monkeypatch.setattr(vectors, "PATIENCE", 0.05)
         going, go_on = held_up(embeddings)
         memory = opened()
         said(memory, "My cat sleeps.")

@@ -75,7 +75,7 @@ def entry(key, body=b'{"content":"x","role":"user"}', **more):
 
 
 def appending(*entries, at=AT):
-    return lambda tx: message_log.append(tx, at, list(entries), now=1, tail=0)
+    return lambda tx: message_log.append(tx, at, list(entries), now=1)
 
 
 def keys(engine, at=AT):

@@ -16,7 +16,7 @@ def engine(memory):
 
 
 def put(engine, ttl, now):
-    engine.write(lambda tx: item_rows.write(tx, {AT: ItemDraft(b"{}", ttl)}, now=now, tail=0))
+    engine.write(lambda tx: item_rows.write(tx, {AT: ItemDraft(b"{}", ttl)}, now=now))
     return engine.read(lambda tx: item_rows.get(tx, [AT], now=now))[AT]
 
 
@@ -43,6 +43,6 @@ class TestPuttingOff:
         item = put(engine, 10, 0)
         engine.write(lambda tx: item_rows.touch(tx, [item], now=11 * MINUTE))
         assert not is_there(engine, 12 * MINUTE)
-        engine.write(lambda tx: item_rows.write(tx, {AT: None}, now=0, tail=0))
+        engine.write(lambda tx: item_rows.write(tx, {AT: None}, now=0))
         engine.write(lambda tx: item_rows.touch(tx, [item], now=5 * MINUTE))
         assert not is_there(engine, 6 * MINUTE)

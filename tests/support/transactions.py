@@ -13,6 +13,7 @@ class Watched(Transaction):
 
     def __init__(self, tx: Transaction, before: Callable[[str], object]) -> None:
         self._tx, self._before = tx, before
+        self.index_tail = tx.index_tail
 
     def run(self, query: str, parameters: dict[str, Any], *, ahead: bool = False) -> Rows:
         self._before(query)

@@ -210,16 +210,16 @@ order by r.id;
 
 -- name: mentioned_within
 -- The groups that tasks and subgraphs in the namespaces of a range know.
-select f.groups
+select f.group_id
 from namespace n
 join thread t on t.namespace_id = n.id
-join finished_task f on f.thread_id = t.id
+join finished_group f on f.thread_id = t.id
 where n.path >= :low and n.path < :high
-union all
-select s.groups
+union
+select s.group_id
 from namespace n
 join branch b on b.namespace_id = n.id
-join branch_base s on s.branch_id = b.id
+join base_group s on s.branch_id = b.id
 where n.path >= :low and n.path < :high;
 
 -- name: facts_after

@@ -15,7 +15,7 @@ where n.path = :path and i.key {in_texts keys}
 
 -- name: items_by_id
 select i.id, n.path, i.key, i.checksum, i.created_at, i.updated_at, i.ttl, i.expires_at, i.document_id, i.indexed, i.value,
-    i.source, i.actor
+    i.source, i.actor, null as name, null as thread
 from item i
 join namespace n on n.id = i.namespace_id
 where i.id {in_numbers ids} and (i.expires_at is null or i.expires_at > :now);

@@ -414,10 +414,6 @@ where c.line_id = :line and coalesce(c.parent, '') = coalesce(cast(:parent as te
 order by c.name desc
 limit 1;
 
--- name: newest_but
--- The newest checkpoint of a line but for one.
-select name from checkpoint where line_id = :line and name <> :checkpoint order by name desc limit 1;
-
 -- name: head_but
 -- The same with its place.
 select c.name, p.branch_id, p.position
@@ -456,11 +452,6 @@ set gone = case
 end
 where branch_id = :branch and author_id = :author and kind in ({shared})
     and ((position > :low and position <= :high) or (position <= :low and until > :low and until <= :high));
-
--- name: count_between
--- How much of what lies on a branch behind a position counts up to another.
-select count(*) as found from memory
-where branch_id = :branch and position > :low and position <= :high and until > :high and deleted = 0 and kind <> 'message';
 
 -- name: insert_place
 insert into place (line_id, checkpoint, branch_id, position) values (:line, :checkpoint, :branch, :position)

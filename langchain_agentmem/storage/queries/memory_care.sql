@@ -114,25 +114,20 @@ where m.extra is null
 order by s.memory_id
 limit 10;
 
--- name: unplaced_groups
--- Groups of versions that lie nowhere; `known` where their execution is.
-select m.group_id, max(case when g.id is null then 0 else 1 end) as known
-from memory m
-left join memory_group g on g.id = m.group_id
+-- name: lost_groups
+-- Groups of versions that lie nowhere, and that no execution, no finished task and no subgraph knows.
+select distinct m.group_id from memory m
 where m.branch_id is null and m.group_id is not null
-group by m.group_id
+    and not exists (select 1 from memory_group g where g.id = m.group_id)
+    and not exists (select 1 from finished_group g where g.group_id = m.group_id)
+    and not exists (select 1 from base_group g where g.group_id = m.group_id)
 order by m.group_id;
 
--- name: finished_after
--- A page of the tasks that finished.
-select f.thread_id, f.task, f.groups from finished_task f
-where (f.thread_id, f.task) > (cast(:thread as bigint), cast(:task as text))
-order by f.thread_id, f.task
-limit cast(:limit as bigint);
-
--- name: bases_after
--- A page of what the branches of subgraphs stand on.
-select branch_id, groups from branch_base where branch_id > :after order by branch_id limit cast(:limit as bigint);
+-- name: stored_groups
+-- The lists of groups of finished tasks, and of what the branches of subgraphs stand on.
+select 'the task' as what, task as name, groups from finished_task
+union all
+select 'the tasks around branch', cast(branch_id as text), groups from branch_base;
 
 -- name: memory_total
 select count(case when kind <> 'message' then 1 end) as found, coalesce(max(id), 0) as last from memory

@@ -2,13 +2,10 @@
 -- separated by spaces, the same for both engines. Ranges of document numbers are JSON, [[first, end], ...].
 
 -- name: search_state
-select analysis, behind from search_state where id = 1;
+select analysis from search_state where id = 1;
 
 -- name: set_search_state
-update search_state set analysis = :analysis, behind = null where id = 1;
-
--- name: set_behind
-update search_state set behind = cast(:behind as bigint) where id = 1;
+update search_state set analysis = :analysis where id = 1;
 
 -- name: scope_series
 -- The number of one more series in a scope, unless it is full.

@@ -485,15 +485,13 @@ create table search_unembedded (
 );
 
 -- The state of the search. `dimensions` is null as long as no vectors are wanted, `removed` counts removals of
--- vectors, and `pgvector` is 1 if they are in a table of pgvector's as well. `behind` is the document up to which
--- documents have only the features of an older version; null if there are none. The background renews them.
+-- vectors, and `pgvector` is 1 if they are in a table of pgvector's as well.
 create table search_state (
     id {int} primary key check (id = 1),
     analysis {int} not null,
     dimensions {int},
     removed {int} not null default 0,
-    pgvector {int} not null default 0,
-    behind {int}
+    pgvector {int} not null default 0
 );
 insert into search_state (id, analysis) values (1, 0);
 

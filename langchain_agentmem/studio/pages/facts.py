@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from langchain_agentmem.base.namespaces import Namespace, ThreadId, id_of
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.studio import application as web
 from langchain_agentmem.studio.pages.overview import PATIENT, holders
 

@@ -1,7 +1,6 @@
 """Damage, foreign data and bad input are told by our own errors; a wrong value is never handed out for a right one."""
 
 import itertools
-import json
 import pickle
 import random
 import sqlite3
@@ -9,7 +8,6 @@ import threading
 from contextlib import closing
 from functools import partial
 
-import ormsgpack
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -17,10 +15,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command
 
 from langchain_agentmem import AgentMemory, AgentMemorySaver
-from langchain_agentmem.checkpoints.checkpoint_codec import value_of
 from langchain_agentmem.errors import CheckpointUnreadable, DatabaseReadOnly, InvalidInput, MemoryClosed, StorageError
-from langchain_agentmem.threads.checkpoint_log import short, unfold
-from langchain_agentmem.threads.value_store import guarded
 from tests.checkpoints.graphs import (
     Line,
     asking_graph,
@@ -96,42 +91,6 @@ def damaged(value, luck):
     yield value[:-1]
     for place in {0, len(value) - 1, luck.randrange(len(value))}:
         yield value[:place] + bytes([value[place] ^ (1 << luck.randrange(8))]) + value[place + 1 :]
-
-
-def as_before(path):
-    """Write heads and metadata as earlier versions did: channels and times in full, and the serializer's type."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.row_factory = sqlite3.Row
-        for row in connection.execute("select * from checkpoint").fetchall():
-            versions = json.loads(row["versions"])
-            head = unfold(value_of(SERDE, row["head"], row["versions"]), versions, row["name"], {})
-            places = {version: place for place, version in enumerate(versions.values())}
-            seen = {
-                node: {channel: places.get(short(version), short(version)) for channel, version in there.items()}
-                for node, there in head["versions_seen"].items()
-            }
-            folded = [head["v"], head["ts"], seen, head["updated_channels"]]
-            told = value_of(SERDE, row["metadata"])
-            written = [
-                guarded(ormsgpack.packb(list(SERDE.dumps_typed(value))), beside)
-                for value, beside in ((folded, row["versions"]), (told, ""))
-            ]
-            assert len(written[0]) > len(row["head"])
-            connection.execute(
-                "update checkpoint set head = ?, metadata = ? where line_id = ? and name = ?",
-                (*written, row["line_id"], row["name"]),
-            )
-        connection.commit()
-
-
-def test_heads_and_metadata_are_read_as_earlier_versions_wrote_them(tmp_path):
-    path = tmp_path / "a.db"
-    filled(path)
-    before = read(path)
-    as_before(path)
-    assert read(path) == before
-    with AgentMemory(path) as memory:
-        assert memory.admin.verify().problems == ()
 
 
 class TestDamage:

@@ -33,9 +33,9 @@ DAMAGE = {
     "update memory set extra = '{' where kind = 'record'": "cannot be read",
     "update memory set extra = '{\"told\":[7]}' where kind = 'record'": "rests on cannot be read",
     "update finished_task set groups = '[true]'": "had written cannot be read",
-    "update branch_base set groups = '[[1]]'": "stands on cannot be read",
+    "update branch_base set groups = '[[1]]'": "had written cannot be read",
     "update finished_task set groups = '[9223372036854775808]'": "had written cannot be read",
-    "update branch_base set groups = '[[1,-9223372036854775809]]'": "stands on cannot be read",
+    "update branch_base set groups = '[[1,-9223372036854775809]]'": "had written cannot be read",
     "update memory set branch_id = null, position = null, group_id = 5 where kind = 'core'": "refers to group 5",
 }
 """What is done to a database, and what is said of it."""

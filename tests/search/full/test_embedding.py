@@ -17,10 +17,10 @@ from langchain_agentmem.base.namespaces import path_of
 from langchain_agentmem.errors import DatabaseUnreadable, MemoryClosed
 from langchain_agentmem.search import vectors
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.search.embedding import embedder_of
 from langchain_agentmem.search.memory_search import Walls
 from langchain_agentmem.search.memory_search import near as near_question
 from langchain_agentmem.search.memory_search import nearest as search_nearest
+from langchain_agentmem.search.vectors import embedder_of
 from langchain_agentmem.storage import background, query
 from tests.conftest import run_raw
 from tests.search.conftest import DIMS, WORDS, found, held_up, in_thread, said, waiting
@@ -214,7 +214,7 @@ class TestTogether:
         said(memory, "My cat sleeps.", conversation="a")
         said(memory, "A dog barks.", conversation="b")
         first, second = memory.database.engine.read(lambda tx: vectors.waiting(tx, 2))
-        vector = vectors.packed(WORDS.embed_query("cat"), DIMS)
+        vector = vectors.pack_vector(WORDS.embed_query("cat"), DIMS)
         late, going, go_on = slowly(lambda tx: vectors.keep(tx, {first: [vector]}))
         threads = [in_thread(lambda: memory.database.engine.write(late))]
         assert going.wait(120)
@@ -389,9 +389,9 @@ class TestPgvector:
     def test_an_index_that_was_not_finished_is_made_anew(self, indexed, raw):
         memory = indexed
         raw(memory, "update pg_index set indisvalid = false where indexrelid = 'search_pgvector_near'::regclass")
-        assert memory.database.engine.read(vectors.lacks_index)
+        assert memory.database.engine.read(vectors._lacks_index) == 0
         memory.database.background.settle()
-        assert not memory.database.engine.read(vectors.lacks_index)
+        assert memory.database.engine.read(vectors._lacks_index) is None
 
     @pytest.mark.slow
     def test_vectors_that_are_too_long_for_it_are_compared_without_it(self, with_pgvector, raw):

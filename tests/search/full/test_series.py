@@ -183,7 +183,7 @@ class TestWaiting:
         return counts(memory, raw, ["search_waiting"])["search_waiting"]
 
     def test_they_wait_until_there_are_as_many_as_may_and_then_enter_together(self, memory, raw):
-        tail = memory.database.tail
+        tail = memory.database.engine.read(lambda tx: tx.index_tail)
         chat = memory.conversation("c", ("a",))
         for n in range(tail - 1):
             chat.add(role="user", content=f"cat {n}")
