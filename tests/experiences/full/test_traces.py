@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.base.events import StepFinished
 from langchain_agentmem.compaction import CompactionState
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+from langchain_agentmem.experiences.experience_library import ExperienceSelector
 from tests.experiences.conftest import FILES, PLOT, Picky
 from tests.support.graphs import at, line
 
