@@ -445,48 +445,36 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
         named = shared_entries(rounds, SUB_PATH)
         below = named[0].content.strip() if named else ""
-        shelf = self.library._folders.load(below or None)
-        candidates = [each for each in shelf.experiences if each.is_for(self.role)]
-        nothing = Selection(
-            query=query,
-            role=self.role,
-            candidates=tuple(each.exp_id for each in candidates),
-            strategy=self.strategy,
-            known={each.exp_id: each for each in candidates},
-        )
-        if not query or not candidates:
+        known = {each.exp_id: each for each in self.library.load(below or None) if each.is_for(self.role)}
+        nothing = Selection(query=query, role=self.role, candidates=tuple(known), strategy=self.strategy, known=known)
+        if not query or not known:
             return nothing
         context = self._situation(request, rounds)
-        found = judged(query, context, [each.when for each in candidates])
-        scores = dict(zip(nothing.candidates, (each.score for each in found), strict=True))
-        reasons = dict(zip(nothing.candidates, (each.reason for each in found), strict=True))
-        leads = set(itertools.compress(nothing.candidates, leading(found)))
+        found = judged(query, context, [each.when for each in known.values()])
+        scores = {exp_id: each.score for exp_id, each in zip(known, found, strict=True)}
+        reasons = {exp_id: each.reason for exp_id, each in zip(known, found, strict=True)}
+        leads = set(itertools.compress(known, leading(found)))
         applies = {exp_id for exp_id in leads if scores[exp_id] >= THRESHOLD}
         low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE}[self.strategy]
-        open_ones = [
-            each
-            for each in candidates
-            if scores[each.exp_id] >= low and not (each.exp_id in leads and scores[each.exp_id] >= sure)
-        ]
+        asked = [key for key in known if scores[key] >= low and not (key in leads and scores[key] >= sure)]
         fell_back = ""
-        if open_ones:
-            messages = self._messages(query, context, open_ones)
+        if asked:
+            messages = self._messages(query, context, [known[exp_id] for exp_id in asked])
             self._log(request, rounds, messages)
-            reading = self._ask_model(query, messages, [each.exp_id for each in open_ones])
+            reading = self._ask_model(query, messages, asked)
             if isinstance(reading, str):
                 fell_back = reading
             else:
-                applies = (applies - {each.exp_id for each in open_ones}) | set(reading.chosen)
+                applies = (applies - set(asked)) | set(reading.chosen)
                 reasons |= {each: reading.reasons.get(each, "the model chose it") for each in reading.chosen}
         # sorted keeps the order of the library among equals
-        chosen = sorted((each for each in candidates if each.exp_id in applies), key=lambda each: -scores[each.exp_id])
-        chosen = chosen[: self._max_selected]
+        best = sorted((each for each in known if each in applies), key=lambda each: -scores[each])[: self._max_selected]
         return replace(
             nothing,
-            experiences=tuple(chosen),
+            experiences=tuple(known[exp_id] for exp_id in best),
             scores=scores,
-            reasons={each.exp_id: reasons[each.exp_id] for each in chosen},
-            asked=tuple(each.exp_id for each in open_ones),
+            reasons={exp_id: reasons[exp_id] for exp_id in best},
+            asked=tuple(asked),
             fell_back=fell_back,
         )
 
