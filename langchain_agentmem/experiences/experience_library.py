@@ -91,14 +91,7 @@ from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
 from langchain_agentmem.experiences.experience import PART, Experience, Folder, Problem, told, write_new
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
-from langchain_agentmem.experiences.model_choice import (
-    DEFAULT,
-    AnswerReading,
-    Selection,
-    SelectionTemplate,
-    Strategy,
-    selected,
-)
+from langchain_agentmem.experiences.model_choice import DEFAULT, Selection, SelectionTemplate, Strategy, selected
 from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
@@ -252,7 +245,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         self._texts = itertools.count()
         self._counter = TokenCounter()
         self._failures = FirstFailures(logger)
-        self._known: OrderedDict[bytes, AnswerReading] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
 
     @staticmethod
     def from_config(
@@ -465,8 +458,8 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             if isinstance(reading, str):
                 fell_back = reading
             else:
-                applies = (applies - set(asked)) | set(reading.chosen)
-                reasons |= {each: reading.reasons.get(each, "the model chose it") for each in reading.chosen}
+                applies = (applies - set(asked)) | set(reading)
+                reasons |= dict.fromkeys(reading, "the model chose it")
         # sorted keeps the order of the library among equals
         best = sorted((each for each in known if each in applies), key=lambda each: -scores[each])[: self._max_selected]
         return replace(
@@ -488,7 +481,7 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
         system = self._template.fill(experiences=shown, user_query=query, context=context)
         return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
 
-    def _ask_model(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> AnswerReading | str:
+    def _ask_model(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> tuple[str, ...] | str:
         """What a model chooses, or in a sentence why it was of no use, of which hooks are told."""
         key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
         if (known := self._known.get(key)) is not None:
