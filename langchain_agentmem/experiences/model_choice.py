@@ -102,7 +102,7 @@ DEFAULT = SelectionTemplate(data_table("experiences/prompts.yaml")["selection"])
 
 _HALF = 0.5
 _IDS = ("id", "exp_id", "experience_id")
-_ASIDE = {*_IDS, "reason", "reasoning", "why", "explanation", "confidence", "thoughts", "candidates", "error"}
+_ASIDE = {*_IDS, "reason", "reasons", "reasoning", "why", "confidence", "thoughts", "candidates", "error"}
 _YES = re.compile(r"\W*(?:true|yes|y|1|relevant|applies|applicable|selected)\b(?!\s*[/|])", re.IGNORECASE)
 _NO = re.compile(
     r"\b(?:n|not?|none|never|neither|nor|false|without|except|than|instead|n/a|null|nothing|hardly|low|"
