@@ -23,7 +23,7 @@ from types import EllipsisType
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
-from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.clock import micros, moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.origins import rank_of
@@ -33,7 +33,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.language_models.model_calls import Writer, compaction_key
 from langchain_agentmem.layers import layer
 from langchain_agentmem.layers.compression import truncated
-from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Ground, Layer, Record, bounded
+from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Ground, Layer, Record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Change
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, body_of
@@ -139,14 +139,7 @@ class ArchivalMemory(Layer):
         most = self.settings.retrieval_k if limit is None and not everything else limit_given(limit)
         marks = [] if tags is None else self._marks(tags)
 
-        return self._found(
-            RECORD,
-            query,
-            most,
-            lambda: self._listed(None, marks, most),
-            lambda kept: _has(kept, marks),
-            tags=marks or None,
-        )
+        return self._found(RECORD, query, most, marks)
 
     asearch = awaited(search)
 
@@ -157,20 +150,9 @@ class ArchivalMemory(Layer):
             tags: Only records that have all of these tags. Default: any.
             limit: Most records, the newest ones. Default: all.
         """
-        return self._listed("all", [] if tags is None else self._marks(tags), limit_given(limit))
+        return self._newest("all", RECORD, limit_given(limit), [] if tags is None else self._marks(tags))
 
     aall = awaited(all)  # noqa: A003 - the method
-
-    def _listed(self, verb: str | None, marks: Sequence[str], most: int = ALL) -> list[Record]:
-        """List the newest records that have all of some tags, perhaps as a detail of another step."""
-        newest = None if marks else bounded(most)
-
-        def look(tx: Transaction, view: View) -> list[Record]:
-            kept = memory_rows.newest(tx, view, RECORD, limit=newest)
-            there = [layer.record_of(each) for each in kept if _has(each, marks)]
-            return there[max(0, len(there) - most) :]
-
-        return self._look(verb, look, limit=bounded(most), tags=sorted(set(marks)) or None)
 
     def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Content and tags, checked and without secrets.
@@ -230,17 +212,12 @@ def add_record(tx: Transaction, change: Change, key: str, content: str, tags: Se
     old = min(same, key=lambda kept: rank_of(kept.source))
     marks = list(dict.fromkeys([*old.extra.get("tags", ()), *tags]))
     draft = next_version(old, None, marks)._replace(expires_at=None)
-    if _has(old, tags) and rank_of(new.source) >= rank_of(old.source):
+    if layer.has_tags(old, tags) and rank_of(new.source) >= rank_of(old.source):
         if old.thread == change.thread and old.expires_at is None:
             return old.key
         draft = draft._replace(moved=True, source=old.source, actor=old.actor)
     change.drafts.append(draft)
     return old.key
-
-
-def _has(kept: Kept, tags: Sequence[str]) -> bool:
-    """Whether a record has all of some tags."""
-    return set(tags) <= set(kept.extra.get("tags", ()))
 
 
 _KEPT = ("kind", "key", "body", "created_at", "label", "importance", "expires_at")
@@ -788,7 +765,8 @@ class RecallMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         most = self.settings.recall_max_events if limit is ... else limit_given(limit)
-        return self._listed("recent", most, None if kind is None else self._kind(kind))
+        label = None if kind is None else self._kind(kind)
+        return self._newest("recent", EVENT, most, label=label, outputs=_SHOWN)
 
     arecent = awaited(recent)
 
@@ -797,15 +775,6 @@ class RecallMemory(Layer):
         return self._one(EVENT, "event", name_given(event_id, "the id of an event"), layer.event_of, outputs=_SHOWN)
 
     aget = awaited(get)
-
-    def _listed(self, verb: str | None, most: int, label: str | None = None) -> list[Event]:
-        """List the newest events, perhaps as a detail of another step."""
-        limit = bounded(most)
-
-        def look(tx: Transaction, view: View) -> list[Event]:
-            return [layer.event_of(each) for each in memory_rows.newest(tx, view, EVENT, limit=limit, label=label)]
-
-        return self._look(verb, look, outputs=_SHOWN, limit=limit, event_type=label)
 
     def search(self, query: str, limit: int | None = 10) -> list[Event]:
         """Find events.
@@ -820,8 +789,7 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        most = limit_given(limit)
-        return self._found(EVENT, text_given(query, "A query"), most, lambda: self._listed(None, most))
+        return self._found(EVENT, text_given(query, "A query"), limit_given(limit))
 
     asearch = awaited(search)
 

@@ -58,7 +58,7 @@ from pydantic import (
     ValidationError,
 )
 
-from langchain_agentmem.base.argument_checks import text_given
+from langchain_agentmem.base.argument_checks import ALL, text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.data_tables import data_table, read_yaml
@@ -733,7 +733,7 @@ class ResourceMemory(Layer):
     def used(self) -> list[dict[str, Any]]:
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
         with self._step("used") as step:
-            records = self._archival._listed(None, [RESOURCE_USED])
+            records = self._newest(None, RECORD, ALL, [RESOURCE_USED])
             uses = [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
             step.finish(lambda: {"count": len(uses)})
         return uses
