@@ -66,7 +66,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypedDict, Unpack
@@ -89,7 +89,7 @@ from langchain_agentmem.conversations.log_entries import role_rounds, shared_ent
 from langchain_agentmem.conversations.prompt_notes import NotedItem
 from langchain_agentmem.conversations.session_memory import SessionMemory
 from langchain_agentmem.errors import InvalidInput, leaves_the_node
-from langchain_agentmem.experiences.experience import PART, Experience, Folder, Problem, told, write_new
+from langchain_agentmem.experiences.experience import PART, Experience, Folder, LibraryCheck, told, write_new
 from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
 from langchain_agentmem.experiences.model_choice import DEFAULT, Selection, SelectionTemplate, Strategy, selected
 from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
@@ -548,24 +548,6 @@ class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
             self._failures.report("log", "What a model is asked cannot be logged.", error=error)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LibraryCheck:
-    """What a look at every file of a library found.
-
-    Attributes:
-        experiences: Those that count, in the order of their files.
-        problems: What is wrong with files, those that count nevertheless included.
-    """
-
-    experiences: tuple[Experience, ...]
-    problems: tuple[Problem, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether every file counts."""
-        return all(problem.is_loaded for problem in self.problems)
-
-
 class ExperienceLibrary:
     """A folder of YAML files, each with one experience or a list of them. Methods that wait have awaited twins.
 
@@ -636,8 +618,7 @@ class ExperienceLibrary:
         Args:
             sub_path: As for `load`.
         """
-        shelf = self._folders.look(sub_path)
-        return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
+        return self._folders.look(sub_path)
 
     avalidate = awaited(validate)
 

@@ -146,12 +146,8 @@ def event_data(event: Event) -> dict[str, Any]:
 
 def record_data(record: AnyRecord) -> dict[str, Any]:
     """A record, as contexts and exports have it."""
-    told = {
-        "id": record.id,
-        "content": record.content,
-        "tags": list(record.tags),
-        "timestamp": record.created_at.timestamp(),
-    }
+    told: dict[str, Any] = {"id": record.id, "content": record.content, "tags": list(record.tags)}
+    told["timestamp"] = record.created_at.timestamp()
     return told if record.score is None else {**told, "score": record.score}
 
 

@@ -759,15 +759,9 @@ def _items(tx: Transaction, view: View) -> list[Kept]:
 
 def _tags(item: Mapping[str, Any]) -> list[str]:
     kind = item["kind"] or item["class"]
-    tags = [
-        RESOURCE_ITEM,
-        f"resource_id:{item['id']}",
-        f"resource:{kind}:{item['name']}",
-        f"resource_class:{kind}",
-        f"resource_name:{item['name']}",
-        f"resource_source:{item['class']}",
-        f"resource_path:{item['path']}",
-    ]
+    named = {"id": item["id"], "class": kind, "name": item["name"], "source": item["class"], "path": item["path"]}
+    tags = [RESOURCE_ITEM, *(f"resource_{name}:{value}" for name, value in named.items())]
+    tags.append(f"resource:{kind}:{item['name']}")
     return tags if item["fetch_status"] == "available" else [*tags, RESOURCE_PENDING]
 
 
