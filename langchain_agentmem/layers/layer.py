@@ -12,13 +12,12 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, NonNegativeInt, PositiveInt, field_validator
+from pydantic import NonNegativeInt, PositiveInt, StringConstraints
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.options import Options
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
-from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
@@ -30,16 +29,10 @@ from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.tracing import RunType, Step, documents
 
-SECTION_BUDGETS: Mapping[str, int] = {"archival_snippet": 3000}
-
-
-def _check_file_name(name: str) -> str:
-    if name in ("", ".", "..") or any(sign in name for sign in "/\\\x00"):
-        raise ValueError(f"{safe_repr(name)} is not the name of a file without a folder.")
-    return name
-
-
-FileName: TypeAlias = Annotated[str, AfterValidator(_check_file_name)]
+SNIPPET_CHARS = 3000
+"""The characters of a record in a prompt."""
+FileName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[^/\\\x00]+$")]
+"""The name of a file without a folder."""
 
 
 class LayersConfig(Options):
@@ -66,15 +59,10 @@ class LayersConfig(Options):
     recall_max_events: PositiveInt = 20
     retrieval_k: PositiveInt = 8
     max_compression_iterations: PositiveInt = 3
-    section_budgets: Mapping[str, NonNegativeInt] = SECTION_BUDGETS
+    section_budgets: Mapping[str, NonNegativeInt] = {"archival_snippet": SNIPPET_CHARS}
     redact_secrets: bool = True
     final_memory_filename_md: FileName = "final_memory_for_paper.md"
     final_memory_filename_json: FileName = "final_memory_for_paper.json"
-
-    @field_validator("section_budgets", mode="before")
-    @classmethod
-    def _with_usual_budgets(cls, given: Any) -> Any:
-        return {**SECTION_BUDGETS, **given} if isinstance(given, Mapping) else given
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:

@@ -581,7 +581,7 @@ def consolidate(
         automatic: Whether nobody asked for it. Default: False.
         name: What the step is called in a trace.
     """
-    limit = ground.settings.section_budgets["archival_snippet"]
+    limit = ground.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
     with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
         texts: list[tuple[list[Kept], str]] = []
         for events in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
