@@ -15,7 +15,7 @@ their words. Events that a branch inherited are hidden on that branch alone: who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -289,7 +289,7 @@ class CoreMemory(Layer):
 
     _part = "core"
 
-    def get(self, keys: Collection[str] | str | None = None) -> dict[str, str]:
+    def get(self, keys: Sequence[str] | set[str] | None = None) -> dict[str, str]:
         """Values by key.
 
         Args:
