@@ -28,8 +28,8 @@ from langchain_agentmem.errors import StorageError as StorageError
 from langchain_agentmem.experiences.experience import Experience as Experience
 from langchain_agentmem.experiences.experience import section as section
 from langchain_agentmem.experiences.experience_library import ExperienceLibrary as ExperienceLibrary
+from langchain_agentmem.experiences.experience_library import ExperienceSelector as ExperienceSelector
 from langchain_agentmem.experiences.experience_middleware import ExperienceMiddleware as ExperienceMiddleware
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector as ExperienceSelector
 from langchain_agentmem.facts.fact import Fact as Fact
 from langchain_agentmem.facts.fact import FactsConfig as FactsConfig
 from langchain_agentmem.facts.fact_tools import RememberFacts as RememberFacts

@@ -142,7 +142,7 @@ REFUSED = {
     'memory.layers("ada").write(core={"home": {"ttl": 60}})': "There is no value in a value",
     'memory.layers("ada").write(recall=7)': "Events and records are texts or mappings, or lists of them, not 7",
     'LayersConfig(section_budgets=["core"])': "section_budgets must be a valid dictionary",
-    'LayersConfig(final_memory_filename_md="../final.md")': "the name of a file without a folder",
+    'LayersConfig(final_memory_filename_md="../final.md")': "final_memory_filename_md must match pattern",
     "LayersConfig.from_config([1])": "A configuration is a mapping of names to values, not list",
     'memory.facts("ada").add_fact("Ana", "lives in", "Lisbon")': "KGMemory.add_fact() missing 1 required",
     'memory.facts("ada").add_fact("user", "Ana", "is", "in", valid_from="May")': "valid_from is a datetime, not str",

@@ -2,7 +2,7 @@
 
 An `ExperienceLibrary` reads them from a folder; an `ExperienceSelector` chooses those that apply and puts them into a
 prompt. It may import `conversations`, `rewinding`, `language_models` and what is below. Begin with
-`experience_selector.py` (one selection), then `lexical_choice.py` (by words) and `model_choice.py` (by a model).
+`experience_library.py` (one selection), then `lexical_choice.py` (by words) and `model_choice.py` (by a model).
 
 Experiences are files, since people write and review them. A selection reads the folder each time, and parses the files
 that have changed. The words of the conditions are always compared first, as that takes a fraction of a millisecond;

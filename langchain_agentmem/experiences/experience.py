@@ -30,7 +30,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import yaml
@@ -185,18 +184,24 @@ class Problem(NamedTuple):
         return f"{self.path}: {self.reason}"
 
 
-class ExperienceShelf(NamedTuple):
-    """What a folder held when it was looked at.
+class LibraryCheck(NamedTuple):
+    """What a look at every file of a folder found.
 
     Attributes:
-        experiences: By the order of their files: those of a folder before those below it, then by name.
-        problems: What is wrong with the others, in the same order.
+        experiences: Those that count, in the order of their files: those of a folder before those below it, then by
+            name.
+        problems: What is wrong with files, in the same order, those that count nevertheless included.
         files: The file of each experience, within the folder, by its id.
     """
 
-    experiences: tuple[Experience, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    files: Mapping[str, str] = MappingProxyType({})
+    experiences: tuple[Experience, ...]
+    problems: tuple[Problem, ...]
+    files: Mapping[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every file counts."""
+        return all(problem.is_loaded for problem in self.problems)
 
 
 FileContent: TypeAlias = tuple[Sequence[Experience], Sequence[tuple[str, bool]]]
@@ -222,7 +227,7 @@ class Folder:
             )
         self._subfolders = check_flag("subfolders", subfolders)
 
-    def load(self, sub_path: str | None = None) -> ExperienceShelf:
+    def load(self, sub_path: str | None = None) -> LibraryCheck:
         """`look`, with one warning in the log for each file that cannot be used, as long as the reason stays the same.
 
         Args:
@@ -234,7 +239,7 @@ class Folder:
                 _warn(str(self.directory / (sub_path or "")), problem)
         return shelf
 
-    def look(self, sub_path: str | None = None) -> ExperienceShelf:
+    def look(self, sub_path: str | None = None) -> LibraryCheck:
         """What it holds now.
 
         Args:
@@ -270,7 +275,7 @@ def _warn(folder: str, problem: Problem) -> None:
     logger.warning("An experience file in %s cannot be used: %s", folder, problem)
 
 
-def _shelf(found: Sequence[tuple[str, FileContent]]) -> ExperienceShelf:
+def _shelf(found: Sequence[tuple[str, FileContent]]) -> LibraryCheck:
     experiences: dict[str, Experience] = {}
     files: dict[str, str] = {}
     problems: list[Problem] = []
@@ -283,7 +288,7 @@ def _shelf(found: Sequence[tuple[str, FileContent]]) -> ExperienceShelf:
                 problems.append(Problem(name, reason))
             else:
                 experiences[each.exp_id], files[each.exp_id] = each, name
-    return ExperienceShelf(tuple(experiences.values()), tuple(problems), files)
+    return LibraryCheck(tuple(experiences.values()), tuple(problems), files)
 
 
 def _read(path: Path) -> FileContent:

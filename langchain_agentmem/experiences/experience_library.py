@@ -34,39 +34,516 @@ An experience says *when* it applies and *what* to do then: a YAML file that peo
 Without a model they are chosen by the words of their conditions (`strategy="lexical"`), which is a first choice and
 not more. `strategy="auto"` asks a model only where the words leave it open, and a model that fails or answers
 nonsense is replaced by the words, with an event for hooks.
+
+`ExperienceSelector` puts those that apply to a query into its prompt:
+
+    selector = memory.experiences("experience").selector(role="Planner", model=model)
+
+    chain = selector | prompt | model              # a prompt with the variable {experiences}
+    builder.add_node("experience", selector)       # a state with the key "experiences" or "llm_input_messages"
+
+`selector.select(query).section` is the text alone. It is also one of LangChain's example selectors, for few-shot
+prompts. A log of prompts that cannot be written never fails a selection.
+
+The situation is what the last rounds asked, and how that went, made of the rounds of a session or of messages:
+
+    User: Load the sales of May.
+    Execution: FAILURE
+    Error: FileNotFoundError: sales.csv
+
+What a model is asked is written to a file beside the log of the main prompt: for `planner_prompt_log_0_1.json` that is
+`planner_experience_selection_log_0_1.json`, a list of messages, each with "role" and "content".
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
+import json
+import logging
+import math
 import os
-from dataclasses import dataclass
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
-from langchain_agentmem.base.concurrency import awaited, check_cancelled
-from langchain_agentmem.errors import InvalidInput, safe_repr
-from langchain_agentmem.experiences.experience import Experience, Folder, Problem, write_new
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
-from langchain_agentmem.storage.database import MemoryLike, database_of
+from annotated_types import Ge
+from langchain_core.example_selectors import BaseExampleSelector
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langchain_agentmem.base.argument_checks import check_flag, check_timeout, check_value
+from langchain_agentmem.base.concurrency import awaited, check_cancelled, in_worker
+from langchain_agentmem.base.events import ExperienceSelectionFellBack, FirstFailures
+from langchain_agentmem.base.files import path_of_file, whole_file
+from langchain_agentmem.base.namespaces import config_given
+from langchain_agentmem.conversations import prompt_notes
+from langchain_agentmem.conversations.log_entries import role_rounds, shared_entries
+from langchain_agentmem.conversations.prompt_notes import NotedItem
+from langchain_agentmem.conversations.session_memory import SessionMemory
+from langchain_agentmem.errors import InvalidInput, leaves_the_node, safe_repr
+from langchain_agentmem.experiences.experience import PART, Experience, Folder, LibraryCheck, told, write_new
+from langchain_agentmem.experiences.lexical_choice import THRESHOLD, UNSURE, judged, leading
+from langchain_agentmem.experiences.model_choice import DEFAULT, Selection, SelectionTemplate, Strategy, selected
+from langchain_agentmem.language_models.model_calls import ModelLike, ask, usable_model
+from langchain_agentmem.language_models.tokens import TokenCounter
+from langchain_agentmem.messages.history_repair import is_said_by_user, role_of
+from langchain_agentmem.messages.message_marks import is_injected
+from langchain_agentmem.messages.prompt_forms import MemoryRunnable, form_of, last_said, placed
+from langchain_agentmem.messages.role_rounds import AttachmentType, Round
+from langchain_agentmem.storage.database import Database, MemoryLike, database_of
+from langchain_agentmem.storage.queries import digest
+from langchain_agentmem.tracing import brief
+
+logger = logging.getLogger(__name__)
+
+SELECTION_PROMPT, ALIAS = "experience.selection_prompt_path", "experience.llm_alias"
+_CALLED = {"code_interpreter": "code_generator"}
+"""Roles whose switch is not called after them in the original system."""
+STEP = "experience.select"
+ROUNDS = 3
+"""How many rounds a selection looks back on, as in the original system."""
+LONGEST_ANSWER = 100_000
+"""Characters of a model's answer that are read."""
+_REMEMBERED = 256
+"""How many answers of a model are remembered."""
+_CONTEXT = "\n\nConversation Context:\n"
+SUB_PATH = "experience_sub_path"
+"""The type of the shared entry by which a session names the folder of its experiences."""
+
+LONGEST_LINE = 1_000
+"""Characters that are shown of a query, a status or an error: of an error its end, where it says what went wrong."""
+
+_TOLD = {AttachmentType.execution_status: "Execution", AttachmentType.code_error: "Error"}
+MAIN, OURS = "prompt_log", "experience_selection_log"
+_LONGEST_NAME = 60
+
+Session: TypeAlias = SessionMemory | Callable[[RunnableConfig], SessionMemory]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LibraryCheck:
-    """What a look at every file of a library found.
+class SelectionRequest(NamedTuple):
+    """What is to be selected for.
 
     Attributes:
-        experiences: Those that count, in the order of their files.
-        problems: What is wrong with files, those that count nevertheless included.
+        query: The query; "" for what the session asked last.
+        messages: The messages that it stands among.
+        config: The run.
+        context: The situation, if whoever asks tells it.
+        log: Where it is noted what a model is asked, if whoever asks names it.
     """
 
-    experiences: tuple[Experience, ...]
-    problems: tuple[Problem, ...]
+    query: str
+    messages: Sequence[BaseMessage]
+    config: RunnableConfig
+    context: str | None = None
+    log: Path | None = None
 
-    @property
-    def ok(self) -> bool:
-        """Whether every file counts."""
-        return all(problem.is_loaded for problem in self.problems)
+
+class SelectorOptions(TypedDict, total=False):
+    """What `ExperienceSelector` takes beside the library."""
+
+    role: str | None
+    model: ModelLike | None
+    strategy: Strategy | None
+    template: str | SelectionTemplate | None
+    max_selected: int | None
+    session: Session | None
+    query: Callable[[Any], str] | None
+    enabled: bool
+    prompt_log: str | os.PathLike[str] | None
+    timeout: float | None
+
+
+class ExperienceSelector(MemoryRunnable, BaseExampleSelector):
+    """Puts the experiences that apply into whatever a model is about to be given.
+
+    It gives back what it is given, with their instructions in it:
+
+    - Messages, or a prompt made of messages: before what the user said last. In a thread it stays there as long as that
+      is shown, so that a provider's cache of the prompt holds, and what stands already is not put there again. No
+      conversation stores it as if it had been said.
+    - A text, or a prompt that is one: before it.
+    - A dictionary: as a text under "experiences", "" where none applies, for a prompt that has this variable; if it has
+      "messages", in these as well.
+    - The state of a graph: the messages go to "llm_input_messages" and the text to "experiences", whichever the state
+      has; the history stays as it is. What a node before it has put there of this history, such as a compaction, it
+      goes on from. A chain that is a node does not begin with it: what gives the prompt its variables, or the messages,
+      out of the state stands before it.
+
+    It selects for each query anew, among what the folder holds then. By their words, experiences are chosen without a
+    model. A model's answers are remembered as long as query, situation and conditions are the same. Where the model
+    fails, its answer cannot be understood or is cut off, or it chooses only what is no candidate, the words decide, and
+    hooks are told with `ExperienceSelectionFellBack`.
+
+    Args:
+        library: Where the experiences are.
+        role: Who asks: only what is meant for this role, or for all, is considered; case does not count. Default:
+            everything is.
+        model: Who selects: a LangChain model, a function from messages to text, or a model's name. Default: nobody.
+        strategy: "lexical" by words; "model"; "auto" asks the model only about those of which the words leave it open.
+            Default: "model" if there is one, else "lexical".
+        template: What the model is asked: a text with `{experiences}`, `{user_query}` and `{context}`, or a
+            `SelectionTemplate`. Braces that are meant as such are doubled. Default: our own.
+        max_selected: Most experiences that are chosen. Default: all that apply.
+        session: The session whose last three rounds tell the situation, and that may name a sub folder by a shared
+            entry "experience_sub_path": a `SessionMemory`, or a function that gives one for a config, such as
+            `memory.session`. Default: none; messages tell the situation, if there are any.
+        query: Gives the query, from what this is given. Default: the last thing the user said; of a dictionary,
+            "input", "question", "query" or "user_query", or its only text; else what the session asked last.
+        enabled: Whether it selects at all. Where it does not, what is given passes with nothing put in. Default True.
+        prompt_log: A folder for `<role>_experience_selection_log_<round>_<post>.json`, with what the model is asked.
+            Default: nothing is logged.
+        timeout: Seconds to wait for the model. Default: as long as it takes.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+        MissingExtra: The model is a name, and langchain is not installed.
+    """
+
+    def __init__(
+        self,
+        library: ExperienceLibrary,
+        *,
+        role: str | None = None,
+        model: ModelLike | None = None,
+        strategy: Strategy | None = None,
+        template: str | SelectionTemplate | None = None,
+        max_selected: int | None = None,
+        session: Session | None = None,
+        query: Callable[[Any], str] | None = None,
+        enabled: bool = True,
+        prompt_log: str | os.PathLike[str] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        if not isinstance(library, ExperienceLibrary):
+            raise InvalidInput(f"Experiences are selected from an ExperienceLibrary, not from {safe_repr(library)}.")
+        self.library = library
+        check_timeout(timeout)
+        if not isinstance(template, SelectionTemplate):
+            template = DEFAULT if template is None else SelectionTemplate(template)
+        self.role = (check_value(str | None, role, "role") or "").strip() or None
+        self.enabled = check_flag("enabled", enabled)
+        self._model: Any = usable_model(model)
+        usual: Strategy = "lexical" if model is None else "model"
+        self.strategy: Strategy = check_value(Strategy | None, strategy, "strategy") or usual
+        if self.strategy != "lexical" and model is None:
+            raise InvalidInput(f"To select by the strategy {safe_repr(strategy)} a model is needed: give model=.")
+        self._template = template
+        self._max_selected = check_value(Annotated[int, Ge(1)] | None, max_selected, "max_selected")
+        self._timeout = timeout
+        self._session: Session | None = check_value(SessionMemory | Callable[..., Any] | None, session, "session")
+        self._query: Callable[[Any], str] | None = check_value(Callable[..., Any] | None, query, "query")
+        self._prompt_log = None if prompt_log is None else path_of_file(prompt_log)
+        self._database: Database = library.database
+        self._texts = itertools.count()
+        self._counter = TokenCounter()
+        self._failures = FirstFailures(logger)
+        self._known: OrderedDict[bytes, tuple[str, ...]] = OrderedDict()
+
+    @staticmethod
+    def from_config(
+        config: Mapping[str, Any],
+        library: ExperienceLibrary,
+        models: Mapping[str, ModelLike] | None = None,
+        **options: Unpack[SelectorOptions],
+    ) -> ExperienceSelector:
+        """Make a selector as a configuration of the original system says.
+
+        Args:
+            config: Of its keys four are read: "planner.use_experience" or "code_generator.use_experience", by the role,
+                default False; "experience.selection_prompt_path", a file with the template; "experience.llm_alias",
+                default "" for `model`.
+            library: Where the experiences are.
+            models: Models by alias. Default: none.
+            **options: What the selector takes. `role` is required: "Planner", "CodeInterpreter" or "CodeGenerator";
+                another role's switch is called after it, such as "web_explorer.use_experience" for "WebExplorer".
+
+        Raises:
+            InvalidInput: A value is wrong, the template cannot be used, or no model has the alias.
+        """
+        if not isinstance(config, Mapping) or not isinstance(models, Mapping | None):
+            raise InvalidInput("A configuration is a mapping of keys to values, and models= one of aliases to models.")
+        if not isinstance(role := options.get("role"), str) or not role.strip():
+            raise InvalidInput('from_config needs a role, such as "Planner", to know which switch counts.')
+        name = re.sub(r"\W+|(?<=[a-z0-9])(?=[A-Z])", "_", role.strip()).lower()
+        given: SelectorOptions = {"enabled": config.get(f"{_CALLED.get(name, name)}.use_experience", False)}
+        if path := config.get(SELECTION_PROMPT):
+            given["template"] = SelectionTemplate.from_file(path)
+        if alias := config.get(ALIAS):
+            if not isinstance(alias, str) or alias not in (models or {}):
+                known = ", ".join(map(repr, models or {})) or "none"
+                raise InvalidInput(f"There is no model called {safe_repr(alias)}. models= has: {known:.200}.")
+            given["model"] = (models or {})[alias]
+        given.update(options)
+        return library.selector(**given)
+
+    # -- as a Runnable ------------------------------------------------------------------------------------------
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Put the experiences that apply into what is given.
+
+        Args:
+            input: A text, messages, a prompt, a dictionary, or the state of a graph.
+            config: The run.
+            **kwargs: Not used.
+
+        Returns:
+            The same with the instructions in it; for a node of a graph, the update of its state.
+
+        Raises:
+            InvalidInput: Nothing can be put into this, or the state of the graph has no room for it.
+        """
+        return super().invoke(input, config, **kwargs)
+
+    def _run(self, given: Any, config: RunnableConfig) -> Any:
+        form = form_of(given, config, PART, shared=True)
+        request = self._request(given, form.messages, config)
+        selection = self._selected(request)
+        texts = self._standing(request, selection)
+        return form.close(lambda messages: placed(messages, PART, texts), selection.section)
+
+    # -- as the original system's retrieve_experience -----------------------------------------------------------
+
+    def select(
+        self,
+        query: object,
+        *,
+        context: str | None = None,
+        config: RunnableConfig | None = None,
+        prompt_log_path: str | os.PathLike[str] | None = None,
+    ) -> Selection:
+        """Say which experiences apply, with reasons (the original's `retrieve_experience`).
+
+        Args:
+            query: A text, or anything that `invoke` takes.
+            context: The situation, as text. Default: as the session or the messages tell it.
+            config: The run. Default: the one this is called in.
+            prompt_log_path: The log of the main prompt, beside which the selection's is written. Default: as
+                `prompt_log` says.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+        """
+        if context is not None and not isinstance(context, str):
+            raise InvalidInput(f"The context of a query is a text, not {type(context).__name__}.")
+        messages = form_of(query, {}, PART).messages
+        request = self._request(query, messages, ensure_config(config_given(config)))
+        log = None if prompt_log_path is None else beside(path_of_file(prompt_log_path))
+        return self._selected(request._replace(context=context, log=log))
+
+    aselect = awaited(select)
+
+    # -- as an example selector ---------------------------------------------------------------------------------
+
+    def select_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
+        """The experiences that apply, as examples for a few-shot prompt: "exp_id", "who", "when" and "what".
+
+        Args:
+            input_variables: The variables of the prompt.
+        """
+        return [each.to_dict() for each in self.select(input_variables).experiences]
+
+    async def aselect_examples(self, input_variables: dict[str, str]) -> list[dict[str, Any]]:
+        """Async version of `select_examples`."""
+        return await in_worker(partial(self.select_examples, input_variables))
+
+    def add_example(self, example: dict[str, str]) -> Path:
+        """Add an experience to the library, see `ExperienceLibrary.add`.
+
+        Args:
+            example: "exp_id", "when" and "what", perhaps "who".
+        """
+        return self.library.add(Experience.from_dict(example))
+
+    async def aadd_example(self, example: dict[str, str]) -> Path:
+        """Async version of `add_example`."""
+        return await in_worker(partial(self.add_example, example))
+
+    # -- plumbing -----------------------------------------------------------------------------------------------
+
+    def _selected(self, request: SelectionRequest) -> Selection:
+        if not self.enabled:
+            return Selection(query=request.query, role=self.role, strategy=self.strategy)
+        inputs = {
+            "query": brief(request.query),
+            "role": self.role,
+            "strategy": self.strategy,
+            "namespace": self._database.scopes.resolve(None, request.config),
+        }
+        with self._database.step(STEP, lambda: inputs, config=request.config) as step:
+            made = self._select(request)
+            chosen = [{"exp_id": each, "score": made.scores[each], "reason": made.reasons[each]} for each in made.ids]
+            step.finish(
+                lambda: {
+                    "chosen": chosen,
+                    "candidate_ids": made.candidates,
+                    "asked_ids": made.asked,
+                    "strategy": made.strategy,
+                    "fell_back": made.fell_back,
+                }
+            )
+        return made
+
+    def _request(self, given: Any, messages: list[BaseMessage], config: RunnableConfig) -> SelectionRequest:
+        if self._query is None:
+            place = last_said(messages)
+            return SelectionRequest("" if place is None else str(messages[place].text), messages, config)
+        asked = self._query(given)
+        if not isinstance(asked, str):
+            raise InvalidInput(f"query must give a text, not {type(asked).__name__}.")
+        return SelectionRequest(asked, messages, config)
+
+    def _place(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> list[BaseMessage]:
+        """Put the instructions that apply before the questions that they were chosen for.
+
+        Args:
+            messages: A context. It is not changed.
+            config: The run.
+        """
+        request = self._request(messages, [*messages], config)
+        return placed(messages, PART, self._standing(request, self._selected(request)))
+
+    def _standing(self, request: SelectionRequest, selection: Selection) -> dict[str | None, str]:
+        """What stands before each question that is still shown; what stands already is not put there again."""
+        said = [message for message in request.messages if not is_injected(message)]
+        book = prompt_notes.opening(self._database, request.config, said, f"{PART} {self.role or ''}")
+        if book.start is None:
+            book.begin({}, 0)
+        texts: dict[str | None, str] = {}
+        standing = {key: parts[PART].items for key, parts in book.standing().items() if PART in parts}
+        there = {item.id for items in standing.values() for item in items}
+        new = [
+            NotedItem("experience", exp_id, round(selection.scores[exp_id], 4), reason=selection.reasons[exp_id])
+            for exp_id in selection.ids
+            if exp_id not in there
+        ]
+        chosen = (*standing.pop(book.question or "", ()), *new)
+        for key, items in (*standing.items(), (book.question, chosen)):
+            if text := told(selection.known[item.id] for item in items if item.id in selection.known):
+                texts[key] = text
+        book.note(PART, chosen, self._counter.count_text(texts.get(book.question, "")))
+        book.keeping(self._database)
+        return texts
+
+    def _select(self, request: SelectionRequest) -> Selection:
+        """Select: what the folder holds, by words, and by a model."""
+        rounds = self._rounds_of(request.config)
+        query = request.query.strip() or (rounds[-1].user_query.strip() if rounds else "")
+        named = shared_entries(rounds, SUB_PATH)
+        below = named[0].content.strip() if named else ""
+        known = {each.exp_id: each for each in self.library.load(below or None) if each.is_for(self.role)}
+        nothing = Selection(query=query, role=self.role, candidates=tuple(known), strategy=self.strategy, known=known)
+        if not query or not known:
+            return nothing
+        context = self._situation(request, rounds)
+        found = judged(query, context, [each.when for each in known.values()])
+        scores = {exp_id: each.score for exp_id, each in zip(known, found, strict=True)}
+        reasons = {exp_id: each.reason for exp_id, each in zip(known, found, strict=True)}
+        leads = set(itertools.compress(known, leading(found)))
+        applies = {exp_id for exp_id in leads if scores[exp_id] >= THRESHOLD}
+        low, sure = {"lexical": (math.inf, math.inf), "model": (0, math.inf), "auto": UNSURE}[self.strategy]
+        asked = [key for key in known if scores[key] >= low and not (key in leads and scores[key] >= sure)]
+        fell_back = ""
+        if asked:
+            messages = self._messages(query, context, [known[exp_id] for exp_id in asked])
+            self._log(request, rounds, messages)
+            reading = self._ask_model(query, messages, asked)
+            if isinstance(reading, str):
+                fell_back = reading
+            else:
+                applies = (applies - set(asked)) | set(reading)
+                reasons |= dict.fromkeys(reading, "the model chose it")
+        # sorted keeps the order of the library among equals
+        best = sorted((each for each in known if each in applies), key=lambda each: -scores[each])[: self._max_selected]
+        return replace(
+            nothing,
+            experiences=tuple(known[exp_id] for exp_id in best),
+            scores=scores,
+            reasons={exp_id: reasons[exp_id] for exp_id in best},
+            asked=tuple(asked),
+            fell_back=fell_back,
+        )
+
+    def _messages(self, query: str, context: str, candidates: Sequence[Experience]) -> list[BaseMessage]:
+        """What a model is asked. Of the candidates it sees the conditions only."""
+        shown = "\n\n".join(
+            f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when.strip()}"
+            for number, each in enumerate(candidates, 1)
+        )
+        context = f"{_CONTEXT}{context}" if context else ""
+        system = self._template.fill(experiences=shown, user_query=query, context=context)
+        return [SystemMessage(system), HumanMessage(f"Select relevant experiences for: {query}")]
+
+    def _ask_model(self, query: str, messages: Sequence[BaseMessage], ids: list[str]) -> tuple[str, ...] | str:
+        """What a model chooses, or in a sentence why it was of no use, of which hooks are told."""
+        key = digest("\x1f".join([*ids, *(str(each.content) for each in messages)]).encode("utf-8", "surrogatepass"))
+        if (known := self._known.get(key)) is not None:
+            return known
+        failure, reason = None, "The model's answer cannot be understood, or chooses only what is no candidate."
+        told = {"query": query, "role": self.role, "exp_ids": ids}
+        try:
+            answer = ask(self._database, self._model, messages, "experience.choose", self._timeout, inputs=lambda: told)
+            reading = selected(str(answer)[:LONGEST_ANSWER], ids)
+        except Exception as error:  # a model that fails must not end the run
+            if leaves_the_node(error):
+                raise
+            failure, reading, reason = error, None, f"The model failed: {type(error).__name__}."
+        if reading is None:
+            event = partial(ExperienceSelectionFellBack, role=self.role, query=query, reason=reason, error=failure)
+            self._database.emit(event)
+            return reason
+        self._known[key] = reading
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return reading
+
+    def _rounds_of(self, config: RunnableConfig) -> list[Round]:
+        """The rounds of the session as the role sees them."""
+        if self._session is None:
+            return []
+        session = self._session if isinstance(self._session, SessionMemory) else self._session(config)
+        if not isinstance(session, SessionMemory):
+            raise InvalidInput(f"session must give a SessionMemory, not {type(session).__name__}.")
+        return list(session.to_conversation().rounds)
+
+    def _situation(self, request: SelectionRequest, rounds: Sequence[Round]) -> str:
+        if request.context is not None:
+            return request.context
+        if self._session is None:
+            return of_messages(request.messages, request.query)
+        if self.role is None:
+            return of_rounds([each for each in rounds if each.state != "failed"])
+        return of_rounds(role_rounds(rounds, self.role, include_failures=False))
+
+    def _log_of(self, request: SelectionRequest, rounds: Sequence[Round]) -> Path | None:
+        """Where it is to be noted what a model is asked."""
+        if request.log is not None or self._prompt_log is None:
+            return request.log
+        place = last_said(request.messages)
+        if rounds:
+            numbers = len(rounds) - 1, len(rounds[-1].post_list)
+        elif place is not None and len(request.messages) > 1:
+            said = sum(last_said([each]) == 0 for each in request.messages)
+            numbers = said - 1, len(request.messages) - 1 - place
+        else:
+            numbers = next(self._texts), 0
+        role = re.sub(r"[^\w-]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.role or "agent")).lower()
+        return self._prompt_log / f"{role[:_LONGEST_NAME]}_{OURS}_{numbers[0]}_{numbers[1]}.json"
+
+    def _log(self, request: SelectionRequest, rounds: Sequence[Round], messages: Sequence[BaseMessage]) -> None:
+        """Write to a file what a model is asked, whole or not at all."""
+        try:
+            if (path := self._log_of(request, rounds)) is not None:
+                with whole_file(path, make_folder=True) as file:
+                    told = [{"role": role_of(each), "content": str(each.content)} for each in messages]
+                    json.dump(told, file, indent=2)
+        except Exception as error:  # noqa: BLE001 - what is noted on the side never fails a selection
+            self._failures.report("log", "What a model is asked cannot be logged.", error=error)
 
 
 class ExperienceLibrary:
@@ -139,8 +616,7 @@ class ExperienceLibrary:
         Args:
             sub_path: As for `load`.
         """
-        shelf = self._folders.look(sub_path)
-        return LibraryCheck(experiences=shelf.experiences, problems=shelf.problems)
+        return self._folders.look(sub_path)
 
     avalidate = awaited(validate)
 
@@ -170,3 +646,61 @@ class ExperienceLibrary:
         return path
 
     aadd = awaited(add)
+
+
+# -- the situation, and the log of what a model is asked ------------------------------------------------------------
+
+
+def of_rounds(rounds: Sequence[Round]) -> str:
+    """The situation after the last of some rounds, as a role sees them."""
+    lines = []
+    for each in rounds[-ROUNDS:]:
+        lines.append(_line("User", each.user_query))
+        lines += [
+            _line(_TOLD[attachment.type], attachment.content)
+            for post in each.post_list
+            for attachment in post.attachment_list
+            if attachment.type in _TOLD
+        ]
+    return "\n".join(filter(None, lines))
+
+
+def of_messages(messages: Sequence[BaseMessage], query: str) -> str:
+    """The situation after some messages: what a user said begins a round, and tools tell what failed.
+
+    What went well changes nothing, so that a model that selects need not be asked again after each call of a tool.
+
+    Args:
+        messages: A history.
+        query: What is asked now, which alone is no situation.
+    """
+    starts = [place for place, message in enumerate(messages) if is_said_by_user(message)][-ROUNDS:]
+    lines = []
+    for message in messages[starts[0] :] if starts else ():
+        if isinstance(message, ToolMessage) and message.status == "error":
+            lines += [_line("Execution", "FAILURE"), _line("Error", str(message.text))]
+        elif is_said_by_user(message):
+            lines.append(_line("User", str(message.text)))
+    return "" if lines == [_line("User", query)] else "\n".join(filter(None, lines))
+
+
+def _line(name: str, text: str) -> str:
+    text = " ".join(text.split())
+    cut = text[-LONGEST_LINE:] if name == "Error" else text[:LONGEST_LINE]
+    return f"{name}: {cut}" if cut else ""
+
+
+def beside(main: Path) -> Path:
+    """The log of a selection, beside that of the main prompt.
+
+    Args:
+        main: The main prompt's: its name has "prompt_log" in it.
+
+    Raises:
+        InvalidInput: It has not, and so would be overwritten.
+    """
+    if MAIN not in main.name or OURS in main.name:
+        raise InvalidInput(
+            f"The log of a prompt is a file with {safe_repr(MAIN)} in its name, not {safe_repr(main.name)}."
+        )
+    return main.with_name(main.name.replace(MAIN, OURS))

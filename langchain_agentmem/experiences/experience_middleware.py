@@ -15,8 +15,7 @@ from langchain_core.runnables.config import ensure_config
 
 from langchain_agentmem.base.concurrency import in_worker
 from langchain_agentmem.errors import InvalidInput, MissingExtra
-from langchain_agentmem.experiences.experience_library import ExperienceLibrary
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
+from langchain_agentmem.experiences.experience_library import ExperienceLibrary, ExperienceSelector, SelectorOptions
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse

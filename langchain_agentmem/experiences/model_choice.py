@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from langchain_agentmem.base.data_tables import data_table, read_yaml
 from langchain_agentmem.errors import InvalidInput
@@ -101,10 +101,8 @@ DEFAULT = SelectionTemplate(data_table("experiences/prompts.yaml")["selection"])
 # -- the answer ----------------------------------------------------------------------------------------------------
 
 _HALF = 0.5
-_LONGEST_REASON = 2_000
 _IDS = ("id", "exp_id", "experience_id")
-_REASONS = ("reason", "reasons", "reasoning", "why", "explanation", "rationale")
-_ASIDE = {*_IDS, *_REASONS, "confidence", "thoughts", "analysis", "candidates", "query", "context", "error"}
+_ASIDE = {*_IDS, "reason", "reasons", "reasoning", "why", "confidence", "thoughts", "candidates", "error"}
 _YES = re.compile(r"\W*(?:true|yes|y|1|relevant|applies|applicable|selected)\b(?!\s*[/|])", re.IGNORECASE)
 _NO = re.compile(
     r"\b(?:n|not?|none|never|neither|nor|false|without|except|than|instead|n/a|null|nothing|hardly|low|"
@@ -121,19 +119,7 @@ _BECAUSE = re.compile(r"\b(?:because|since)\b[^\n.;!?]*", re.IGNORECASE)
 _LIST = re.compile(r"\[[^\]]*\]")
 
 
-class AnswerReading(NamedTuple):
-    """What an answer selects.
-
-    Attributes:
-        chosen: Ids, each once, in the order of the candidates.
-        reasons: What it gives as the reason, for those candidates that it gives one for, chosen or not.
-    """
-
-    chosen: tuple[str, ...]
-    reasons: Mapping[str, str]
-
-
-def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
+def selected(answer: str, candidates: Sequence[str]) -> tuple[str, ...] | None:
     """Read which experiences a model selects.
 
     Args:
@@ -143,8 +129,8 @@ def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
             around them where that is clear. What else it names beside them is ignored.
 
     Returns:
-        None if the answer says nothing that can be understood, is cut off, or chooses only what is no candidate. One
-        that says that nothing applies selects nothing.
+        The ids that it chooses, each once, in the order of the candidates; none if it says that nothing applies. None
+        if it says nothing that can be understood, is cut off, or chooses only what is no candidate.
     """
     text = strip_reasoning(answer).strip().lstrip("\ufeff") if isinstance(answer, str) else ""
     if text.rfind("{") > text.rfind("}") or text.rfind("[") > text.rfind("]"):
@@ -162,8 +148,7 @@ def selected(answer: str, candidates: Sequence[str]) -> AnswerReading | None:
         verdicts.read_words(text)
     if not verdicts.valid or (verdicts.strange and not verdicts.known):
         return None
-    chosen = tuple(name for name in dict.fromkeys(candidates) if verdicts.known.get(name))
-    return AnswerReading(chosen, verdicts.reasons)
+    return tuple(name for name in dict.fromkeys(candidates) if verdicts.known.get(name))
 
 
 def _verdict(value: Any) -> bool | None:
@@ -185,14 +170,12 @@ class _Verdicts:
 
     Attributes:
         known: Whether a candidate applies, by its id.
-        reasons: Why, by the id.
         valid: Whether it says anything.
         strange: Whether it chooses what is no candidate.
     """
 
     def __init__(self, candidates: Sequence[str]) -> None:
         self.known: dict[str, bool] = {}
-        self.reasons: dict[str, str] = {}
         self.valid = self.strange = False
         self._ids = dict.fromkeys(each for each in candidates if each)
 
@@ -213,11 +196,11 @@ class _Verdicts:
         given = [value[key] for key in _IDS if key in value]
         entry = given[0] if given else None
         if isinstance(entry, str | int) and not isinstance(entry, bool):
-            self._add(entry, not denied and _verdict(value) is not False, value)
+            self._add(entry, not denied and _verdict(value) is not False)
             return
         for key, each in value.items():
             if self._find(key) is not None and not isinstance(each, list):
-                self._add(key, not denied and _verdict(each) is True, each)
+                self._add(key, not denied and _verdict(each) is True)
             elif key.casefold() in _ASIDE:
                 continue
             elif isinstance(each, dict | list):
@@ -250,16 +233,13 @@ class _Verdicts:
         alike = [each for each in self._ids if each.strip().casefold() == text.strip().casefold()]
         return text if text in self._ids else alike[0] if len(alike) == 1 else None
 
-    def _add(self, name: object, applies: bool, value: Any = None) -> None:  # noqa: FBT001 - a verdict is a boolean
+    def _add(self, name: object, applies: bool) -> None:  # noqa: FBT001 - a verdict is a boolean
         self.valid = True
         known = self._find(name)
         if known is None:
             self.strange = self.strange or applies
-            return
-        self.known[known] = applies and self.known.get(known, True)
-        reason = next((value[key] for key in _REASONS if key in value), "") if isinstance(value, dict) else ""
-        if isinstance(reason, str) and reason:
-            self.reasons.setdefault(known, reason.strip()[:_LONGEST_REASON])
+        else:
+            self.known[known] = applies and self.known.get(known, True)
 
 
 # -- what was selected ---------------------------------------------------------------------------------------------

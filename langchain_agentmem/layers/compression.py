@@ -169,13 +169,13 @@ class Compressor:
         inputs = {"text": text, "characters": len(text), "context": context, "max_characters": max_chars}
         with tracing.step("memory.layers.compress", inputs=lambda: inputs) as step:
             shortened = self._shorten(text, max_chars, context)
-            step.finish(lambda: {"text": shortened, "characters": len(shortened)})
-        if len(shortened) > max_chars:
-            return truncated(shortened, max_chars)
-        kept[key] = shortened, self.model
-        if len(kept) > CACHE_SIZE:
-            kept.popitem(last=False)
-        return shortened
+            cut = truncated(shortened, max_chars)
+            step.finish(lambda: {"text": cut, "characters": len(cut)})
+        if cut == shortened:
+            kept[key] = cut, self.model
+            if len(kept) > CACHE_SIZE:
+                kept.popitem(last=False)
+        return cut
 
     acompress = awaited(compress)
 

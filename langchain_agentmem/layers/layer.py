@@ -6,18 +6,18 @@ together. Expired values are swept away with them, a few at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, NonNegativeInt, PositiveInt, field_validator
+from pydantic import NonNegativeInt, PositiveInt, StringConstraints
 
 from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, Options
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.redaction import DEFAULT, SecretPattern, redact
-from langchain_agentmem.errors import InvalidInput, safe_repr
+from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.layers.compression import Compressor
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import Change, MemorySession
@@ -28,16 +28,10 @@ from langchain_agentmem.storage import Transaction
 from langchain_agentmem.storage.part import Found, Part
 from langchain_agentmem.tracing import RunType, Step, documents
 
-SECTION_BUDGETS: Mapping[str, int] = {"archival_snippet": 3000}
-
-
-def _check_file_name(name: str) -> str:
-    if name in ("", ".", "..") or any(sign in name for sign in "/\\\x00"):
-        raise ValueError(f"{safe_repr(name)} is not the name of a file without a folder.")
-    return name
-
-
-FileName: TypeAlias = Annotated[str, AfterValidator(_check_file_name)]
+SNIPPET_CHARS = 3000
+"""The characters of a record in a prompt."""
+FileName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[^/\\\x00]+$")]
+"""The name of a file without a folder."""
 
 
 class LayersConfig(Options):
@@ -64,15 +58,10 @@ class LayersConfig(Options):
     recall_max_events: PositiveInt = 20
     retrieval_k: PositiveInt = 8
     max_compression_iterations: PositiveInt = 3
-    section_budgets: Mapping[str, NonNegativeInt] = SECTION_BUDGETS
+    section_budgets: Mapping[str, NonNegativeInt] = {"archival_snippet": SNIPPET_CHARS}
     redact_secrets: bool = True
     final_memory_filename_md: FileName = "final_memory_for_paper.md"
     final_memory_filename_json: FileName = "final_memory_for_paper.json"
-
-    @field_validator("section_budgets", mode="before")
-    @classmethod
-    def _with_usual_budgets(cls, given: Any) -> Any:
-        return {**SECTION_BUDGETS, **given} if isinstance(given, Mapping) else given
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LayersConfig:
@@ -293,30 +282,42 @@ class Layer:
 
         return self._look("get", look, **{f"{what}_id": key}, **more)
 
-    def _found(
-        self,
-        kind: str,
-        query: str,
-        most: int,
-        everything: Callable[[], list[T]],
-        wanted: Callable[[Kept], bool] = lambda _: True,
-        **inputs: Any,
-    ) -> list[T]:
+    def _newest(
+        self, verb: str | None, kind: str, most: int, tags: Collection[str] = (), label: str | None = None, **more: Any
+    ) -> list[Any]:
+        """List the newest events or records, the oldest of them first.
+
+        Args:
+            verb: What it is called in a trace; None for a detail of another step.
+            kind: What is listed.
+            most: How many.
+            tags: Only records that have all of these tags.
+            label: Only events of this kind.
+            more: As for `MemorySession.read`.
+        """
+
+        def look(tx: Transaction, view: View) -> list[Any]:
+            kept = memory_rows.newest(tx, view, kind, limit=None if tags else bounded(most), label=label)
+            there = [VALUES[kind](each) for each in kept if has_tags(each, tags)]
+            return there[max(0, len(there) - most) :]
+
+        shown = {"limit": bounded(most), "event_type": label, "tags": sorted(set(tags)) or None}
+        return self._look(verb, look, **shown, **more)
+
+    def _found(self, kind: str, query: str, most: int, tags: Collection[str] = ()) -> list[Any]:
         """Search events or records, the best first; for the query "*" return all, the newest first.
 
         Args:
             kind: What is searched.
             query: Any text.
             most: The most hits.
-            everything: Lists all, oldest first.
-            wanted: Which of them count. Default: all.
-            **inputs: What a trace shows, next to the query and the limit.
+            tags: Only records that have all of these tags.
         """
-        with self._step("search", "retriever", query=query, limit=bounded(most), **inputs) as step:
+        with self._step("search", "retriever", query=query, limit=bounded(most), tags=tags or None) as step:
             if query.strip() == EVERYTHING:
-                values = everything()[::-1]
+                values = self._newest(None, kind, most, tags)[::-1]
             else:
-                hits = found(self._ground, (kind,), query, most, wanted)
+                hits = found(self._ground, (kind,), query, most, lambda kept: has_tags(kept, tags))
                 values = [replace(VALUES[kind](hit.kept), score=hit.score, why=hit.why) for hit in hits]
             step.finish(lambda: documents(values, kind))
         return values
@@ -331,6 +332,11 @@ class Layer:
             return key in there
 
         return self._change("delete", make, **inputs)
+
+
+def has_tags(kept: Kept, tags: Collection[str]) -> bool:
+    """Whether a row has all of some tags."""
+    return set(tags) <= set(kept.extra.get("tags", ()))
 
 
 def bounded(most: int) -> int | None:

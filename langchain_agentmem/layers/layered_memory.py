@@ -437,10 +437,9 @@ class LayeredMemory(Layer):
         def relieve(tx: Transaction, change: Change) -> tuple[str, ...]:
             there = memory_layers.everything(tx, change.view)
             unimportant = [each for each in there if (each.importance or 0) <= UNIMPORTANT]
-            goal = int(settings.core_max_chars * THRESHOLDS[0])
-            gone = memory_layers.leaving(there, settings, limit=goal, among=unimportant)
+            gone = memory_layers.leaving(there, int(settings.core_max_chars * THRESHOLDS[0]), unimportant)
             if level == "critical":
-                gone += memory_layers.leaving([each for each in there if each not in gone], settings)
+                gone += memory_layers.leaving([each for each in there if each not in gone], settings.core_max_chars)
             self.core._evict(change, gone)
             return tuple(each.key for each in gone)
 

@@ -15,7 +15,7 @@ their words. Events that a branch inherited are hidden on that branch alone: who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +23,7 @@ from types import EllipsisType
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
-from langchain_agentmem.base.argument_checks import ALL, EVERYTHING, limit_given, name_given, text_given, texts_given
+from langchain_agentmem.base.argument_checks import EVERYTHING, limit_given, name_given, text_given, texts_given
 from langchain_agentmem.base.clock import micros, moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.origins import rank_of
@@ -33,7 +33,7 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.language_models.model_calls import Writer, compaction_key
 from langchain_agentmem.layers import layer
 from langchain_agentmem.layers.compression import truncated
-from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Ground, Layer, LayersConfig, Record, bounded
+from langchain_agentmem.layers.layer import USUAL, CoreEntry, Event, Ground, Layer, Record
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.rewinding.branches import BranchAt, Change
 from langchain_agentmem.rewinding.memory_rows import CORE, EVENT, RECORD, Kept, RowDraft, View, body_of
@@ -139,14 +139,7 @@ class ArchivalMemory(Layer):
         most = self.settings.retrieval_k if limit is None and not everything else limit_given(limit)
         marks = [] if tags is None else self._marks(tags)
 
-        return self._found(
-            RECORD,
-            query,
-            most,
-            lambda: self._listed(None, marks, most),
-            lambda kept: _has(kept, marks),
-            tags=marks or None,
-        )
+        return self._found(RECORD, query, most, marks)
 
     asearch = awaited(search)
 
@@ -157,20 +150,9 @@ class ArchivalMemory(Layer):
             tags: Only records that have all of these tags. Default: any.
             limit: Most records, the newest ones. Default: all.
         """
-        return self._listed("all", [] if tags is None else self._marks(tags), limit_given(limit))
+        return self._newest("all", RECORD, limit_given(limit), [] if tags is None else self._marks(tags))
 
     aall = awaited(all)  # noqa: A003 - the method
-
-    def _listed(self, verb: str | None, marks: Sequence[str], most: int = ALL) -> list[Record]:
-        """List the newest records that have all of some tags, perhaps as a detail of another step."""
-        newest = None if marks else bounded(most)
-
-        def look(tx: Transaction, view: View) -> list[Record]:
-            kept = memory_rows.newest(tx, view, RECORD, limit=newest)
-            there = [layer.record_of(each) for each in kept if _has(each, marks)]
-            return there[max(0, len(there) - most) :]
-
-        return self._look(verb, look, limit=bounded(most), tags=sorted(set(marks)) or None)
 
     def _checked(self, content: Any, tags: Any = ()) -> tuple[str, list[str]]:
         """Content and tags, checked and without secrets.
@@ -230,19 +212,12 @@ def add_record(tx: Transaction, change: Change, key: str, content: str, tags: Se
     old = min(same, key=lambda kept: rank_of(kept.source))
     marks = list(dict.fromkeys([*old.extra.get("tags", ()), *tags]))
     draft = next_version(old, None, marks)._replace(expires_at=None)
-    if rank_of(new.source) < rank_of(old.source):
-        change.drafts.append(draft)
-    elif _has(old, tags):
-        if old.thread != change.thread or old.expires_at is not None:
-            change.drafts.append(draft._replace(moved=True, source=old.source, actor=old.actor))
-    else:
-        change.drafts.append(draft)
+    if layer.has_tags(old, tags) and rank_of(new.source) >= rank_of(old.source):
+        if old.thread == change.thread and old.expires_at is None:
+            return old.key
+        draft = draft._replace(moved=True, source=old.source, actor=old.actor)
+    change.drafts.append(draft)
     return old.key
-
-
-def _has(kept: Kept, tags: Sequence[str]) -> bool:
-    """Whether a record has all of some tags."""
-    return set(tags) <= set(kept.extra.get("tags", ()))
 
 
 _KEPT = ("kind", "key", "body", "created_at", "label", "importance", "expires_at")
@@ -314,7 +289,7 @@ class CoreMemory(Layer):
 
     _part = "core"
 
-    def get(self, keys: Iterable[str] | str | None = None) -> dict[str, str]:
+    def get(self, keys: Sequence[str] | set[str] | None = None) -> dict[str, str]:
         """Values by key.
 
         Args:
@@ -324,7 +299,7 @@ class CoreMemory(Layer):
         Raises:
             InvalidInput: The keys are no texts.
         """
-        wanted = None if keys is None else [self._key(key) for key in texts_given(_listed(keys), "Keys")]
+        wanted = None if keys is None else [self._key(key) for key in texts_given(keys, "Keys")]
 
         def look(tx: Transaction, view: View) -> dict[str, str]:
             if wanted is None:
@@ -391,7 +366,11 @@ class CoreMemory(Layer):
             too_large, change, more = self._change(None, make)
             if too_large is None:
                 return settings, change, more
-            settings = self._smaller(settings, too_large)
+            wanted, room = too_large
+            if room < 1:
+                break
+            value = self._ground.compressor.compress(wanted.value, room, f"the core memory {safe_repr(wanted.key)}")
+            settings = [each._replace(value=value) if each is wanted else each for each in settings]
         raise InvalidInput(NO_ROOM)
 
     def delete(self, key: str) -> bool:
@@ -452,15 +431,21 @@ class CoreMemory(Layer):
         Returns:
             None; or, without having added anything, the value for which there is no room.
         """
+        most = self.settings.core_max_chars
         there = {each.key: each for each in everything(tx, change.view)}
-        fit = fitting(there.values(), settings, self.settings)
-        if isinstance(fit, TooLarge):
-            return fit
+        others = [each for each in there.values() if each.key not in {new.key for new in settings}]
+        taken = sum(cost(each.key, each.value) for each in settings)
+        staying = sum(cost(each.key, each.text) for each in others if each.key in PROTECTED_KEYS)
+        if (excess := taken + staying - 1 - most) > 0:
+            largest = max(settings, key=lambda each: len(each.value))
+            # Where several are too large, each is left its share.
+            share = (sum(len(each.value) for each in settings) - excess) // len(settings)
+            return TooLarge(largest, max(share, len(largest.value) - excess))
         for each in settings:
             begun = there[each.key].created_at if each.key in there else change.now
             draft = RowDraft(CORE, each.key, body_of(each.value), begun, importance=each.importance)
             change.drafts.append(draft._replace(expires_at=each.expires_at))
-        self._evict(change, fit)
+        self._evict(change, leaving(others, most - taken))
         return None
 
     def _evict(self, change: Change, entries: Iterable[Kept]) -> None:
@@ -475,18 +460,6 @@ class CoreMemory(Layer):
             archived = record(key, content, tags, change.now, **details)
             archived = archived._replace(label=_label(each.key), expires_at=each.expires_at)
             change.drafts.append(memory_rows.moved(archived, each))
-
-    def _smaller(self, settings: Sequence[Setting], too_large: TooLarge) -> list[Setting]:
-        """The values, with the one for which there was no room compressed.
-
-        Raises:
-            InvalidInput: There is no room at all.
-        """
-        wanted, room = too_large
-        if room < 1:
-            raise InvalidInput(NO_ROOM)
-        value = self._ground.compressor.compress(wanted.value, room, f"the core memory {safe_repr(wanted.key)}")
-        return [each._replace(value=value) if each is wanted else each for each in settings]
 
     def _key(self, key: Any) -> str:
         return self._ground.clean(name_given(key, "a key of core memory"))
@@ -534,48 +507,15 @@ def size(pairs: Iterable[tuple[str, str]]) -> int:
     return max(0, sum(cost(*each) for each in pairs) - 1)
 
 
-def fitting(there: Iterable[Kept], settings: Sequence[Setting], config: LayersConfig) -> list[Kept] | TooLarge:
-    """What has to leave core memory so that values can be set.
+def leaving(entries: Sequence[Kept], limit: int, among: Iterable[Kept] | None = None) -> list[Kept]:
+    """What leaves core memory first, the least important, of that the least recently written, until the rest fits.
 
     Args:
-        there: What is in it.
-        settings: The values; they stay.
-        config: The budget, and the keys that stay too.
-
-    Returns:
-        What leaves: the least important, of that the least recently written; or the value for which there is no room.
-    """
-    new = {each.key: each for each in settings}
-    others = [each for each in there if each.key not in new]
-    staying = [each for each in others if each.key in PROTECTED_KEYS]
-    least = size([*((each.key, each.value) for each in new.values()), *((each.key, each.text) for each in staying)])
-    if (excess := least - config.core_max_chars) > 0:
-        largest = max(new.values(), key=lambda each: len(each.value))
-        # Where several are too large, each is left its share.
-        share = (sum(len(each.value) for each in new.values()) - excess) // len(new)
-        return TooLarge(largest, max(share, len(largest.value) - excess))
-    return leaving(others, config, taken=sum(cost(each.key, each.value) for each in new.values()))
-
-
-def leaving(
-    entries: Sequence[Kept],
-    config: LayersConfig,
-    *,
-    taken: int = 0,
-    limit: int | None = None,
-    among: Iterable[Kept] | None = None,
-) -> list[Kept]:
-    """What leaves first, until the rest is within the budget.
-
-    Args:
-        entries: What is in core memory.
-        config: The budget, and the keys that stay.
-        taken: Characters that are taken already, by lines with their breaks. Default: none.
-        limit: Another budget.
+        entries: What is in it.
+        limit: The characters that the rest may take.
         among: What may leave at all, protected keys apart. Default: everything.
     """
-    limit = config.core_max_chars if limit is None else limit
-    total = taken + sum(cost(each.key, each.text) for each in entries) - 1
+    total = sum(cost(each.key, each.text) for each in entries) - 1
     gone: list[Kept] = []
     some = entries if among is None else among
     for each in sorted(some, key=lambda each: (each.importance or USUAL, each.written_at, each.number)):
@@ -589,10 +529,6 @@ def leaving(
 
 def _label(key: str) -> str:
     return f"{CORE_EVICTED} {key}"
-
-
-def _listed(keys: Any) -> Any:
-    return keys if isinstance(keys, str | Mapping) or not isinstance(keys, Iterable) else list(keys)
 
 
 # -- recall memory -------------------------------------------------------------------------------------------------
@@ -645,7 +581,7 @@ def consolidate(
         automatic: Whether nobody asked for it. Default: False.
         name: What the step is called in a trace.
     """
-    limit = ground.settings.section_budgets["archival_snippet"]
+    limit = ground.settings.section_budgets.get("archival_snippet", layer.SNIPPET_CHARS)
     with ground.step(name, keep=keep, event_type=kind, automatic=automatic) as step:
         texts: list[tuple[list[Kept], str]] = []
         for events in ground.read(None, lambda tx, view: old(tx, _own(ground, view), keep, kind)):
@@ -829,7 +765,8 @@ class RecallMemory(Layer):
             InvalidInput: An argument is wrong.
         """
         most = self.settings.recall_max_events if limit is ... else limit_given(limit)
-        return self._listed("recent", most, None if kind is None else self._kind(kind))
+        label = None if kind is None else self._kind(kind)
+        return self._newest("recent", EVENT, most, label=label, outputs=_SHOWN)
 
     arecent = awaited(recent)
 
@@ -838,15 +775,6 @@ class RecallMemory(Layer):
         return self._one(EVENT, "event", name_given(event_id, "the id of an event"), layer.event_of, outputs=_SHOWN)
 
     aget = awaited(get)
-
-    def _listed(self, verb: str | None, most: int, label: str | None = None) -> list[Event]:
-        """List the newest events, perhaps as a detail of another step."""
-        limit = bounded(most)
-
-        def look(tx: Transaction, view: View) -> list[Event]:
-            return [layer.event_of(each) for each in memory_rows.newest(tx, view, EVENT, limit=limit, label=label)]
-
-        return self._look(verb, look, outputs=_SHOWN, limit=limit, event_type=label)
 
     def search(self, query: str, limit: int | None = 10) -> list[Event]:
         """Find events.
@@ -861,8 +789,7 @@ class RecallMemory(Layer):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        most = limit_given(limit)
-        return self._found(EVENT, text_given(query, "A query"), most, lambda: self._listed(None, most))
+        return self._found(EVENT, text_given(query, "A query"), limit_given(limit))
 
     asearch = awaited(search)
 

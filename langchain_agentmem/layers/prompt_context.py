@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from langchain_agentmem.base.fencing import harmless, on_one_line
 from langchain_agentmem.base.files import path_of_file, whole_file
@@ -51,6 +51,7 @@ _WITHIN_LINE, _WITHIN_ITEM = "\n" + " " * 4, "\n" + " " * 6
 _SIGNS = re.compile(r"[*\\\]]")
 _BEGINNING = re.compile(r"\A(\d{0,9})([#>`~]|[-+*=_.)](?=[\s=*_-]|\Z))")
 
+T = TypeVar("T")
 Shorten = Callable[[str, int, str], str]
 """Makes a text have at most so many characters; the last argument says in a few words what it is."""
 
@@ -144,12 +145,8 @@ def event_data(event: Event) -> dict[str, Any]:
 
 def record_data(record: AnyRecord) -> dict[str, Any]:
     """A record, as contexts and exports have it."""
-    told = {
-        "id": record.id,
-        "content": record.content,
-        "tags": list(record.tags),
-        "timestamp": record.created_at.timestamp(),
-    }
+    told: dict[str, Any] = {"id": record.id, "content": record.content, "tags": list(record.tags)}
+    told["timestamp"] = record.created_at.timestamp()
     return told if record.score is None else {**told, "score": record.score}
 
 
@@ -170,32 +167,31 @@ def composed(
     """
     budget = budget or Budget()
     measure = Measure(budget, counter)
-    fit = _Fitting(budget, measure)
+    fitting = _Fitting(budget, measure)
+
+    def worth_of(entry: CoreEntry) -> tuple[Any, ...]:
+        return entry.key in PROTECTED_KEYS, entry.importance, entry.updated_at
+
     entries = in_order(material.core)
-    core = fit.kept(CORE, *_core_lines(entries))
+    core = fitting.fill(CORE, entries, list(map(_core_line, entries)), list(map(worth_of, entries)))
     events = material.events[-NEWEST:]
-    lines = [_event_line(each) for each in events]
-    recalled = fit.kept(RECALL, lines, [*reversed(range(len(events)))])
-    lines = []
-    room = fit.room(ARCHIVAL)
+    recalled = fitting.fill(RECALL, events, list(map(_event_line, events)), range(len(events)))
+    shown: list[tuple[AnyRecord, str]] = []
+    room = fitting.room(ARCHIVAL)
     for record in material.records:
-        if room is not None and measure.size("\n".join(lines)) >= room:
+        if room is not None and measure.size("\n".join(line for _, line in shown)) >= room:
             break  # nobody needs to shorten what is not shown
         most = budget.archival_snippet if room is None else min(budget.archival_snippet, room)
         text = record.content
         if measure.size(text) > most and shorten is not None:
             text = shorten(text, measure.characters(most), SNIPPET)
-        lines.append(_record_line(record, measure.cut(text, most)))
-    ranks = [*range(len(lines))]
+        shown.append((record, _record_line(record, measure.cut(text, most))))
+    ranks = list(range(len(shown)))
     if material.in_time:
-        ranks.sort(key=lambda rank: (material.records[rank].created_at, getattr(material.records[rank], "place", 0)))
-    found = fit.kept(ARCHIVAL, [lines[rank] for rank in ranks], sorted(range(len(ranks)), key=ranks.__getitem__))
-    return Composed(
-        fit.sections,
-        [entries[place] for place in core],
-        [events[place] for place in recalled],
-        [material.records[ranks[place]] for place in found],
-    )
+        ranks.sort(key=lambda rank: (shown[rank][0].created_at, getattr(shown[rank][0], "place", 0)))
+    records, lines = [shown[rank][0] for rank in ranks], [shown[rank][1] for rank in ranks]
+    found = fitting.fill(ARCHIVAL, records, lines, [-rank for rank in ranks])
+    return Composed(fitting.sections, core, recalled, found)
 
 
 class _Fitting:
@@ -214,35 +210,32 @@ class _Fitting:
             total = max(0, total - self._measure.size(used))
         return total if own is None else own if total is None else min(own, total)
 
-    def kept(self, name: str, lines: Sequence[str], worth: Sequence[int]) -> list[int]:
-        """Write a section; gives the places of those lines that are in it.
+    def fill(self, name: str, things: Sequence[T], lines: Sequence[str], worth: Sequence[Any]) -> list[T]:
+        """Write a section with as many of its lines as it has room for, the most valuable; return what they show.
 
         Args:
             name: Which.
-            lines: Its lines, in their order.
-            worth: The places of the lines, that of the most valuable first.
+            things: What it shows, in its order.
+            lines: The line of each.
+            worth: What each is worth. Of equals, the last is worth most.
         """
-        room = self.room(name)
-        count = len(lines) if room is None else self._how_many(name, lines, worth, room)
-        places = sorted(worth[:count])
-        text = _section(name, [lines[place] for place in places])
-        if not places and lines and room is not None:
-            places = [worth[0]]
-            text = self._cut(name, lines[worth[0]], room)
+        best = sorted(range(len(lines)), key=lambda place: (worth[place], place), reverse=True)
+        room, count = self.room(name), len(lines)
+
+        def text_of(count: int) -> str:
+            return _section(name, [lines[place] for place in sorted(best[:count])])
+
+        if room is not None:
+            sizes = range(len(lines) + 1)
+            count = bisect_right(sizes, room, lo=1, key=lambda count: self._measure.size(text_of(count))) - 1
+        text = text_of(count)
+        if lines and not count and room is not None:  # a line that is too long, if more than its head can be shown
+            count, text = 1, self._measure.cut(text_of(1), room)
+            if len(text) <= len(_section(name, [_head(lines[best[0]])])) + len(CUT):
+                text = ""
         if text:
             self.sections[name] = text
-        return places if text else []
-
-    def _how_many(self, name: str, lines: Sequence[str], worth: Sequence[int], room: int) -> int:
-        def size_of(count: int) -> int:
-            return self._measure.size(_section(name, [lines[place] for place in sorted(worth[:count])]))
-
-        return bisect_right(range(len(lines) + 1), room, lo=1, key=size_of) - 1
-
-    def _cut(self, name: str, line: str, room: int) -> str:
-        """A section of one line that is too long, where more than its beginning can be shown."""
-        text = self._measure.cut(_section(name, [line]), room)
-        return text if len(text) > len(_section(name, [_head(line)])) + len(CUT) else ""
+        return [things[place] for place in sorted(best[:count])] if text else []
 
 
 def _section(name: str, lines: Sequence[str]) -> str:
@@ -260,15 +253,11 @@ def in_order(entries: Sequence[CoreEntry]) -> list[CoreEntry]:
     return sorted(entries, key=lambda each: (each.created_at, each.key))
 
 
-def _core_lines(entries: Sequence[CoreEntry]) -> tuple[list[str], list[int]]:
-    def worth_of(place: int) -> tuple[Any, ...]:
-        entry = entries[place]
-        return entry.key in PROTECTED_KEYS, entry.importance, entry.updated_at, place
-
-    worth = sorted(range(len(entries)), key=worth_of, reverse=True)
-    return [
-        f"**{_label(each.key)}**{_doubt(each)}: {_inset(harmless(each.value), _WITHIN_LINE)}" for each in entries
-    ], worth
+def _core_line(entry: CoreEntry) -> str:
+    origin = origin_of(entry)
+    # Where a value comes from that neither a person nor the agent vouches for.
+    doubt = f" ({_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
+    return f"**{_label(entry.key)}**{doubt}: {_inset(harmless(entry.value), _WITHIN_LINE)}"
 
 
 def _event_line(event: Event) -> str:
@@ -281,22 +270,14 @@ def _event_line(event: Event) -> str:
 
 
 def _record_line(record: AnyRecord, text: str) -> str:
-    about = record.about if isinstance(record, FoundPassage) else _about(record)
+    if isinstance(record, FoundPassage):
+        about = record.about
+    else:
+        origin = origin_of(record)
+        about = f"record, {record.updated_at:%Y-%m-%d}, {origin}" if origin else ""
     value = _inset(harmless(text), _WITHIN_ITEM)
     # Where nothing of ours stands before it, a text could begin a heading or a list of its own.
     return f"- {_bracketed(about)} {value}" if about else "- " + _BEGINNING.sub(r"\g<1>\\\g<2>", value)
-
-
-def _about(record: Record) -> str:
-    """Where a record comes from, and from when it is; "" where nobody said."""
-    origin = origin_of(record)
-    return f"record, {record.updated_at:%Y-%m-%d}, {origin}" if origin else ""
-
-
-def _doubt(entry: CoreEntry) -> str:
-    """Where a value comes from that neither a person nor the agent vouches for."""
-    origin = origin_of(entry)
-    return f" ({_label(origin)}, {entry.updated_at:%Y-%m-%d})" if origin.startswith(("tool", "import")) else ""
 
 
 def _label(text: str) -> str:

@@ -58,14 +58,14 @@ from pydantic import (
     ValidationError,
 )
 
-from langchain_agentmem.base.argument_checks import check_value, describe_fault, text_given
+from langchain_agentmem.base.argument_checks import ALL, check_value, describe_fault, text_given
 from langchain_agentmem.base.clock import moment
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.data_tables import data_table, read_yaml
 from langchain_agentmem.base.encoding import encode
 from langchain_agentmem.base.files import path_of_file
 from langchain_agentmem.base.redaction import redact, redact_value
-from langchain_agentmem.errors import AgentMemoryError, InvalidInput, safe_repr
+from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.layers.compression import truncated
 from langchain_agentmem.layers.layer import Ground, Layer
 from langchain_agentmem.layers.memory_layers import NO_ROOM, ArchivalMemory, CoreMemory, Setting, record
@@ -320,7 +320,7 @@ _REASON_CHARS = 300
 _MORE = "\u2026 and more"
 
 
-class Unreachable(AgentMemoryError):
+class Unreachable(OSError):
     """There is nothing here that may be read."""
 
 
@@ -403,8 +403,8 @@ def _snapshot(
         local = folder / source.host_path / below(path, source.mount_path)
         try:
             seen, path = _read_item(item, workspace, local, clean), os.path.normpath(local)
-        except Unreachable as error:
-            seen = ItemExcerpt("failed", reason=str(error))
+        except OSError as error:
+            seen = ItemExcerpt("failed", reason=_reason(error))
     return {
         "id": key,
         "class": CLASSES[item.source],
@@ -439,7 +439,7 @@ def _read_item(item: ResourceItem, root: Path, path: Path, clean: Callable[[str]
     """Read the part of a local item that a snapshot shows.
 
     Raises:
-        Unreachable: The item cannot be read, or is outside of the workspace.
+        OSError: The item cannot be read, or is outside of the workspace.
     """
     path = _within(root, path)
     most = item.max_total_chars or ITEM_CHARS
@@ -455,13 +455,17 @@ def _read_item(item: ResourceItem, root: Path, path: Path, clean: Callable[[str]
     for name, file in _chosen(item, listed, root, path) if item.include_content else ():
         try:
             piece, stamps[name] = _read_file(name, file, item.max_chars, clean)
-        except Unreachable as error:
+        except OSError as error:
             piece, stamps[name] = f"File: {name} (not readable)", None
-            reason = reason or f"{name}: {error}"
+            reason = reason or f"{name}: {_reason(error)}"
         pieces.append(piece)
     tree = _tree(listed) if item.include_tree else ""
     found = {"tree": listed[:_MOST_ENTRIES], "files": stamps}
     return ItemExcerpt("available", tree, truncated("\n\n".join(pieces), most), reason, found)
+
+
+def _reason(error: OSError) -> str:
+    return f"It cannot be read: {error.strerror}." if error.strerror else str(error)
 
 
 def _within(root: Path, path: Path) -> Path:
@@ -485,6 +489,7 @@ def _list_folder(root: Path) -> list[tuple[str, str, int]]:
     One path more than `_MOST_ENTRIES` says that there are more.
     """
     listed: list[tuple[str, str, int]] = []
+    next(root.iterdir(), None)  # raises if it cannot be read
     for folder, folders, files in os.walk(root):
         at = Path(folder)
         folders[:] = [name for name in sorted(folders) if name not in _IGNORED]
@@ -525,15 +530,12 @@ def _read_file(name: str, path: Path, most: int, clean: Callable[[str], str]) ->
     """Read the beginning of a file. Return it as text, and the size and digest that tell whether it changed.
 
     Raises:
-        Unreachable: It cannot be read.
+        OSError: It cannot be read.
     """
-    try:
-        if not path.is_file():  # a pipe would block
-            raise Unreachable("There is no file at this path.")
-        with path.open("rb") as file:
-            data, size = file.read(_HASHED), os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise Unreachable(f"It cannot be read: {error.strerror or error}.") from error
+    if not path.is_file():  # a pipe would block
+        raise Unreachable("There is no file at this path.")
+    with path.open("rb") as file:
+        data, size = file.read(_HASHED), os.fstat(file.fileno()).st_size
     stamp, about = [size, hashlib.sha256(data).hexdigest()], f"File: {name} ({size} bytes"
     if _is_secret_name(name.rpartition("/")[2].lower()):
         return f"{about}, not shown)", stamp
@@ -731,7 +733,7 @@ class ResourceMemory(Layer):
     def used(self) -> list[dict[str, Any]]:
         """What was used, oldest first, each time: "resource_id", "usage_type", "context" and "timestamp"."""
         with self._step("used") as step:
-            records = self._archival._listed(None, [RESOURCE_USED])
+            records = self._newest(None, RECORD, ALL, [RESOURCE_USED])
             uses = [use for each in records if (use := use_of(each.content, each.tags, each.created_at))]
             step.finish(lambda: {"count": len(uses)})
         return uses
@@ -757,15 +759,9 @@ def _items(tx: Transaction, view: View) -> list[Kept]:
 
 def _tags(item: Mapping[str, Any]) -> list[str]:
     kind = item["kind"] or item["class"]
-    tags = [
-        RESOURCE_ITEM,
-        f"resource_id:{item['id']}",
-        f"resource:{kind}:{item['name']}",
-        f"resource_class:{kind}",
-        f"resource_name:{item['name']}",
-        f"resource_source:{item['class']}",
-        f"resource_path:{item['path']}",
-    ]
+    named = {"id": item["id"], "class": kind, "name": item["name"], "source": item["class"], "path": item["path"]}
+    tags = [RESOURCE_ITEM, *(f"resource_{name}:{value}" for name, value in named.items())]
+    tags.append(f"resource:{kind}:{item['name']}")
     return tags if item["fetch_status"] == "available" else [*tags, RESOURCE_PENDING]
 
 

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_agentmem.experiences.model_choice import AnswerReading, selected
+from langchain_agentmem.experiences.model_choice import selected
 
 IDS = ["exp-1", "exp-2", "exp-3", "exp-10", "my-exp-1"]
 ONE_AND_THREE = ("exp-1", "exp-3")
@@ -15,8 +15,7 @@ CASES = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text("utf-8
 
 
 def chosen(answer, ids=IDS):
-    reading = selected(answer, ids)
-    return None if reading is None else reading.chosen
+    return selected(answer, ids)
 
 
 class TestJson:
@@ -24,7 +23,7 @@ class TestJson:
         for answer in CASES["json_that_chooses"]:
             assert chosen(answer) == ONE_AND_THREE, answer
         for answer in CASES["chooses_nothing"]:
-            assert selected(answer, IDS) == AnswerReading((), {}), answer
+            assert selected(answer, IDS) == (), answer
         for answer in (*CASES["not_understood"], None, 7):
             assert selected(answer, IDS) is None, answer
 
@@ -34,18 +33,6 @@ class TestJson:
         assert chosen('{"1": true, "2": false, "17": "true"}', ids) == ("1", "17")
         assert chosen("{1: true, 2: false, 17: true}", ids) == ("1", "17")
         assert chosen('[{"exp_id": 1, "relevant": true}, {"exp_id": 2, "relevant": false}]', ids) == ("1",)
-
-    def test_reasons_are_kept_for_those_that_have_one(self):
-        answer = {
-            "exp-1": {"relevant": True, "reason": "It reads files."},
-            "exp-2": {"relevant": False, "why": "No table."},
-            "exp-10": True,
-        }
-        reading = selected(json.dumps(answer), IDS)
-        assert reading.chosen == ("exp-1", "exp-10")
-        assert reading.reasons == {"exp-1": "It reads files.", "exp-2": "No table."}
-        listed = '[{"id": "exp-1", "reason": "Files."}, {"id": "exp-2", "relevant": false, "explanation": "None."}]'
-        assert selected(listed, IDS) == AnswerReading(("exp-1",), {"exp-1": "Files.", "exp-2": "None."})
 
     def test_case_and_blanks_count_where_they_tell_two_apart(self):
         assert chosen('{"A": true}', ["a", "A"]) == ("A",)

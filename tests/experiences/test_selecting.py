@@ -34,7 +34,7 @@ def fell_back(events):
 def unsure(monkeypatch):
     """Makes scores between these two unsure for "auto"."""
     return lambda low, high: monkeypatch.setattr(
-        "langchain_agentmem.experiences.experience_selector.UNSURE", (low, high)
+        "langchain_agentmem.experiences.experience_library.UNSURE", (low, high)
     )
 
 
@@ -156,7 +156,7 @@ class TestWhatIsRemembered:
         assert [selector.select(LOAD).ids for _ in range(4)] == [("files",), ("files",), ("refunds",), ("refunds",)]
 
     def test_it_is_no_leak(self, library, monkeypatch):
-        monkeypatch.setattr("langchain_agentmem.experiences.experience_selector._REMEMBERED", 5)
+        monkeypatch.setattr("langchain_agentmem.experiences.experience_library._REMEMBERED", 5)
         picky = Picky([])
         selector = library.selector(model=picky)
         for number in range(6):

@@ -23,7 +23,7 @@ import langchain_agentmem
 from langchain_agentmem import compaction
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.compaction.compaction_node import CompactionNode, CompactionOptions
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector, SelectorOptions
+from langchain_agentmem.experiences.experience_library import ExperienceSelector, SelectorOptions
 from langchain_agentmem.facts.fact import _FACT_FIELDS
 from langchain_agentmem.facts.fact_tools import RememberFacts, RememberFactsOptions
 from langchain_agentmem.facts.kg_memory import FactFields

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -152,6 +153,9 @@ class TestWhatCannotBeShown:
 
         monkeypatch.setattr(Path, "open", deny)
         seen = item_of(place, path="data/manifest.json")
+        assert (seen["fetch_status"], seen["reason"]) == ("failed", "It cannot be read: Permission denied.")
+        monkeypatch.setattr(Path, "iterdir", Mock(side_effect=PermissionError(13, "Permission denied")))
+        seen = item_of(place, path="data/baseline")
         assert (seen["fetch_status"], seen["reason"]) == ("failed", "It cannot be read: Permission denied.")
 
     def test_is_too_much(self, place):

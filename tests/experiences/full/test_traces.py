@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory, Experience
 from langchain_agentmem.base.events import StepFinished
 from langchain_agentmem.compaction import CompactionState
-from langchain_agentmem.experiences.experience_selector import ExperienceSelector
+from langchain_agentmem.experiences.experience_library import ExperienceSelector
 from tests.experiences.conftest import FILES, PLOT, Picky
 from tests.support.graphs import at, line
 
@@ -30,7 +30,7 @@ class TestSelecting:
         selected, chosen = collector.ours()
         assert selected.inputs == {"query": PLOT, "role": "Planner", "strategy": "model", "namespace": ["ada"]}
         [told] = selected.outputs["chosen"]
-        assert (told["exp_id"], told["reason"]) == ("charts", "it is a chart")
+        assert (told["exp_id"], told["reason"]) == ("charts", "the model chose it")
         assert selected.outputs["candidate_ids"] == ["charts", "refunds"]
         assert selected.outputs["asked_ids"] == chosen.inputs["exp_ids"] == ["charts", "refunds"]
         assert chosen.outputs == {"answer": ANSWER}

@@ -13,7 +13,6 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.layers.layer import LayersConfig
 from langchain_agentmem.layers.layered_memory import LayeredMemory
-from langchain_agentmem.rewinding import memory_rows
 from tests.layers.made import contents
 
 pytestmark = pytest.mark.sqlite_suffices
@@ -140,14 +139,12 @@ def test_any_operations_on_any_branches_are_as_if_every_fork_were_a_copy(memory,
     assert raw(memory, orphans) == []
 
 
-def test_the_newest_on_a_long_line_are_the_same_whether_levels_are_read_or_everything(memory, monkeypatch):
+def test_the_newest_on_a_long_line(memory):
     layers = memory.layers("branch 0")
     for number in range(8):
         layers.recall.append(f"kind {number % 2}", f"event {number}")
         layers.archival.write(f"record {number}")
         layers = layers.fork(f"branch {number + 1}")
-    for few in (memory_rows.FEW, 0):
-        monkeypatch.setattr(memory_rows, "FEW", few)
-        assert contents(layers.recall.recent(3)) == ["event 5", "event 6", "event 7"]
-        assert contents(layers.recall.recent(3, kind="kind 1")) == ["event 3", "event 5", "event 7"]
-        assert contents(layers.archival.all(limit=3)) == ["record 5", "record 6", "record 7"]
+    assert contents(layers.recall.recent(3)) == ["event 5", "event 6", "event 7"]
+    assert contents(layers.recall.recent(3, kind="kind 1")) == ["event 3", "event 5", "event 7"]
+    assert contents(layers.archival.all(limit=3)) == ["record 5", "record 6", "record 7"]
