@@ -196,7 +196,7 @@ class ContextCompactor:
         here = seen_by(tx, self._at, self.role)
         unchanged = all(each in here.rest for each in going)
         if unchanged and (here.record and here.record.id) == (seen.record and seen.record.id):
-            keep(tx, self._at, lane_of(self.role), record, now=now, anew=True)
+            keep(tx, self._at, lane_of(self.role), record, now=now)
             query.prune_compactions(tx, branch=found[0], lane=lane_of(self.role), limit=KEPT)
 
     def _prompt(self) -> str | None:
