@@ -505,31 +505,28 @@ class Compactor:
                     report.failed(outcome.stages_run)
                     return None
                 report.note(bytes_after=left)
-            again = base.record is not None and base.record.reached == before.length
-            anew = bool(attempt) or (again and outcome.messages != named)
-            record = self._kept(before, outcome, tried=situation.model is not None, anew=anew)
+            record = self._kept(before, outcome, tried=situation.model is not None)
             left, messages = self.calibrated(outcome.tokens), len(outcome.messages) + later
             report.completed(outcome, situation.target_tokens, tokens=left, messages=messages, record=record)
         if not attempt:
             remember(self._settled, (base.at, record.id), later)
         return record
 
-    def _kept(self, before: Context, outcome: PipelineOutcome, *, tried: bool, anew: bool) -> CompactionRecord:
+    def _kept(self, before: Context, outcome: PipelineOutcome, *, tried: bool) -> CompactionRecord:
         """Keep the result of a compaction.
 
         Args:
             before: The context that was compacted.
             outcome: The result.
             tried: Whether a model was there to ask.
-            anew: Whether it counts although the same history was compacted before.
         """
         saved = max(0, self._cost(before.messages) - self._cost(outcome.messages))
         record, at = record_of(before, outcome, tried=tried, saved=saved), before.at
         if at is None:
             record = replace(record, id=next(self._numbers))
         else:
-            keep = partial(compaction_records.keep, at=at, lane=before.lane, record=record)
-            record = self.database.write(None, partial(keep, now=self.database.now(), anew=anew))
+            keep = partial(compaction_records.keep, at=at, lane=before.lane, record=record, now=self.database.now())
+            record = self.database.write(None, keep)
         remember(self._records, (at, record.id), record)
         return record
 

@@ -42,7 +42,6 @@ from langchain_agentmem.language_models.model_calls import ModelLike, compaction
 from langchain_agentmem.language_models.summarization import SummarizationConfig, summarizing
 from langchain_agentmem.language_models.tokens import TokenCounter
 from langchain_agentmem.messages.message_marks import summary_message
-from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import Round
 from langchain_agentmem.storage import Transaction, query
 from langchain_agentmem.storage.background import Lease, Task
@@ -158,10 +157,7 @@ class ContextCompactor:
 
     def _summarize_rounds(self, going: list[Round], seen: SeenRounds, lease: Lease, report: CompactionReport) -> None:
         reached = seen.record.reached if seen.record else 0
-        images = ImageFiles()
-        messages = told(going, reached + 1, images)
-        for event in images.events(self.session.namespace, self._at.name):
-            self._database.hooks.emit(event)
+        messages = told(going, reached + 1)
         window = window_of(self._model)
         before = sum(map(self._counter.count_message, messages))
         with report.compacting(before, len(messages)):
@@ -196,7 +192,7 @@ class ContextCompactor:
         here = seen_by(tx, self._at, self.role)
         unchanged = all(each in here.rest for each in going)
         if unchanged and (here.record and here.record.id) == (seen.record and seen.record.id):
-            keep(tx, self._at, lane_of(self.role), record, now=now, anew=True)
+            keep(tx, self._at, lane_of(self.role), record, now=now)
             query.prune_compactions(tx, branch=found[0], lane=lane_of(self.role), limit=KEPT)
 
     def _prompt(self) -> str | None:

@@ -161,10 +161,8 @@ def load(tx: Transaction, at: ThreadKey, number: int) -> CompactionRecord | None
     return _read(rows[0]) if rows else None
 
 
-def keep(
-    tx: Transaction, at: ThreadKey, lane: str, record: CompactionRecord, *, now: int, anew: bool = False
-) -> CompactionRecord:
-    """Keep a record, unless somebody was quicker: one of the same history that a model made is given back instead.
+def keep(tx: Transaction, at: ThreadKey, lane: str, record: CompactionRecord, *, now: int) -> CompactionRecord:
+    """Keep a record.
 
     Args:
         tx: The transaction.
@@ -172,18 +170,13 @@ def keep(
         lane: Whose context.
         record: What to keep.
         now: When, in microseconds since 1970.
-        anew: Whether to keep it although there is one.
     """
     found = message_log.locked(tx, at)
     if found is None:
         return record  # the conversation was deleted meanwhile
-    branch = found[0]
-    there = None if anew else _same(tx, branch, lane, record.digest)
-    if there is not None and not there.provisional:
-        return there
     body, fields = _written(record), {"digest": record.digest, "reached": record.reached, "slot": record.slot}
     [row] = query.insert_compaction(
-        tx, branch=branch, checksum=zlib.crc32(body), body=body, lane=lane, now=now, **fields
+        tx, branch=found[0], checksum=zlib.crc32(body), body=body, lane=lane, now=now, **fields
     )
     return replace(record, id=int(row["id"]))
 
@@ -211,15 +204,6 @@ def renumber(row: dict[str, Any], ids: Mapping[int, int]) -> None:
 
 
 # -- the parts of the above ----------------------------------------------------------------------------------------
-
-
-def _same(tx: Transaction, branch: int, lane: str, digest: bytes) -> CompactionRecord | None:
-    """The newest record of this very history, unless it is damaged."""
-    rows = query.compaction_of(tx, branch=branch, lane=lane, digest=digest)
-    try:
-        return _read(rows[0]) if rows else None
-    except StorageError:
-        return None
 
 
 def _header(row: Any) -> Header:

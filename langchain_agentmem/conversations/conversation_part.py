@@ -14,7 +14,6 @@ from operator import itemgetter
 from typing import Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator
 
 from langchain_agentmem.base import encoding
 from langchain_agentmem.base.argument_checks import Options
@@ -111,13 +110,6 @@ _COLUMNS = ("key", "kind", *TEXTS, "created_at", "written_at")
 _DAMAGES = (AttributeError, KeyError, TypeError, ValueError, DatabaseUnreadable)
 
 
-def _check_name(name: str) -> str:
-    if plain(name) != name:
-        raise ValueError(f"{safe_repr(name)} is no name.")
-    return name
-
-
-_Name: TypeAlias = Annotated[str, AfterValidator(_check_name)] | None
 _Time: TypeAlias = Annotated[int, Ge(EARLIEST), Le(LATEST)]
 
 
@@ -135,10 +127,10 @@ class EntryRecord(Options):
     key: str
     kind: Literal["message", "round", "description"]
     edit: bool
-    role: _Name = None
-    sender: _Name = None
-    recipient: _Name = None
-    round_key: _Name = None
+    role: str | None = None
+    sender: str | None = None
+    recipient: str | None = None
+    round_key: str | None = None
     created_at: _Time
     written_at: _Time
     body: Any
@@ -157,28 +149,26 @@ class EntryRecord(Options):
         key, body = id_of(self.key, "message", MessageError), write_plain(self.body)
         attachments = None if self.attachments is None else write_plain(self.attachments)
         text = _readable(self.kind, body, attachments, key)
-        names = {name: getattr(self, name) for name in ("kind", *TEXTS)}
-        follows = following and self.follows
-        return message_log.LogEntry(key, body, text, self.created_at, attachments=attachments, follows=follows, **names)
+        entry = message_log.LogEntry(key, body, text, self.created_at, self.kind, attachments=attachments)
+        names: dict[str, Any] = {name: plain(getattr(self, name)) for name in TEXTS}
+        return entry._replace(follows=following and self.follows, **names)
 
 
 def dump(tx: Transaction, at: ThreadKey) -> list[dict[str, Any]]:
     """Return every version of everything in a conversation, as records.
 
     Raises:
-        DatabaseUnreadable: Something is damaged, so that `restore` would refuse it.
+        DatabaseUnreadable: Something is damaged.
     """
-    records = []
-    for row in message_log.rows_of(tx, at, query.dump_entries):
-        try:
-            _readable(row["kind"], row["body"], row["attachments"], row["key"])
-            records.append(record_of(row, row["position"], edit=row["replaces"] is not None))
-        except _DAMAGES as error:
-            raise DatabaseUnreadable(
-                f"{safe_repr(row['key'])} of the conversation {safe_repr(at.name)} is damaged and cannot be "
-                f"exported; verify() tells more. {error}"
-            ) from error
-    return records
+    try:
+        return [
+            record_of(row, row["position"], edit=row["replaces"] is not None)
+            for row in message_log.rows_of(tx, at, query.dump_entries)
+        ]
+    except _DAMAGES as error:
+        raise DatabaseUnreadable(
+            f"The conversation {safe_repr(at.name)} is damaged and cannot be exported; verify() tells more. {error}"
+        ) from error
 
 
 def record_of(row: Row, call: int, *, edit: bool) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -58,7 +58,7 @@ from langchain_agentmem.errors import InvalidInput, MessageError, safe_repr
 from langchain_agentmem.language_models.model_calls import compaction_key
 from langchain_agentmem.messages.history_repair import encodable
 from langchain_agentmem.messages.message_marks import Summary, sections, summary_in, summary_message
-from langchain_agentmem.messages.provider_content import ImageFiles, PartOf
+from langchain_agentmem.messages.provider_content import ImageFiles
 from langchain_agentmem.messages.role_rounds import (
     Attachment,
     AttachmentType,
@@ -422,38 +422,25 @@ def lane_of(role: str) -> str:
     return ROLE_LANE + id_of(role, "role")
 
 
-def told(rounds: Sequence[Round], first: int, images: ImageFiles) -> list[BaseMessage]:
-    """Rounds as messages for a model that summarizes them: every post, and all that goes with it.
+def told(rounds: Sequence[Round], first: int) -> list[BaseMessage]:
+    """Rounds as messages for a model that summarizes them: every post, and the texts that go with it.
 
     Args:
         rounds: The rounds.
         first: The number of the first one.
-        images: Reads the image files that are attached.
     """
     messages: list[BaseMessage] = []
     for number, each in enumerate(rounds, first):
         messages.append(HumanMessage(f"--- Round {number} ---\nUser Query: {each.user_query}"))
-        messages += [_told(post, images) for post in each.post_list]
+        for post in each.post_list:
+            lines = [f"{post.send_from} -> {post.send_to}: {post.message}"]
+            for attachment in post.attachment_list:
+                is_image = attachment.type is AttachmentType.image_url
+                lines.append(f"[{attachment.type.value}] {'an image' if is_image else attachment.content}")
+                if (extra := attachment.to_dict().get("extra")) is not None:
+                    lines.append(json.dumps(extra, ensure_ascii=False, default=str))
+            messages.append(HumanMessage("\n".join(lines), name=post.send_from))
     return messages
-
-
-def _told(post: Post, images: ImageFiles) -> BaseMessage:
-    text = f"{post.send_from} -> {post.send_to}: {post.message}"
-    blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text}]
-    for attachment in post.attachment_list:
-        blocks += _blocks(attachment, images.of(post.id))
-    return HumanMessage(blocks if len(blocks) > 1 else text, name=post.send_from)
-
-
-def _blocks(attachment: Attachment, part_of: PartOf) -> Iterator[str | dict[Any, Any]]:
-    kind = attachment.type.value
-    if attachment.type is AttachmentType.image_url and attachment.content:
-        yield {"type": "text", "text": f"[{kind}]"}
-        yield part_of(attachment.content)
-        return
-    extra = attachment.to_dict().get("extra")
-    more = f"\n{json.dumps(extra, ensure_ascii=False, default=str)}" if extra is not None else ""
-    yield {"type": "text", "text": f"[{kind}] {attachment.content}{more}"}
 
 
 class SessionMemory(LogMemory):

@@ -33,7 +33,7 @@ from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.facts import fact_queries
 from langchain_agentmem.facts.fact import Fact
 from langchain_agentmem.facts.fact_store import FactView
-from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, Budget, BudgetLike, Measure, TokenCounter
+from langchain_agentmem.language_models.tokens import ARCHIVAL, CORE, RECALL, Budget, BudgetLike, TokenCounter
 from langchain_agentmem.layers.layer import CoreEntry, Event, Record, event_of, record_of
 from langchain_agentmem.layers.layered_memory import LayeredMemory
 from langchain_agentmem.layers.prompt_context import HEADINGS, NEWEST, Composed, FoundPassage, Material, composed
@@ -307,23 +307,17 @@ class MemorySelection:
         self, layers: LayeredMemory | None, asked: str, messages: Sequence[BaseMessage], config: Mapping[str, Any]
     ) -> dict[str, Any]:
         """What a trace shows of what was asked."""
-        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages)}
-        if self.limit:
-            told |= {"limit": self.limit, "kinds": None if self._kinds is None else list(self._kinds)}
-        if self._budget.total is not None:
-            told |= {"budget": self._budget.total, "unit": self._budget.unit}
+        told: dict[str, Any] = {"query": brief(asked), "messages": len(messages), "limit": self.limit}
         if layers is None:
             return {"namespace": "/".join(self._database.scopes.resolve(self._named, config)), **told}
         return layers._facts_ground.trace_inputs(**told)
 
     def _outputs(self, shown: Composed) -> dict[str, Any]:
         """What it shows of what was put in."""
-        measure = Measure(self._budget, self._counter)
         return {
             "core": [each.key for each in shown.core],
             "event_ids": [each.id for each in shown.events],
             "records": [_told(each) for each in shown.records],
-            self._budget.unit: sum(map(measure.size, shown.sections.values())),
         }
 
     def _always(self, layers: LayeredMemory | None) -> tuple[LayeredMemory | None, Material]:

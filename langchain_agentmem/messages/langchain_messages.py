@@ -48,23 +48,7 @@ def calls_from(
         ToolCallMsg(id=call.get("id") or "", name=call.get("name") or "", arguments=_text(call.get("args"), plain))
         for call in (*tool_calls, *invalid_tool_calls)
     ]
-    valid = len(tool_calls)
-    return calls, plain and (
-        all(map(_comes_back, tool_calls, calls)) and all(map(_comes_back_invalid, invalid_tool_calls, calls[valid:]))
-    )
-
-
-def _comes_back(call: dict[str, Any], ours: ToolCallMsg) -> bool:
-    """Whether `calls_to` makes this very call of ours again."""
-    args = call.get("args")
-    same = {"name": ours.name, "args": args, "id": ours.id or None, "type": "tool_call"}
-    return type(args) is dict and call == same
-
-
-def _comes_back_invalid(call: dict[str, Any], ours: ToolCallMsg) -> bool:
-    args = call.get("args")
-    same = {"name": ours.name, "args": args, "id": ours.id or None, "error": None, "type": "invalid_tool_call"}
-    return type(args) is str and json_object(args) is None and call == same
+    return calls, plain and calls_to(calls) == (tool_calls, invalid_tool_calls)
 
 
 def calls_to(calls: Iterable[ToolCallMsg]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -51,15 +51,16 @@ def _fields_of(reply: Any) -> dict[str, Any]:
     if reply is None or isinstance(reply, str | bytes | int | float | list):
         raise MessageError(f"A reply must be an object or a dictionary, not {type(reply).__name__}.")
     found = _named(reply, ("role", "content", "name", "structured_data", "reasoning_details", "tool_call_id"))
-    if calls := _get(reply, "tool_calls"):
-        found["tool_calls"] = [_call(call) for call in calls]
-    if agents := _get(reply, "agent_calls"):
-        found["agent_calls"] = list(agents)
+    found |= _named(reply, ("tool_calls", "agent_calls"))
+    found["tool_calls"] = [_call(call) for call in found.get("tool_calls") or ()]
     thinking = _get(reply, "thinking") or _get(reply, "reasoning")
     if isinstance(thinking, str):
         found.setdefault("reasoning_details", [{"type": "reasoning.text", "text": thinking}])
-    if metadata := _plain(_get(reply, "metadata")):
-        found["langchain"] = {"response_metadata": metadata}
+    metadata = _get(reply, "metadata")
+    if hasattr(metadata, "model_dump"):
+        metadata = metadata.model_dump(mode="json")
+    if metadata := metadata if isinstance(metadata, Mapping) else getattr(metadata, "__dict__", None):
+        found["langchain"] = {"response_metadata": dict(metadata)}
     return found
 
 
@@ -68,8 +69,6 @@ def _get(thing: Any, name: str) -> Any:
 
 
 def _call(call: Any) -> Any:
-    if isinstance(call, Mapping):
-        return call
     data = _named(call, ("id", "call_id", "type", "name", "arguments", "args"))
     if (function := _get(call, "function")) is not None:
         data["function"] = _named(function, ("name", "arguments"))
@@ -78,13 +77,6 @@ def _call(call: Any) -> Any:
 
 def _named(thing: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := _get(thing, name)) is not None}
-
-
-def _plain(metadata: Any) -> dict[str, Any] | None:
-    if hasattr(metadata, "model_dump"):
-        metadata = metadata.model_dump(mode="json")
-    given = metadata if isinstance(metadata, Mapping) else getattr(metadata, "__dict__", None)
-    return None if given is None else dict(given)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

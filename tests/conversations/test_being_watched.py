@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_agentmem import AgentMemory, Message, MessageError, TokenCounter
+from langchain_agentmem import AgentMemory, Message, MessageError
 from langchain_agentmem.base.events import (
     MemoryEvent,
     MemoryResetEvent,
@@ -84,44 +84,3 @@ class TestHooks:
         with AgentMemory(url, hooks=[look]) as memory:
             memory.conversation("chat").add_messages([HumanMessage("a"), AIMessage("b")])
         assert seen == [2]
-
-
-class TestCountingTokens:
-    @pytest.fixture
-    def asked(self) -> list[str]:
-        return []
-
-    @pytest.fixture
-    def counting(self, asked) -> Any:
-        """Makes a counter that notes what it is asked."""
-
-        def words(text: str) -> int:
-            asked.append(text)
-            return len(text.split())
-
-        return lambda: TokenCounter(words)
-
-    async def test_only_what_is_new_or_edited_is_counted_the_second_time(self, memory, do, counting, asked):
-        chat, counter = memory.conversation("chat"), counting()
-        chat.add_messages([HumanMessage("one", id="1"), AIMessage("two words")])
-        first = await do(chat, "count_tokens", counter)
-        assert any("one" in text for text in asked)
-        asked.clear()
-        assert await do(chat, "count_tokens", counter) == first
-        assert [text for text in asked if "one" in text or "two" in text] == []
-        chat.add_user_message("three more words")
-        assert await do(chat, "count_tokens", counter) > first
-        assert any("three" in text for text in asked)
-        assert not any("one" in text for text in asked)
-        before = await do(chat, "count_tokens", counter)
-        chat.update("1", content="one two three")
-        assert await do(chat, "count_tokens", counter) == before + 2
-
-    async def test_a_count_depends_on_its_counter(self, memory, do):
-        chat = memory.conversation("chat")
-        chat.add(role="user", content="look", images=["https://example.org/cat.png"])
-        many = await do(chat, "count_tokens", TokenCounter("estimate", image_tokens=800))
-        few = await do(chat, "count_tokens", TokenCounter("estimate", image_tokens=0))
-        assert many == few + 800
-        ones = await do(chat, "count_tokens", TokenCounter(lambda _: 1))
-        assert await do(chat, "count_tokens", TokenCounter(lambda _: 1000)) > ones

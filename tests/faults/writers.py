@@ -123,7 +123,6 @@ def conversation(at: Place) -> Calls:
     yield call(chat.update, "k1", content="Herons left")
     yield call(chat.remove_by_id, "k-7")
     yield call(chat.replace_memory, 3, {"role": "user", "content": "Cranes came"})
-    yield call(chat.count_tokens)
     yield call(at.memory.conversation("c").clear)
 
 

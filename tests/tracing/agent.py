@@ -89,7 +89,7 @@ def scripted(name: str) -> Scripted:
 
     def answer(messages: list[BaseMessage]) -> BaseMessage:
         (answer,) = convert_to_messages([said({"model": name, "messages": convert_to_openai_messages(messages)})])
-        usage = {"input_tokens": 2, "output_tokens": 1, "total_tokens": 3}
+        usage = {"input_tokens": 900, "output_tokens": 1, "total_tokens": 901}
         return answer.model_copy(update={"usage_metadata": usage, "response_metadata": {"model_name": name}})
 
     return Scripted(answer, model=name)

@@ -20,13 +20,6 @@ where branch_id = :branch
 order by id desc
 limit cast(:limit as bigint);
 
--- name: compaction_of
--- One that reaches to the same place of the same history.
-select id, digest, reached, slot, checksum, body from compaction
-where branch_id = :branch and lane = :lane and digest = :digest
-order by id desc
-limit 1;
-
 -- name: insert_compaction
 insert into compaction (branch_id, lane, digest, reached, slot, created_at, checksum, body)
 values (:branch, :lane, :digest, :reached, :slot, :now, :checksum, :body)
