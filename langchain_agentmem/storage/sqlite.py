@@ -39,6 +39,7 @@ APPLICATION_ID = 0x41474D45
 """Marks our files in SQLite's header ("AGME"), so that another program's database is never taken for ours."""
 
 OLDEST_SQLITE = (3, 35, 0)
+SQLITE_VERSION = sqlite3.sqlite_version
 IDLE_READERS = 8
 BACKUP_PAGES = 1_000
 """Pages of a backup that are copied at once."""

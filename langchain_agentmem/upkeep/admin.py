@@ -23,9 +23,9 @@ from langchain_agentmem.base.argument_checks import check_flag, check_whole
 from langchain_agentmem.base.clock import EPOCH, micros, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import ThreadMoved, Watch, listener_given
+from langchain_agentmem.base.events import Watch, listener_given
 from langchain_agentmem.base.files import check_free, path_of_file
-from langchain_agentmem.base.namespaces import NESTED, Namespace, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.namespaces import NESTED, Namespace, namespace_of, range_of
 from langchain_agentmem.base.safe_repr import without_passwords
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
@@ -370,33 +370,7 @@ class Admin(Upkeep):
 
     acopy = awaited(copy)
 
-    # -- what moves, goes and waits -------------------------------------------------------------------------------
-
-    def adopt(self, thread_id: str, namespace: Sequence[str]) -> None:
-        """Move a thread of the root into a namespace, where other threads see from then on what it remembers.
-
-        Its checkpoints, what it remembers and the conversation of its id go along, in one transaction. What was said of
-        it stays where it was said: the audit trail. Nothing of the thread should run.
-
-        Args:
-            thread_id: The thread, or a conversation that has none.
-            namespace: Where to. It is made if need be.
-
-        Raises:
-            InvalidInput: The root has no such thread, the namespace has one, or a copy shares what it remembers.
-        """
-        self._check_whole("adopt")
-        given = {"thread_id": thread_id, "namespace": namespace}
-        name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
-        if not path:
-            raise InvalidInput("A thread of the root is there already: name another namespace.")
-        self.database.write(
-            "care.adopt", lambda tx: integrity.adopt(tx, name, path, tail=self.database.tail), lambda: given
-        )
-        self._let_go(())
-        self._tell(ThreadMoved, path, name)
-
-    aadopt = awaited(adopt, writes=True)
+    # -- what goes and waits -------------------------------------------------------------------------------
 
     def prune(
         self,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ from langchain_agentmem.search.search_index import is_old
 from langchain_agentmem.storage import Engine, Opening, PoolStats, Sizes, Transaction, open_engine, query
 from langchain_agentmem.storage.engine import SCHEMA, Finding
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
 from langchain_agentmem.upkeep import integrity
 
 __all__ = ["Finding", "diagnose"]
@@ -396,7 +395,7 @@ def _environment() -> Iterator[Finding]:
     yield _packages()
     try:
         SqliteEngine(":memory:").close()
-        yield Finding("sqlite", "ok", f"SQLite {sqlite3.sqlite_version} with full-text search")
+        yield Finding("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
     except StorageError as error:
         yield Finding("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
     lacking = [name for name, module in EXTRAS.items() if not _is_there(module)]
