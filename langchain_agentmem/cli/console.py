@@ -38,7 +38,7 @@ from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Wh
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.upkeep.database_report import ThreadSummary
+from langchain_agentmem.upkeep.admin import ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

@@ -5,5 +5,5 @@ It serves every feature and knows hardly any by name: it loops over the parts th
 
 Begin with `admin.py`, which is `memory.admin`, and `maintenance.py`, the methods of `AgentMemory` itself.
 `integrity.py` verifies and erases, `database_copy.py` exports, imports, copies and restores, `memory_import.py` merges
-an export into a database, `pruning.py` prunes, and `database_report.py` counts, lists and diagnoses.
+an export into a database, `admin.py` lists and prunes, and `database_report.py` counts and diagnoses.
 """

@@ -5,41 +5,113 @@
         memory.admin.backup("copy.db")
         print(memory.admin.stats()["messages"])
 
-The work on the database is in `integrity.py`, `database_report.py`, `database_copy.py` and `pruning.py`; here it
-becomes steps of a trace.
+Verification, statistics and copies are in `integrity.py`, `database_report.py` and `database_copy.py`; here they become
+steps of a trace. Pruning takes each thread, conversation and page in a transaction of its own, so that nobody waits for
+long; a rehearsal does the same in transactions that are rolled back, so that its report is exact.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from langchain_agentmem.base.argument_checks import check_flag, check_whole
-from langchain_agentmem.base.clock import EPOCH, micros, time_given
+from langchain_agentmem.base.argument_checks import check_flag, check_whole, text_given
+from langchain_agentmem.base.clock import EPOCH, micros, moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import Watch, listener_given
+from langchain_agentmem.base.events import Progress, Watch, listener_given
 from langchain_agentmem.base.files import check_free, path_of_file
-from langchain_agentmem.base.namespaces import NESTED, Namespace, namespace_of, range_of
-from langchain_agentmem.base.safe_repr import without_passwords
+from langchain_agentmem.base.namespaces import NESTED, Namespace, ThreadKey, id_of, namespace_of, range_of
+from langchain_agentmem.base.safe_repr import one_line, without_passwords
+from langchain_agentmem.conversations import message_log, prompt_notes
+from langchain_agentmem.conversations.message_log import ALL, count_given
 from langchain_agentmem.conversations.persistence import checked_retention
 from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Transaction, is_pool, name_of, query
+from langchain_agentmem.search.analysis import question
+from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, queries, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.tracing import given_only
 from langchain_agentmem.upkeep import database_report, integrity
 from langchain_agentmem.upkeep.database_copy import CopyReport, copy, export, rekey, restore
-from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
+from langchain_agentmem.upkeep.database_report import Finding, Stats
 from langchain_agentmem.upkeep.integrity import VerifyReport
 from langchain_agentmem.upkeep.maintenance import Upkeep
-from langchain_agentmem.upkeep.pruning import PruneReport, prune
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadSummary:
+    """A LangGraph thread, a conversation, or both under one id.
+
+    Where sizes were not asked for, `checkpoints`, `forks` and `bytes` are None.
+
+    Attributes:
+        namespace: Whose it is.
+        thread_id: Its id.
+        title: The first question, on one line of at most 120 characters; empty where there is none.
+        checkpoints: How many checkpoints the thread has, those of subgraphs included; 0 for a mere conversation.
+        forks: How often its own checkpoints part: 0 where each has one child at most.
+        checkpoint_id: Its newest checkpoint; None for a mere conversation.
+        messages: How many messages the log of the conversation holds; 0 where there is only the thread.
+        bytes: What its checkpoints and bodies take. What a copied thread shares counts for each.
+        changed_at: When it was last written to, in UTC.
+    """
+
+    namespace: Namespace
+    thread_id: str
+    title: str
+    checkpoints: int | None
+    forks: int | None
+    checkpoint_id: str | None
+    messages: int
+    bytes: int | None
+    changed_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadList:
+    """Some threads and conversations, and how many there are.
+
+    Attributes:
+        threads: Those that changed last come first.
+        total: How many there are without a limit.
+    """
+
+    threads: tuple[ThreadSummary, ...]
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchSummary:
+    """A branch of layered memory and of facts that has a name.
+
+    Attributes:
+        namespace: Whose it is.
+        name: Its name.
+        parent: The name of the branch that it was forked from; None for a root.
+        created_at: When it began, in UTC.
+        own: How many values, events, records, facts and so on lie on it itself. What it sees of its parent is not
+            counted.
+    """
+
+    namespace: Namespace
+    name: str
+    parent: str | None
+    created_at: datetime
+    own: int
+
+
+LONGEST_TITLE = 120
+"""Characters of what a thread is called."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,44 +160,29 @@ class DayCounts:
     memories: int = 0
 
 
-def list_namespaces(tx: Transaction, namespace: Sequence[str]) -> list[NamespaceSummary]:
-    """What a namespace holds, and each of those below it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport:
+    """What a pruning removed or made smaller, or would.
 
-    Args:
-        tx: The transaction.
-        namespace: Which; empty for all.
+    Attributes:
+        threads: How many threads lost checkpoints.
+        checkpoints: How many checkpoints.
+        conversations: How many conversations lost messages.
+        messages: How many messages.
+        archived: How many entries of the audit trail were compressed.
+        saved_bytes: How many bytes that saved.
+        dry_run: Whether it only would.
     """
-    low, high = range_of(namespace)
-    rows = query.namespace_sizes(tx, low=low, high=high, mark=NESTED)
-    return [
-        NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
-        for row in rows
-    ]
+
+    threads: int = 0
+    checkpoints: int = 0
+    conversations: int = 0
+    messages: int = 0
+    archived: int = 0
+    saved_bytes: int = 0
+    dry_run: bool = False
 
 
-def count_days(tx: Transaction, namespace: Sequence[str], days: int, now: datetime) -> list[DayCounts]:
-    """What was written on each of the last days in a namespace and all below it, the oldest day first.
-
-    Args:
-        tx: The transaction.
-        namespace: Which; empty for all.
-        days: How many days, this one included.
-        now: When this is.
-    """
-    low, high = range_of(namespace)
-    today = (now - EPOCH).days
-    first = today - days + 1
-    rows = query.written_by_day(tx, low=low, high=high, since=micros(EPOCH + timedelta(days=first)))
-    found: dict[int, dict[str, int]] = {}
-    for row in rows:
-        found.setdefault(int(row["day"]), {})[row["what"]] = row["written"]
-    return [
-        DayCounts(day=(EPOCH + timedelta(days=number)).date(), **found.get(number, {}))
-        for number in range(first, today + 1)
-    ]
-
-
-L = TypeVar("L", BranchSummary, NamespaceSummary)
 _MOST_DAYS = 3_660
 
 
@@ -176,11 +233,31 @@ class Admin(Upkeep):
             InvalidInput: An argument is wrong.
         """
         where = self.database.scopes.resolve(namespace, bare=True)
-        asked: dict[str, Any] = {"thread_id": thread_id, "role": role, "since": since, "until": until}
-        shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
-        find = partial(database_report.list_threads, namespace=where, said=query, sizes=sizes, **asked)
-        find = partial(find, limit=limit, offset=offset)
-        return self.database.read("care.threads", find, shown)
+        asked = {"thread_id": thread_id, "query": query, "role": role, "since": since, "until": until, "limit": limit}
+        shown = partial(given_only, {"namespace": where, **asked, "offset": offset})
+        said = None if query is None else text_given(query, "query")
+        low, high = range_of(where)
+        found = {
+            "low": low,
+            "high": high,
+            "name": None if thread_id is None else id_of(thread_id, "thread"),
+            "mark": NESTED,
+            "said": plain(said) or None,
+            "terms": json.dumps([] if said is None else question(said).terms),
+            "role": None if role is None else plain(text_given(role, "role")),
+            "since": -ALL if since is None else time_given(since, "since"),
+            "until": ALL if until is None else time_given(until, "until"),
+            "sizes": int(check_flag("sizes", sizes)),
+            "limit": ALL if limit is None else count_given("limit", limit),
+            "offset": count_given("offset", offset),
+        }
+
+        def list_threads(tx: Transaction) -> ThreadList:
+            rows = queries.query.known_threads(tx, **found)
+            threads = tuple(_summary(row, sizes=sizes) for row in rows if row["name"] is not None)
+            return ThreadList(threads=threads, total=rows[0]["total"])
+
+        return self.database.read("care.threads", list_threads, shown)
 
     athreads = awaited(threads)
 
@@ -196,7 +273,21 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: This is no namespace.
         """
-        return self._summaries("care.branches", namespace, database_report.list_branches)
+        low, high, shown = self._listed(namespace)
+
+        def list_branches(tx: Transaction) -> list[BranchSummary]:
+            return [
+                BranchSummary(
+                    namespace=namespace_of(row["path"]),
+                    name=row["name"],
+                    parent=row["parent"],
+                    created_at=moment(row["created_at"]),
+                    own=row["own"],
+                )
+                for row in query.known_branches(tx, low=low, high=high)
+            ]
+
+        return self.database.read("care.branches", list_branches, shown)
 
     abranches = awaited(branches)
 
@@ -212,7 +303,16 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: This is no namespace.
         """
-        return self._summaries("care.namespaces", namespace, list_namespaces)
+        low, high, shown = self._listed(namespace)
+
+        def list_namespaces(tx: Transaction) -> list[NamespaceSummary]:
+            rows = query.namespace_sizes(tx, low=low, high=high, mark=NESTED)
+            return [
+                NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
+                for row in rows
+            ]
+
+        return self.database.read("care.namespaces", list_namespaces, shown)
 
     anamespaces = awaited(namespaces)
 
@@ -229,14 +329,23 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        where = self.database.scopes.resolve(namespace, bare=True)
+        low, high, _ = self._listed(namespace)
         check_whole("days", days, 1)
         if days > _MOST_DAYS:
             raise InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
-        now = self.database.clock()
-        return self.database.read(
-            "care.growth", lambda tx: count_days(tx, where, days, now), lambda: {"namespace": where, "days": days}
-        )
+        today = (self.database.clock() - EPOCH).days
+        first = today - days + 1
+
+        def count_days(tx: Transaction) -> list[DayCounts]:
+            found: dict[int, dict[str, int]] = {}
+            for row in query.written_by_day(tx, low=low, high=high, since=micros(EPOCH + timedelta(days=first))):
+                found.setdefault(int(row["day"]), {})[row["what"]] = row["written"]
+            return [
+                DayCounts(day=(EPOCH + timedelta(days=number)).date(), **found.get(number, {}))
+                for number in range(first, today + 1)
+            ]
+
+        return self.database.read("care.growth", count_days, lambda: {"namespace": namespace, "days": days})
 
     agrowth = awaited(growth)
 
@@ -396,25 +505,107 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: Nothing is to be pruned, or an argument is wrong.
         """
-        where = self._below(namespace)
-        make = partial(
-            prune,
-            self.database,
-            where,
-            now=self.database.now(),
-            keep_checkpoints=keep_checkpoints,
-            retention=checked_retention(retention),
-            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
-            dry_run=check_flag("dry_run", dry_run),
-            progress=listener_given(progress, "progress"),
-        )
-        return self._run("care.prune", make)
+        low, high = range_of(self._below(namespace))
+        shortened, before = checked_retention(retention), None
+        if archive_before is not None:
+            before = time_given(archive_before, "archive_before")
+        listener_given(progress, "progress")
+        if keep_checkpoints is not None:
+            check_whole("keep_checkpoints", keep_checkpoints, 1)
+        shortens = shortened is not None and not shortened.off
+        if keep_checkpoints is None and before is None and not shortens:
+            raise InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
+        engine, now = self.database.engine, self.database.now()
+        do = engine.rehearse if check_flag("dry_run", dry_run) else engine.write
+
+        def look(tx: Transaction) -> tuple[Rows, Rows]:
+            threads = query.threads_within(tx, low=low, high=high, name=None) if keep_checkpoints is not None else []
+            kind = message_log.CONVERSATION
+            return threads, query.list_branches(tx, low=low, high=high, kind=kind, name=None) if shortens else []
+
+        def work() -> PruneReport:
+            threads, talks = self.database.read(None, look)
+            removed, dropped = [], []
+            for row in threads:
+                at, count, more = ThreadKey(row["path"], row["name"]), 0, True
+                while more:
+                    some, more = do(partial(_prune_thread, at=at, keep=keep_checkpoints or 1, now=now, at_once=dry_run))
+                    count += some
+                removed.append(count)
+                _tell_pruned(progress, len(removed), len(threads) + len(talks))
+            for row in talks:
+                at = ThreadKey(row["path"], row["name"])
+                dropped.append(do(partial(message_log.shorten, at=at, retention=shortened or Retention(), now=now)))
+                _tell_pruned(progress, len(removed) + len(dropped), len(threads) + len(talks))
+            archived, saved = _archive(do, low, high, before)
+            if not dry_run:
+                self.database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
+                engine.release()
+            return PruneReport(
+                threads=sum(map(bool, removed)),
+                checkpoints=sum(removed),
+                conversations=sum(map(bool, dropped)),
+                messages=sum(dropped),
+                archived=archived,
+                saved_bytes=saved,
+                dry_run=dry_run,
+            )
+
+        return self._run("care.prune", work)
 
     aprune = awaited(prune, writes=True)
 
-    def _summaries(
-        self, name: str, namespace: Sequence[str] | None, look: Callable[[Transaction, Namespace], list[L]]
-    ) -> list[L]:
-        """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
+    def _listed(self, namespace: Sequence[str] | None) -> tuple[str, str, Callable[[], dict[str, Any]]]:
+        """Return the range of paths of a namespace that is listed, and what a trace shows of it."""
         where = self.database.scopes.resolve(namespace, bare=True)
-        return self.database.read(name, lambda tx: look(tx, where), lambda: {"namespace": where})
+        return *range_of(where), lambda: {"namespace": where}
+
+
+def _summary(row: Row, *, sizes: bool) -> ThreadSummary:
+    title = ""
+    if row["question"] is not None:
+        text = decode_body(bytes(row["question"]), row["name"]).text
+        title = one_line(text[: 10 * LONGEST_TITLE], LONGEST_TITLE)
+    return ThreadSummary(
+        namespace=namespace_of(row["path"]),
+        thread_id=row["name"],
+        title=title,
+        checkpoints=row["checkpoints"],
+        forks=int(row["forks"]) if sizes else None,
+        checkpoint_id=row["newest"],
+        messages=row["messages"],
+        bytes=int(row["bytes"]) if sizes else None,
+        changed_at=moment(row["changed_at"]),
+    )
+
+
+def _tell_pruned(progress: Watch | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(Progress("pruning", done, total))
+
+
+def _prune_thread(tx: Transaction, at: Any, *, keep: int, now: int, at_once: bool) -> tuple[int, bool]:
+    """Prune a batch of a thread, or all of it; return how many checkpoints that was, and whether there are more."""
+    from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
+
+    removed, more = 0, True
+    while more:
+        some = prune(tx, at, keep=keep, now=now)
+        removed, more = removed + some, some >= BATCH
+        if not at_once:
+            break
+    return removed, more
+
+
+def _archive(do: Callable[[Operation[Any]], Any], low: str, high: str, before: int | None) -> tuple[int, int]:
+    """Compress old entries of the audit trail. Return how many, and how many bytes that saves."""
+    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
+
+    archived, saved = 0, 0
+    after: int | None = None if before is None else 0
+    while before is not None and after is not None:
+        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
+        page = do(partial(archive, low=low, high=high, before=before, after=after))
+        archived, saved, after = archived + page.entries, saved + page.saved, page.after
+    return archived, saved

@@ -1,8 +1,7 @@
-"""What there is in a database: statistics, its threads and branches, and what may be wrong with it.
+"""Statistics of a database, and what may be wrong with it.
 
-`memory.admin.stats()` tells how much of everything there is, and which part takes how much room.
-`memory.admin.threads()` and `memory.admin.branches()` list what has a name. `diagnose` reports trouble with the
-installation and a database, with a remedy for each, also where the database cannot be opened.
+`memory.admin.stats()` tells how much of everything there is, and which part takes how much room. `diagnose` reports
+trouble with the installation and a database, with a remedy for each, also where the database cannot be opened.
 
     for finding in diagnose("agent.db"):
         print(finding.level, finding.text, finding.remedy)
@@ -10,23 +9,16 @@ installation and a database, with a remedy for each, also where the database can
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import datetime
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any, TypedDict, cast
 
-from langchain_agentmem.base.argument_checks import check_flag, text_given
-from langchain_agentmem.base.clock import moment, time_given
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Watch
-from langchain_agentmem.base.namespaces import NESTED, Namespace, id_of, namespace_of, range_of
-from langchain_agentmem.base.safe_repr import one_line
-from langchain_agentmem.conversations.message_log import ALL, count_given
+from langchain_agentmem.base.namespaces import Namespace, range_of
 from langchain_agentmem.errors import (
     AgentMemoryError,
     DatabaseBusy,
@@ -35,8 +27,6 @@ from langchain_agentmem.errors import (
     NewerDatabase,
     StorageError,
 )
-from langchain_agentmem.messages.message import decode_body, plain
-from langchain_agentmem.search.analysis import question
 from langchain_agentmem.search.search_index import is_old
 from langchain_agentmem.storage import Engine, Opening, PoolStats, Sizes, Transaction, open_engine, query
 from langchain_agentmem.storage.engine import SCHEMA, Finding
@@ -174,153 +164,6 @@ def stats_of(counts: Mapping[str, int], sizes: Sizes, pool: PoolStats | None) ->
 def tables_by_part() -> dict[str, Sequence[str]]:
     """Which tables are which part of the database."""
     return dict(_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadSummary:
-    """A LangGraph thread, a conversation, or both under one id.
-
-    Where sizes were not asked for, `checkpoints`, `forks` and `bytes` are None.
-
-    Attributes:
-        namespace: Whose it is.
-        thread_id: Its id.
-        title: The first question, on one line of at most 120 characters; empty where there is none.
-        checkpoints: How many checkpoints the thread has, those of subgraphs included; 0 for a mere conversation.
-        forks: How often its own checkpoints part: 0 where each has one child at most.
-        checkpoint_id: Its newest checkpoint; None for a mere conversation.
-        messages: How many messages the log of the conversation holds; 0 where there is only the thread.
-        bytes: What its checkpoints and bodies take. What a copied thread shares counts for each.
-        changed_at: When it was last written to, in UTC.
-    """
-
-    namespace: Namespace
-    thread_id: str
-    title: str
-    checkpoints: int | None
-    forks: int | None
-    checkpoint_id: str | None
-    messages: int
-    bytes: int | None
-    changed_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ThreadList:
-    """Some threads and conversations, and how many there are.
-
-    Attributes:
-        threads: Those that changed last come first.
-        total: How many there are without a limit.
-    """
-
-    threads: tuple[ThreadSummary, ...]
-    total: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BranchSummary:
-    """A branch of layered memory and of facts that has a name.
-
-    Attributes:
-        namespace: Whose it is.
-        name: Its name.
-        parent: The name of the branch that it was forked from; None for a root.
-        created_at: When it began, in UTC.
-        own: How many values, events, records, facts and so on lie on it itself. What it sees of its parent is not
-            counted.
-    """
-
-    namespace: Namespace
-    name: str
-    parent: str | None
-    created_at: datetime
-    own: int
-
-
-LONGEST_TITLE = 120
-"""Characters of what a thread is called."""
-
-
-def list_threads(
-    tx: Transaction,
-    namespace: Sequence[str],
-    *,
-    thread_id: str | None = None,
-    said: str | None = None,
-    role: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    sizes: bool = True,
-    limit: int | None = None,
-    offset: int = 0,
-) -> ThreadList:
-    """The threads and conversations of a namespace and of all below it; `said` is the query of `Maintenance.threads`.
-
-    Raises:
-        InvalidInput: An argument is wrong.
-    """
-    low, high = range_of(namespace)
-    said, role = (None if each is None else text_given(each, what) for each, what in ((said, "query"), (role, "role")))
-    rows = query.known_threads(
-        tx,
-        low=low,
-        high=high,
-        name=None if thread_id is None else id_of(thread_id, "thread"),
-        mark=NESTED,
-        said=plain(said) or None,
-        terms=json.dumps([] if said is None else question(said).terms),
-        role=plain(role),
-        since=-ALL if since is None else time_given(since, "since"),
-        until=ALL if until is None else time_given(until, "until"),
-        sizes=int(check_flag("sizes", sizes)),
-        limit=ALL if limit is None else count_given("limit", limit),
-        offset=count_given("offset", offset),
-    )
-    return ThreadList(
-        threads=tuple(
-            ThreadSummary(
-                namespace=namespace_of(row["path"]),
-                thread_id=row["name"],
-                title="" if row["question"] is None else _title(bytes(row["question"]), row["name"]),
-                checkpoints=row["checkpoints"],
-                forks=int(row["forks"]) if sizes else None,
-                checkpoint_id=row["newest"],
-                messages=row["messages"],
-                bytes=int(row["bytes"]) if sizes else None,
-                changed_at=moment(row["changed_at"]),
-            )
-            for row in rows
-            if row["name"] is not None
-        ),
-        total=rows[0]["total"],
-    )
-
-
-def _title(body: bytes, thread_id: str) -> str:
-    """What a thread is called: its first question, in short."""
-    return one_line(decode_body(body, thread_id).text[: 10 * LONGEST_TITLE], LONGEST_TITLE)
-
-
-def list_branches(tx: Transaction, namespace: Sequence[str]) -> list[BranchSummary]:
-    """The named branches of a namespace and of all below it, parents before their forks.
-
-    Args:
-        tx: The transaction.
-        namespace: Which; empty for all.
-
-    Raises:
-        InvalidInput: This is no namespace.
-    """
-    low, high = range_of(namespace)
-    rows = query.known_branches(tx, low=low, high=high)
-    names = ("name", "parent", "own")
-    return [
-        BranchSummary(
-            namespace=namespace_of(row["path"]), created_at=moment(row["created_at"]), **{n: row[n] for n in names}
-        )
-        for row in rows
-    ]
 
 
 PACKAGE = "langchain-agentmem"

@@ -23,7 +23,7 @@ from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import given_only, outcome
-from langchain_agentmem.upkeep import database_copy, database_report, integrity
+from langchain_agentmem.upkeep import database_copy, integrity
 from langchain_agentmem.upkeep.database_copy import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport
 
@@ -196,9 +196,7 @@ class Maintenance(Upkeep):
             # An id is the running config's, so that no run reaches out of its own.
             namespace = self.database.scopes.resolve(None, bare=True) or None
         if namespace is None and thread_id is not None:
-            find = partial(database_report.list_threads, namespace=(), thread_id=id_of(thread_id, "thread"), limit=None)
-            found = self.database.read(None, find)
-            paths = {path_of(each.namespace) for each in found.threads}
+            paths = self.database.read(None, partial(integrity.homes_of, name=id_of(thread_id, "thread")))
             self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         check_flag("dry_run", dry_run)
