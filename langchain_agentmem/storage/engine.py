@@ -116,14 +116,12 @@ class Sizes(NamedTuple):
         free: Of what is free for what comes next.
         log: Of what was written and is not part of it yet.
         tables: By the names of tables, with their indexes.
-        estimated: Whether those of the tables are guessed from what lies in them.
     """
 
     total: int
     free: int
     log: int
     tables: dict[str, int]
-    estimated: bool = False
 
 
 class PoolStats(TypedDict):

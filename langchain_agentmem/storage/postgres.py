@@ -605,20 +605,6 @@ class PostgresEngine(Engine):
             yield connection
 
 
-def memory_schemas(url: str) -> list[str]:
-    """Return the schemas of a database that hold a memory.
-
-    Args:
-        url: A `postgresql://` URL, or a connection string.
-
-    Raises:
-        StorageError: The server cannot be reached.
-    """
-    with translated(address_of(url)), psycopg.connect(url, row_factory=dict_row, connect_timeout=10) as connection:
-        rows = connection.execute("select schemaname from pg_tables where tablename = 'agentmem_migration' order by 1")
-        return [row["schemaname"] for row in rows]
-
-
 def look_in(connection: psycopg.Connection[Any], schema: str) -> None:
     """Have the rest of a transaction find its tables in a schema."""
     connection.execute("select set_config('search_path', %s, true)", (schema,))

@@ -29,7 +29,6 @@ from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, has_log, no_database
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
-from langchain_agentmem.storage.foreign_tables import quoted
 from langchain_agentmem.storage.queries import for_sqlite, load
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
@@ -442,40 +441,20 @@ class SqliteEngine(Engine):
     def sizes(self) -> Sizes:
         """Bytes of the file, of its free pages, of the write-ahead log, and of the pages of each table.
 
-        Where this Python's SQLite was built without the table `dbstat`, those of each table are estimated: by the
-        lengths of what lies in it. Either way the whole file is read, once.
+        The whole file is read. Where this Python's SQLite was built without the table `dbstat`, no table is named.
         """
         with self._snapshot() as connection:
             page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
             pages = connection.execute("pragma page_count").fetchone()[0]
             free = connection.execute("pragma freelist_count").fetchone()[0]
             file = connection.execute(_FILE).fetchone()[0]
-            tables, estimated = self._table_sizes(connection, page * (pages - free))
+            tables = {}
+            with contextlib.suppress(self._driver.OperationalError):  # there is no dbstat
+                tables = {row["name"]: row["bytes"] for row in connection.execute(_PAGES_BY_TABLE)}
         log = Path(f"{file}-wal")
         return Sizes(
-            total=page * pages,
-            free=page * free,
-            log=log.stat().st_size if file and log.exists() else 0,
-            tables=tables,
-            estimated=estimated,
+            total=page * pages, free=page * free, log=log.stat().st_size if file and log.exists() else 0, tables=tables
         )
-
-    def _table_sizes(self, connection: sqlite3.Connection, used: int) -> tuple[dict[str, int], bool]:
-        """Bytes by table, and whether they are estimated; of all that are in use."""
-        try:
-            rows = connection.execute(_PAGES_BY_TABLE).fetchall()
-        except self._driver.OperationalError as error:
-            if "dbstat" not in str(error):
-                raise
-        else:
-            return {row["name"]: row["bytes"] for row in rows}, False
-        lengths: dict[str, int] = {}
-        for (name,) in connection.execute("select name from sqlite_master where type = 'table' and rootpage > 0"):
-            columns = connection.execute("select name from pragma_table_info(?)", (name,)).fetchall()
-            each = " + ".join(f"coalesce(length(cast({quoted(column)} as blob)), 0) + 2" for (column,) in columns)
-            lengths[name] = connection.execute(f"select coalesce(sum({each}), 0) from {quoted(name)}").fetchone()[0]  # noqa: S608
-        scale = used / (sum(lengths.values()) or 1)
-        return {name: int(length * scale) for name, length in lengths.items()}, True
 
     def scrub(self) -> None:
         """Merge the full-text index, rewrite the file, and empty the write-ahead log.

@@ -456,9 +456,9 @@ class Admin(Upkeep):
     ) -> CopyReport:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
-        The copy holds what is here, vectors included; words are indexed anew. Every row of it is read again
-        and compared. A file is made beside its place, and takes it when it is whole; on a server the rows are written
-        in one transaction. Where what is stored there is replaced, nobody else should have it open.
+        The copy holds what is here, vectors included; words are indexed anew, and it is verified. A file is made beside
+        its place, and takes it when it is whole; on a server the rows are written in one transaction. Where what is
+        stored there is replaced, nobody else should have it open.
 
         Args:
             target: A path or a "postgresql://…" URL, where nothing is stored yet.

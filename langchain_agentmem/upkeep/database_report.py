@@ -12,7 +12,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from importlib import metadata
 from importlib.util import find_spec
 from typing import Any, TypedDict, cast
 
@@ -83,8 +82,8 @@ class Stats(TypedDict):
         free_bytes: What of that is free for what comes next.
         log_bytes: What lies in SQLite's write-ahead log beside it.
         bytes_by_part: What each part takes, indexes included; together `bytes` without `free_bytes`. Bodies that
-            several parts may share are "shared content".
-        bytes_estimated: Whether the sizes of the parts are estimates, because this Python's SQLite cannot tell.
+            several parts may share are "shared content". Where this Python's SQLite
+            cannot tell the sizes of tables, all is "other".
         pool: The connections of this process to PostgreSQL, see `PoolStats`; None on SQLite.
     """
 
@@ -119,7 +118,6 @@ class Stats(TypedDict):
     free_bytes: int
     log_bytes: int
     bytes_by_part: dict[str, int]
-    bytes_estimated: bool
     pool: PoolStats | None
 
 
@@ -155,7 +153,6 @@ def stats_of(counts: Mapping[str, int], sizes: Sizes, pool: PoolStats | None) ->
         "free_bytes": sizes.free,
         "log_bytes": sizes.log,
         "bytes_by_part": parts,
-        "bytes_estimated": sizes.estimated,
         "pool": pool,
     }
     return cast("Stats", every)
@@ -235,7 +232,6 @@ def _environment() -> Iterator[Finding]:
     from langchain_agentmem.language_models.token_estimate import tiktoken_file_present  # noqa: PLC0415 - who needs its tables pays
 
     yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
-    yield _packages()
     try:
         SqliteEngine(":memory:").close()
         yield Finding("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
@@ -254,25 +250,6 @@ def _environment() -> Iterator[Finding]:
         )
     else:
         yield Finding("tokenizer", "ok", "tiktoken's vocabulary is here: tokens are counted")
-
-
-def _packages() -> Finding:
-    """Check the versions of the packages that this one needs."""
-    from packaging.requirements import Requirement  # noqa: PLC0415 - who needs it pays
-
-    versions, wrong = [], []
-    try:
-        for each in map(Requirement, metadata.requires(PACKAGE) or ()):
-            if each.marker is None or each.marker.evaluate({"extra": ""}):
-                version = metadata.version(each.name)
-                versions.append(f"{each.name} {version}")
-                if not each.specifier.contains(version, prereleases=True):
-                    wrong.append(f"{each.name} is {version}, needed is {each.specifier}")
-    except metadata.PackageNotFoundError as error:
-        return Finding("packages", "note", f"{error.name} was not installed with pip.", f"pip install {PACKAGE}")
-    if wrong:
-        return Finding("packages", "problem", f"{'; '.join(wrong)}.", f"pip install --upgrade {PACKAGE}")
-    return Finding("packages", "ok", ", ".join(versions))
 
 
 def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:

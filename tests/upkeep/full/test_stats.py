@@ -30,4 +30,4 @@ def test_a_session_that_was_in_a_hurry_has_time_again(new_database):
         engine = memory.database.engine
         engine.write_at_once(operation)
         memory.search("hello")
-        assert all(session._patience > 60 for session, _ in engine._pool._idle)
+        assert all(session._patience > 60 for session in engine._pool._idle)
