@@ -102,7 +102,7 @@ class PostgresDatabases:
             yield memory
             pool = memory.database.engine._pool
             with pool._free:
-                idle = [pool._idle.pop()[0]] if pool._idle else []
+                idle = [pool._idle.pop()] if pool._idle else []
                 pool._count -= len(idle)
         for session in idle:
             if session.broken:

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
 from langchain_agentmem.base.concurrency import PerProcess, check_cancelled
@@ -38,31 +38,7 @@ T = TypeVar("T")
 Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
 
 
-class Remembering(Protocol):
-    """Something that remembers what it read."""
-
-    def forget(self) -> object:
-        """Forget it."""
-        ...
-
-
-class Writing(Protocol):
-    """Something that may have more to write."""
-
-    def close(self) -> object:
-        """Write it."""
-        ...
-
-
-class Draining(Protocol):
-    """Something that has work done in the background."""
-
-    def drain(self) -> object:
-        """Have all of it done now, and wait for it."""
-        ...
-
-
-class InUse(Generic[T]):
+class InUse:
     """Objects that are in use. Others may be made, in any thread, while somebody goes through them."""
 
     _changing = PerProcess(threading.Lock)
@@ -70,12 +46,12 @@ class InUse(Generic[T]):
     def __init__(self) -> None:
         self._parts: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def add(self, part: T) -> None:
+    def add(self, part: Any) -> None:
         """Keep a part as long as somebody else does."""
         with self._changing:
             self._parts.add(part)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[Any]:
         with self._changing:
             return iter(list(self._parts))
 
@@ -167,9 +143,9 @@ class Database:
         self.background = Background(self.engine)
         self._bring_up_to_date()
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
-        self.remembering: InUse[Remembering] = InUse()
-        self.writing: InUse[Writing] = InUse()
-        self.draining: InUse[Draining] = InUse()
+        self.remembering = InUse()
+        self.writing = InUse()
+        self.draining = InUse()
         self.on_write: list[Callable[[Database], object]] = []
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)

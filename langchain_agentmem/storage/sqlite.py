@@ -212,21 +212,6 @@ class SqliteEngine(Engine):
             with self._writing, _SqliteTransaction(self, self._writer, "begin immediate") as tx:
                 return do(tx)
 
-    def _run_at_once(self, do: Operation[T], patience: float) -> T:
-        if not self._writing.acquire(timeout=patience):
-            raise errors.DatabaseBusy(f"Another thread is writing to {safe_repr(self.path)}.")
-        try:
-            if self._writer.in_transaction:  # of this very thread, which was interrupted by a finalizer
-                raise errors.DatabaseBusy(f"This thread is writing to {safe_repr(self.path)}.")
-            with (
-                self._translated(),
-                self._not_waiting(patience) as connection,
-                _SqliteTransaction(self, connection, "begin immediate") as tx,
-            ):
-                return do(tx)
-        finally:
-            self._writing.release()
-
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
         """A connection to read with; a database in memory has only the one that writes."""
@@ -503,9 +488,9 @@ class SqliteEngine(Engine):
             return int(connection.execute("pragma freelist_count").fetchone()[0])
 
     @contextlib.contextmanager
-    def _not_waiting(self, patience: float = 0.0) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, for a statement that gives up at once, or soon, where another process writes."""
-        self._writer.execute(f"pragma busy_timeout = {int(patience * 1000)}")
+    def _not_waiting(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, for a statement that gives up where another process writes."""
+        self._writer.execute("pragma busy_timeout = 0")
         try:
             yield self._writer
         finally:
