@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -36,7 +36,7 @@ from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.messages.role_rounds import Retention
 from langchain_agentmem.search.analysis import question
-from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, queries, query
+from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, query
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.sqlite import SqliteEngine
 from langchain_agentmem.storage.transaction import Row, Rows
@@ -252,12 +252,8 @@ class Admin(Upkeep):
             "offset": count_given("offset", offset),
         }
 
-        def list_threads(tx: Transaction) -> ThreadList:
-            rows = queries.query.known_threads(tx, **found)
-            threads = tuple(_summary(row, sizes=sizes) for row in rows if row["name"] is not None)
-            return ThreadList(threads=threads, total=rows[0]["total"])
-
-        return self.database.read("care.threads", list_threads, shown)
+        look = partial(_list_threads, found=found, sizes=sizes)
+        return self.database.read("care.threads", look, shown)
 
     athreads = awaited(threads)
 
@@ -559,6 +555,12 @@ class Admin(Upkeep):
         """Return the range of paths of a namespace that is listed, and what a trace shows of it."""
         where = self.database.scopes.resolve(namespace, bare=True)
         return *range_of(where), lambda: {"namespace": where}
+
+
+def _list_threads(tx: Transaction, found: Mapping[str, Any], *, sizes: bool) -> ThreadList:
+    rows = query.known_threads(tx, **found)
+    threads = tuple(_summary(row, sizes=sizes) for row in rows if row["name"] is not None)
+    return ThreadList(threads=threads, total=rows[0]["total"])
 
 
 def _summary(row: Row, *, sizes: bool) -> ThreadSummary:
