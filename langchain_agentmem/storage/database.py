@@ -272,7 +272,7 @@ class Database:
 class _Shared(weakref.WeakValueDictionary[str, Database]):
     """The databases that parts share, by path or URL."""
 
-    changing = PerProcess(threading.Lock)
+    changing = PerProcess(threading.RLock)
 
 
 _shared = _Shared()
@@ -295,22 +295,11 @@ def shared(url: str | os.PathLike[str]) -> Database:
     if text == ":memory:":
         return Database(text)
     key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
-    if (database := _opened(key)) is not None:
-        return database
-    # Opening may take long, so others are not kept waiting for it; who opens the same second closes theirs again.
-    new = Database(text)
     with _shared.changing:
-        database = _opened(key)
-        if database is None:
-            _shared[key] = new
-            return new
-    new.close()
-    return database
-
-
-def _opened(key: str) -> Database | None:
-    database = _shared.get(key)
-    return database if database is not None and database.engine.usable else None
+        database = _shared.get(key)
+        if database is None or not database.engine.usable:
+            database = _shared[key] = Database(text)
+        return database
 
 
 def database_of(memory: MemoryLike) -> Database:

@@ -185,12 +185,11 @@ def import_file(
         except StorageError as error:
             raise InvalidInput(f"{safe_repr(str(path))} cannot be imported: {error}") from error
         rows = stack.enter_context(transfer.reading(engine))
-        now, tail, limits = database.now(), database.tail, database.limits
 
-        def merge(file: Transaction, tx: Transaction) -> MemoryImport:
-            return MemoryImport(rows, file, tx, now=now, tail=tail, limits=limits, progress=progress).run()
+        def merge(file: Transaction) -> MemoryImport:
+            return database.write(None, lambda tx: MemoryImport(rows, file, tx, database, progress).run())
 
-        merged = engine.read(lambda file: database.write(None, lambda tx: merge(file, tx)))
+        merged = engine.read(merge)
     for at_path, name, keys in merged.conversations:
         if keys:
             tell(at_path, name, message_ids=tuple(dict.fromkeys(keys)))

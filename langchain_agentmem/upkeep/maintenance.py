@@ -47,13 +47,6 @@ class Upkeep:
         if self.database.scopes.within is not None:
             raise InvalidInput(f"{what} is of the whole database: call it on the memory that is within no namespace.")
 
-    def _let_go(self, erased: Sequence[tuple[str, str]]) -> None:
-        """After an erasure: this process remembers nothing either, and the hooks are told."""
-        for each in self.database.remembering:
-            each.forget()
-        for at in erased:
-            self._tell(events.ConversationErased, *at)
-
     def _run(self, name: str, make: Callable[[], T], inputs: Mapping[str, Any] | None = None) -> T:
         """Do something as a step of a trace."""
         with self.database.step(name, lambda: inputs or {}) as step:
@@ -207,7 +200,10 @@ class Maintenance(Upkeep):
                 return self._with_elsewhere(report, **given)
             _tell(told, "deleting", 0, 2)
             report, erased = self.database.write(None, lambda tx: integrity.erase(tx, **given))
-            self._let_go(erased)
+            for each in self.database.remembering:
+                each.forget()
+            for at in erased:
+                self._tell(events.ConversationErased, *at)
             if conversation_id is None:  # a thread is shown a memory wherever that lies
                 low, high = range_of(namespace or ())
                 self.database.write(None, lambda tx: prompt_notes.erase_elsewhere(tx, low, high, thread_id))

@@ -21,7 +21,6 @@ from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_rows import REPLACED, EntryDraft
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.events import Watch
-from langchain_agentmem.base.limits import MemoryLimits
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.base.safe_repr import safe_repr
 from langchain_agentmem.conversations import compaction_records, conversation_part, prompt_notes
@@ -32,6 +31,7 @@ from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Series
 from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.transfer import TABLES, Counting, RowSource, Table, has_row, number_documents, pages
 from langchain_agentmem.threads import thread_lines
@@ -57,10 +57,8 @@ class MemoryImport:
     Args:
         source: The rows of the export.
         file: A transaction of the export.
-        tx: The transaction of the database.
-        now: The time, in microseconds since 1970.
-        tail: How many documents may wait for the full-text index.
-        limits: How large a value may be.
+        tx: A transaction of the database.
+        database: The database.
         progress: Is told how many rows were looked at.
 
     Attributes:
@@ -69,18 +67,10 @@ class MemoryImport:
     """
 
     def __init__(
-        self,
-        source: RowSource,
-        file: Transaction,
-        tx: Transaction,
-        *,
-        now: int,
-        tail: int,
-        limits: MemoryLimits,
-        progress: Watch | None = None,
+        self, source: RowSource, file: Transaction, tx: Transaction, database: Database, progress: Watch | None = None
     ) -> None:
         self._source, self._file, self._tx = source, file, tx
-        self._now, self._tail, self._limits = now, tail, limits
+        self._now, self._tail, self._limits = database.now(), database.tail, database.limits
         taken = [table for table in TABLES if table.name not in _NOT_TAKEN]
         self._counting = Counting(progress, "importing", source, tables=taken)
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here
