@@ -10,7 +10,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.language_models import token_estimate
 from langchain_agentmem.storage import engine, sqlite
-from langchain_agentmem.upkeep.database_report import diagnose
+from langchain_agentmem.upkeep.admin import diagnose
 from tests.word_embeddings import WordEmbeddings
 
 from .commands import execute

@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.storage import sqlite
-from langchain_agentmem.upkeep.database_report import Stats, tables_by_part
+from langchain_agentmem.upkeep.admin import Stats, tables_by_part
 from tests.checkpoints.graphs import Line
 
 TABLES = {

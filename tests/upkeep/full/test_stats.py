@@ -4,7 +4,7 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.upkeep.database_report import tables_by_part
+from langchain_agentmem.upkeep.admin import tables_by_part
 from tests.word_embeddings import WordEmbeddings
 
 
