@@ -439,6 +439,9 @@ class TestWhatLangGraphHandsOut:
         ada.checkpointer.import_checkpoints(other)
         assert [(each.namespace, each.thread_id) for each in templated.admin.threads().threads] == [(ADA, "t")]
         assert [hit.text for hit in ada.search("quinces")] == ["quinces"]
+        templated.checkpointer.import_checkpoints(other)  # into the root
+        templated.admin.adopt("t", ("users", "carol"))
+        assert [hit.text for hit in templated.within(user_id="carol").search("quinces")] == ["quinces"]
         with of_bob:
             run = at("t", agentmem_namespace=("users", "bob"))
             line(of_bob.checkpointer, lambda state: None).invoke({"messages": []}, run)

@@ -95,6 +95,11 @@ class ConversationErased(ConversationEvent):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadMoved(ConversationEvent):
+    """A thread of the root is in a namespace from now on, with its conversation and what it remembers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryResetEvent(MemoryEvent):
     """An agent's memory was cleared, so plans made from it are stale."""
 

@@ -12,7 +12,7 @@ import typer
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.namespaces import named, namespace_named
-from langchain_agentmem.base.safe_repr import counted, safe_repr, size_of
+from langchain_agentmem.base.safe_repr import counted, printable, safe_repr, size_of
 from langchain_agentmem.cli import console
 from langchain_agentmem.cli.console import AsJson, Existing, Line, Most, Report, Whose, Within, argument, flag, option
 from langchain_agentmem.errors import InvalidInput
@@ -78,6 +78,26 @@ def _none(memory: AgentMemory, what: str, namespace: str | None) -> str:
     """That there are none, and where there is something."""
     within = "" if namespace is None else f" in {namespace}"
     return f"There are no {what}{within}.{console.elsewhere(memory, namespace_named(namespace), below=True)}"
+
+
+@threads.command()
+def move(
+    *,
+    database: Existing,
+    thread: str = argument("A thread of the root, or a conversation.", "ID"),
+    namespace: str = argument("Where to.", "A/B"),
+) -> Report:
+    """Move a thread of the root into a namespace.
+
+    Its checkpoints, its conversation and what it remembers go along; the other threads of the namespace see that from
+    then on. The audit trail stays as it was written.
+
+    JSON: an object with namespace, thread_id.
+    """
+    where = namespace_named(namespace)
+    with console.interruptible("Nothing was moved."), console.existing(database) as memory:
+        memory.admin.adopt(thread, where)
+    return Report({"namespace": where, "thread_id": thread}, printable(f"{thread} is in {named(where)}."))
 
 
 def show(

@@ -360,6 +360,27 @@ def forget(tx: Transaction, at: ThreadKey) -> None:
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
+def leave(tx: Transaction, at: ThreadKey, path: str) -> list[int]:
+    """Prepare a conversation to be moved into another namespace: lock it, and delete the notes on its prompts.
+
+    Args:
+        tx: The transaction.
+        at: The conversation.
+        path: The path of the other namespace.
+
+    Returns:
+        Its branch; none where there is no such conversation.
+
+    Raises:
+        InvalidInput: There is one of its name in the namespace.
+    """
+    if find(tx, ThreadKey(path, at.name)) is not None:
+        raise InvalidInput(f"There is a conversation {safe_repr(at.name)} in {safe_repr(namespace_of(path))} already.")
+    query.delete_prompt_notes(tx, path=at.path, name=at.name)
+    found = locked(tx, at)
+    return [] if found is None else [found[0]]
+
+
 def at_index(tx: Transaction, at: ThreadKey, idx: int) -> LogEntry | None:
     """The message at an index, counted from the end where it is negative; the conversation is locked for a write."""
     locked(tx, at)

@@ -301,6 +301,33 @@ def copy(tx: Transaction, source: ThreadKey, target: str, *, now: int, tail: int
     return copied
 
 
+def movable_branches(tx: Transaction, thread: int, name: str) -> list[int]:
+    """Return the branches that move with a thread into another namespace; the thread is locked.
+
+    Args:
+        tx: The transaction.
+        thread: The row of the thread.
+        name: Its id.
+
+    Raises:
+        InvalidInput: It shares what it remembers with a copy.
+    """
+    query.hold_thread(tx, thread=thread)
+    sealing.author_of(tx, thread)
+    ids: list[int] = []
+    more = {row["id"] for row in query.places_of_thread(tx, thread=thread)}
+    while more:
+        rows = query.branches_before(tx, ids=json.dumps(sorted({*ids, *more})))
+        ids = sorted(row["id"] for row in rows)
+        more = {row["id"] for row in query.branches_of_originals(tx, ids=json.dumps(ids))} - {*ids}
+    if query.held_elsewhere(tx, thread=thread, ids=json.dumps(ids)):
+        raise InvalidInput(
+            f"The thread {safe_repr(name)} shares what it remembers with a copy of it, or with the branch it was "
+            "forked from. They stay in one namespace: delete one of them first."
+        )
+    return ids
+
+
 def delete(
     tx: Transaction, low: str, high: str, name: str | None, *, now: int = 0, scopes: Scopes | None = None
 ) -> list[thread_lines.Deleted]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -30,6 +31,7 @@ from langchain_agentmem.storage.background import Background, Lease, TaskKey
 from langchain_agentmem.storage.part import Part, all_parts
 from langchain_agentmem.storage.queries import Query
 from langchain_agentmem.storage.transaction import Row
+from langchain_agentmem.storage.transfer import number_documents
 
 PLACE_BITS = 22
 SERIES_BITS = 15
@@ -187,6 +189,37 @@ def remove(tx: Transaction, documents: Iterable[tuple[int, str]], *, tail: int =
         query.series_shrunk.many(tx, ids)
         query.delete_document.many(tx, ids)
         query.vectors_removed(tx)
+
+
+def move(tx: Transaction, documents: Sequence[Row], path: str, *, tail: int) -> None:
+    """Have documents stand in another namespace, in series of the same kinds and names.
+
+    Args:
+        tx: The transaction.
+        documents: With "id", "owner", the table of that, "created_at", "role", and "kind" and "name" of the series, in
+            their order.
+        path: The other namespace; made if need be.
+        tail: How many may wait for the index, 0 for none.
+    """
+    for (kind, name), rows in groupby(sorted(documents, key=_series_of), key=_series_of):
+        mine = list(rows)
+        found = all_parts().texts[kind](tx, [row["owner"] for row in mine])
+        texts = ["\n".join(found.get(row["owner"], ())) for row in mine]
+        each = [
+            IndexedDocument(text, row["created_at"], role=row["role"]) for row, text in zip(mine, texts, strict=True)
+        ]
+        placed = places(tx, Series(path, kind, name), each)
+        write(tx, placed, [row["owner"] for row in mine], tail=tail)
+        moved = list(zip(placed.numbers, mine, texts, strict=True))
+        numbers = [{"id": number, "old": row["id"]} for number, row, _ in moved]
+        query.same_speaker.many(tx, numbers)
+        query.same_speakers.many(tx, numbers)
+        number_documents(tx, mine[0]["owners"], [{"id": row["owner"], "document": number} for number, row, _ in moved])
+        remove(tx, [(row["id"], text) for _, row, text in moved], tail=tail)
+
+
+def _series_of(row: Row) -> tuple[str, str]:
+    return row["kind"], row["name"]
 
 
 def close(tx: Transaction, path: str, kind: str, name: str | None = None) -> None:

@@ -199,6 +199,25 @@ def number_documents(tx: Transaction, name: str, rows: Sequence[Mapping[str, Any
     tx.run_sql_many(f"update {name} set document_id = :document where id = :id", rows)
 
 
+def move_rows(tx: Transaction, namespace: int, thread: int, branches: Sequence[int]) -> None:
+    """Give a thread, branches and what lies on these to another namespace: the columns that hold ids of namespaces.
+
+    A thread and those before it, who wrote nothing elsewhere, are authors of the other namespace then.
+    """
+    ids = f"({', '.join(map(str, branches)) or 'null'})"
+    writers = f"select m.author_id from memory m where m.branch_id in {ids}"
+    elsewhere = f"select 1 from memory m where m.author_id = author.id and m.scope_id <> {namespace}"
+    moving = {
+        "thread": f"id = {thread}",
+        "branch": f"id in {ids}",
+        "memory": f"branch_id in {ids} and scope_id is not null",
+        "author": f"name is not null and (thread_id = {thread} or id in ({writers})) and not exists ({elsewhere})",
+    }
+    for name, condition in moving.items():
+        [column] = [column for column, table in _BY_NAME[name].references.items() if table == "namespace"]
+        tx.run_sql(f"update {name} set {column} = {namespace} where {condition}", {})
+
+
 def is_filled(tx: Transaction) -> bool:
     """Whether something is stored in a database."""
     exists = (f"exists (select 1 from {table.name})" for table in TABLES if table.name not in SINGLE)

@@ -30,9 +30,9 @@ from langchain_agentmem.base.argument_checks import check_flag, check_whole, tex
 from langchain_agentmem.base.clock import EPOCH, micros, moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import Progress, Watch, listener_given
+from langchain_agentmem.base.events import Progress, ThreadMoved, Watch, listener_given
 from langchain_agentmem.base.files import check_free, path_of_file
-from langchain_agentmem.base.namespaces import NESTED, Namespace, ThreadKey, id_of, namespace_of, range_of
+from langchain_agentmem.base.namespaces import NESTED, Namespace, ThreadKey, id_of, namespace_of, path_of, range_of
 from langchain_agentmem.base.safe_repr import one_line, without_passwords
 from langchain_agentmem.conversations import message_log, prompt_notes
 from langchain_agentmem.conversations.message_log import ALL, count_given
@@ -606,7 +606,34 @@ class Admin(Upkeep):
 
     acopy = awaited(copy)
 
-    # -- what goes and waits -------------------------------------------------------------------------------
+    # -- what moves, goes and waits -------------------------------------------------------------------------------
+
+    def adopt(self, thread_id: str, namespace: Sequence[str]) -> None:
+        """Move a thread of the root into a namespace, where other threads see from then on what it remembers.
+
+        Its checkpoints, what it remembers and the conversation of its id go along, in one transaction. What was said of
+        it stays where it was said: the audit trail. Nothing of the thread should run.
+
+        Args:
+            thread_id: The thread, or a conversation that has none.
+            namespace: Where to. It is made if need be.
+
+        Raises:
+            InvalidInput: The root has no such thread, the namespace has one, or a copy shares what it remembers.
+        """
+        self._check_whole("adopt")
+        given = {"thread_id": thread_id, "namespace": namespace}
+        name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
+        if not path:
+            raise errors.InvalidInput("A thread of the root is there already: name another namespace.")
+        self.database.write(
+            "care.adopt", lambda tx: integrity.adopt(tx, name, path, tail=self.database.tail), lambda: given
+        )
+        for each in self.database.remembering:  # what this process knows of the thread
+            each.forget()
+        self._tell(ThreadMoved, path, name)
+
+    aadopt = awaited(adopt, writes=True)
 
     def prune(
         self,

@@ -7,6 +7,7 @@ with AgentMemory("agent.db") as memory:
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,11 +16,15 @@ from typing import Any
 
 from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.events import Progress, Watch
-from langchain_agentmem.base.safe_repr import safe_repr
+from langchain_agentmem.base.namespaces import ThreadKey
+from langchain_agentmem.conversations import message_log
 from langchain_agentmem.conversations.message_log import CONVERSATION
-from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed
+from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed, safe_repr
+from langchain_agentmem.rewinding import memory_rows
+from langchain_agentmem.search import search_index
 from langchain_agentmem.storage import Engine, Operation, Transaction, queries, query
 from langchain_agentmem.storage.part import Erasure, all_parts
+from langchain_agentmem.storage.transfer import move_rows
 
 PAGE = 100
 _PERSON = 2  # most labels that name a person: ("users", "ada")
@@ -228,3 +233,48 @@ def items_elsewhere(
         rows = query.items_elsewhere(tx, ended=ended, label=has, low=low, high=high, limit=MOST_ELSEWHERE)
         found.update({namespaces.namespace_of(row["path"]): None for row in rows})
     return [*found]
+
+
+def adopt(tx: Transaction, name: str, path: str, *, tail: int) -> None:
+    """Move a thread of the root, or a conversation, into a namespace with everything that belongs to it.
+
+    Args:
+        tx: The transaction.
+        name: Its id.
+        path: The path of the namespace.
+        tail: How many documents may wait for the index.
+
+    Raises:
+        InvalidInput: There is none, the namespace has one of the id, or it shares what it remembers with a copy.
+    """
+    from langchain_agentmem.rewinding.thread_memory import movable_branches  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.threads.thread_lines import find  # noqa: PLC0415
+
+    namespace = queries.number_of(tx, path)
+    if find(tx, ThreadKey(path, name), exact=True) is not None:
+        raise InvalidInput(
+            f"There is a thread {safe_repr(name)} in {safe_repr(namespaces.namespace_of(path))} already."
+        )
+    thread = find(tx, ThreadKey("", name), exact=True)
+    branches = [] if thread is None else movable_branches(tx, thread.id, name)
+    nested = [row["name"] for row in message_log.nested_in(tx, "", "\x01", name)]
+    talks = [ThreadKey("", each) for each in (name, *nested)]
+    for at in talks:
+        branches += message_log.leave(tx, at, path)
+    if thread is None and not branches:
+        homes = [namespaces.namespace_of(row["path"]) for row in query.find_threads(tx, name=name, ns="")]
+        there = (
+            f" One is in {', '.join(map(namespaces.named, homes))}, and stays there, since the threads of a namespace "
+            "share what they remember. One that was imported to the wrong place is imported anew, with a namespace "
+            "such as users/{user_id}, and erased here."
+        )
+        raise InvalidInput(f"There is no thread or conversation {safe_repr(name)} in the root.{there * bool(homes)}")
+    number = 0 if thread is None else thread.id
+    move_rows(tx, namespace, number, branches)
+    query.move_pasts(tx, thread=number, namespace=namespace)
+    moved = {"thread": number, "namespace": namespace, "ids": json.dumps(branches)}
+    while page := query.documents_to_move(tx, **moved, limit=PAGE):
+        search_index.move(tx, page, path, tail=tail)
+    for at in talks:
+        search_index.close(tx, *message_log.series_of(at))
+    memory_rows.close(tx, "")

@@ -159,6 +159,18 @@ class TestThreads:
         ran = run("threads", "list", "--since", "yesterday")
         assert (ran.returncode, "no time such as" in ran.stderr) == (2, True)
 
+    def test_one_of_the_root_moves_into_a_namespace(self, lines, told, refused, path):
+        with AgentMemory(path) as memory:
+            for name in ("monday", "tuesday"):
+                memory.conversation(name).add(Message(role="user", content="a heron", message_id="m"))
+        assert lines("threads", "move", "monday", "users/ada", at=path) == ["monday is in users/ada."]
+        moved = told("threads", "move", "tuesday", "users/ada", at=path)
+        assert moved == {"namespace": ["users", "ada"], "thread_id": "tuesday"}
+        assert {tuple(each["namespace"]) for each in told("threads", "list", at=path)} == {("users", "ada")}
+        again = refused("threads", "move", "monday", "users/ada", at=path)
+        assert again == "There is a conversation 'monday' in ('users', 'ada') already."
+        assert "'nobody' in the root" in refused("threads", "move", "nobody", "users/ada")
+
     def test_a_namespace_a_limit_and_how_many_more_there_are(self, lines, told):
         assert [each["thread_id"] for each in told("threads", "list", "--namespace", "ada")] == ["trip"]
         assert lines("threads", "list", "--limit", "1")[-1] == "… and 1 more: --limit 2"

@@ -306,6 +306,11 @@ class TestAThreadThatGoes:
         assert "copy" in names(memory)
         assert len(nested(memory)) == 2
 
+    def test_takes_them_along_into_another_namespace(self, memory, thread):
+        memory.admin.adopt("t", namespace=("users", "ada"))
+        [there] = [each for each in nested(memory) if each.startswith("t\x1f")]
+        assert said(memory, there, namespace=("users", "ada"))[0] == BRIEF
+
     def test_is_exported_with_them(self, memory, thread, tmp_path):
         memory.export(tmp_path / "all.jsonl")
         before = sorted(names(memory))

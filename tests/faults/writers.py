@@ -324,6 +324,12 @@ def prune(at: Place) -> Calls:
     )  # fmt: skip
 
 
+@kind()
+def adopt(at: Place) -> Calls:
+    """A thread is moved to a person's namespace."""
+    yield call(at.memory.admin.adopt, "chat", NS)
+
+
 @kind(base="embedded", in_parts=("settle",))
 def upkeep(at: Place) -> Calls:
     """What is otherwise done in the background: documents are embedded."""

@@ -237,6 +237,14 @@ class TestAThreadThatSharesNothing:
         memory.checkpointer.delete_thread("alone")
         assert memory.corrections.history() == []
 
+    def test_moved_into_a_namespace_it_is_corrected_there(self, memory, graph):
+        say(graph, "Lisbon", ALONE)
+        made = memory.corrections.core("city", "Porto", by=BY, thread_id="alone")
+        memory.admin.adopt("alone", ADA)
+        memory.corrections.undo(made.id, by=BY, namespace=ADA)
+        assert core(memory) == "Lisbon"
+        assert len(memory.corrections.history("core", "city", namespace=ADA)) == 2
+
 
 class TestErrors:
     def test_who_corrects_and_what_is_named_or_refused(self, memory):

@@ -10,6 +10,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_agentmem import AgentMemory
+from langchain_agentmem.base.events import ThreadMoved
 from langchain_agentmem.errors import InvalidInput
 from tests.support import graphs
 from tests.support.graphs import line
@@ -240,6 +241,79 @@ def said_in(memory, namespace, *threads):
     hits = memory.search("somebody said one two", namespace=namespace, limit=100)
     said = memory.conversation("t", namespace=namespace).retrieve_all()
     return views, {(each.kind, each.text) for each in hits}, said
+
+
+class TestAdopting:
+    def test_a_thread_is_as_it_was_and_others_of_the_namespace_see_what_it_taught(self, older):
+        checkpoints = [each.checkpoint["id"] for each in older.checkpointer.list(at())]
+        views, found, said = said_in(older, (), "t")
+        assert len(found) > 5
+        assert len(checkpoints) > 10
+        older.admin.adopt("t", NS)
+        assert older.admin.verify().problems == ()
+        assert [each.checkpoint["id"] for each in older.checkpointer.list(at(namespace=NS))] == checkpoints
+        assert said_in(older, NS, "t")[::2] == (views, said)
+        assert {each for each in found if "three" not in each[1]} <= said_in(older, NS, "t")[1]
+        say(older, "later", "new", NS)
+        core = older.layers(at("new", NS)).core.get()
+        assert {"about one", "about on a fork", "about later"} <= core.keys()
+        assert "about three" not in core
+        [first, *_] = older.search("what did Ana say", namespace=NS, kinds=["message"])
+        assert (first.text, first.namespace) == ("somebody said one more thing", NS)
+
+    def test_it_goes_on_rewinds_and_is_erased_there_and_the_root_has_nothing_of_it_left(self, older):
+        older.admin.adopt("t", NS)
+        assert [each.namespace for each in older.admin.threads(thread_id="t").threads] == [NS]
+        assert older.conversation("t").retrieve_all() == []
+        assert {text for _, text in said_in(older, ())[1]} & {"one", "Somebody said one"} == set()
+        say(older, "later", namespace=NS)
+        early = list(older.checkpointer.list(at(namespace=NS)))[-2].config["configurable"]
+        assert "about later" in older.layers("main", NS).core.get()
+        say(older, "again", namespace=NS, checkpoint_id=early["checkpoint_id"], checkpoint_ns="")
+        assert "about later" not in older.layers("main", NS).core.get()
+        older.erase(namespace=NS)
+        assert older.layers("main", NS).core.get() == {}
+        assert older.admin.verify().problems == ()
+        assert older.layers(at("other")).core.get("last") == {"last": "three"}
+
+    async def test_a_conversation_that_is_no_thread_moves_too_and_the_hooks_are_told(self, url):
+        told = []
+        async with AgentMemory(url, hooks=[told.append]) as memory:
+            for name in ("c", "d"):
+                memory.conversation(name).add(role="user", content="hello")
+            memory.admin.adopt("c", NS)
+            await memory.admin.aadopt("d", NS)
+            for name in ("c", "d"):
+                assert memory.conversation(name, namespace=NS).retrieve_all() == [{"role": "user", "content": "hello"}]
+                assert memory.conversation(name).retrieve_all() == []
+            assert memory.admin.verify().problems == ()
+        moved = [each for each in told if isinstance(each, ThreadMoved)]
+        assert moved == [ThreadMoved(namespace=NS, conversation_id=name) for name in ("c", "d")]
+
+    def test_what_cannot_be_is_refused_and_nothing_moves(self, older):
+        say(older, "elsewhere", "other", NS)
+        for namespace in ((), NS):
+            older.conversation("c", namespace=namespace).add(role="user", content="hello")
+        older.checkpointer.copy_thread("t", "copy")
+        before = said_in(older, (), "t", "copy", "other"), said_in(older, NS, "other")
+        for thread, namespace, why in (
+            ("nobody", NS, "no thread or conversation 'nobody'"),
+            ("other", NS, "already"),
+            ("c", NS, "already"),
+            ("t", NS, "delete one of them"),
+            ("copy", NS, "delete one of them"),
+            ("t", (), "another namespace"),
+            ("", NS, "thread"),
+        ):
+            with pytest.raises(InvalidInput, match=why):
+                older.admin.adopt(thread, namespace)
+        assert (said_in(older, (), "t", "copy", "other"), said_in(older, NS, "other")) == before
+        older.checkpointer.delete_thread("t")
+        older.admin.adopt("copy", NS)
+        with pytest.raises(InvalidInput, match=r"imported anew, with a namespace such as users/\{user_id\}"):
+            older.admin.adopt("copy", ("other",))
+        assert said_in(older, NS, "copy")[0] == before[0][0][1:2]
+        assert older.admin.verify().problems == ()
 
 
 def told(memory, *view):

@@ -504,6 +504,48 @@ union all
 select 1 from line cross join branch_base b where b.branch_id = line.branch_id
 limit 1;
 
+-- name: branches_of_originals
+-- The branches on which the originals of copies lie that lie on some branches.
+select distinct o.branch_id as id from memory m join memory o on o.id = m.origin
+where o.branch_id is not null and m.branch_id {in_numbers ids};
+
+-- name: held_elsewhere
+-- Whether something else than a thread needs what lies on some branches: another thread, a branch, or a copy.
+select 1 as found from place p join checkpoint_line l on l.id = p.line_id
+where l.thread_id <> :thread and p.branch_id {in_numbers ids}
+union all
+select 1 from branch b where b.parent_id {in_numbers ids} and b.id not in ({numbers ids})
+union all
+select 1 from branch_base s where s.base_id {in_numbers ids} and s.branch_id not in ({numbers ids})
+union all
+select 1 from memory o join memory m on m.origin = o.id
+where o.branch_id {in_numbers ids} and m.branch_id not in ({numbers ids})
+limit 1;
+
+-- name: documents_to_move
+-- The documents of what lies on some branches, and of what a thread wrote that lies nowhere, in other namespaces than one.
+select d.id, d.owner, d.created_at, d.role, c.kind, s.name, held.owners
+from (
+    select cast('entry' as text) as owners, document_id from entry where branch_id {in_numbers ids}
+    union all
+    select 'memory', document_id from memory where branch_id {in_numbers ids}
+    union all
+    select 'memory', document_id from memory
+    where branch_id is null and group_id in (select g.id from memory_group g where g.thread_id = :thread)
+) held
+join search_document d on d.id = held.document_id
+join search_series s on s.id = d.id >> 22
+join search_scope c on c.id = s.scope_id
+where c.namespace_id <> :namespace
+order by d.id
+limit cast(:limit as bigint);
+
+-- name: move_pasts
+update checkpoint set namespace_id = (
+    select namespace_id from branch where namespace_id = :namespace and kind = 'layers' and name = 'main'
+)
+where line_id in (select id from checkpoint_line where thread_id = :thread);
+
 -- name: sealable
 -- Those of some groups that are there and do not lie on a line, the thread whose task wrote each that lies nowhere yet,
 -- the thread under whose name a search finds them, and whether one that lies elsewhere is older than what the line shows.
@@ -912,6 +954,10 @@ join finished_task o on o.thread_id = s.thread_id and o.task = s.task
 join finished_task f on f.thread_id = :target and f.task = o.task and f.groups = o.groups
 where s.thread_id = :source
 on conflict (group_id, thread_id, task) do nothing;
+
+-- name: places_of_thread
+-- The branches on which the checkpoints of a thread stand.
+select distinct p.branch_id as id from checkpoint_line l join place p on p.line_id = l.id where l.thread_id = :thread;
 
 -- name: branches_of_thread
 -- The branches on which the checkpoints of a thread stand, those that it began, and those with what its tasks had written when

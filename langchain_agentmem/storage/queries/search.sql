@@ -47,6 +47,16 @@ delete from search_document where id = :id;
 insert into search_speaker (word, series_id, speaker) values (:word, :series, :speaker)
 on conflict (word, series_id, speaker) do nothing;
 
+-- name: same_speaker
+-- A document is said by whoever said another.
+update search_document set speaker = (select o.speaker from search_document o where o.id = :old) where id = :id;
+
+-- name: same_speakers
+-- The speakers of the series of a document speak in that of another, too.
+insert into search_speaker (word, series_id, speaker)
+select word, cast(:id as bigint) >> 22, speaker from search_speaker where series_id = cast(:old as bigint) >> 22
+on conflict (word, series_id, speaker) do nothing;
+
 -- name: vectors_removed
 -- What somebody remembers of vectors is no longer true.
 update search_state set removed = removed + 1 where id = 1 and dimensions is not null;
