@@ -38,7 +38,7 @@ from langchain_agentmem.search.memory_search import MemoryKind, Recollection, Wh
 from langchain_agentmem.storage import is_postgres, name_of
 from langchain_agentmem.storage.engine import SCHEMA
 from langchain_agentmem.storage.part import all_parts
-from langchain_agentmem.upkeep.database_report import ThreadSummary
+from langchain_agentmem.upkeep.admin import ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -99,15 +99,14 @@ def existing(database: str, *, read_only: bool = False, index: IndexGiven | None
     Raises:
         InvalidInput: There is none.
     """
-    on_server = is_postgres(name_of(database))
-    if not on_server and not file_of(database).is_file():
+    if not is_postgres(name_of(database)) and not file_of(database).is_file():
         raise InvalidInput(f"There is no database at {safe_repr(database)}.")
     # Nothing that is shown needs a class of the user's.
     opened = partial(made, database, strict=True, read_only=read_only, index=index)
     try:
         return opened(migrate=False)
     except NothingStored as error:
-        raise InvalidInput(f"{error}{_other_schemas(database) if on_server else ''}") from error
+        raise InvalidInput(str(error)) from error
     except DatabaseReadOnly:  # what an older version wrote is brought up to date
         return opened()
 
@@ -125,14 +124,6 @@ def made(database: str, **options: Any) -> AgentMemory:
 def schema_given() -> str:
     """PostgreSQL's schema in which everything is."""
     return os.environ.get(SCHEMA_VARIABLE) or SCHEMA
-
-
-def _other_schemas(url: str) -> str:
-    """For who found nothing in a schema: in which others there is a memory."""
-    from langchain_agentmem.storage.postgres import memory_schemas  # noqa: PLC0415 - an extra
-
-    found = memory_schemas(url)
-    return f" There is a memory in another schema: {some([f'--schema {each}' for each in found])}." if found else ""
 
 
 def time_named(text: str) -> datetime:

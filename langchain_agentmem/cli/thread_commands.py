@@ -18,7 +18,7 @@ from langchain_agentmem.cli.console import AsJson, Existing, Line, Most, Report,
 from langchain_agentmem.errors import InvalidInput, safe_repr
 from langchain_agentmem.messages.message_marks import is_injected
 from langchain_agentmem.studio import thread_views as views
-from langchain_agentmem.upkeep.database_report import ThreadSummary
+from langchain_agentmem.upkeep.admin import ThreadSummary
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

@@ -49,8 +49,6 @@ KEPT_TOKENS = 1_000
 KEPT_FOR = 30 * 86_400_000_000
 """How long notes are kept, in microseconds."""
 
-PATIENCE = 0.5
-"""Seconds that a note may wait for others that write."""
 
 T = TypeVar("T")
 
@@ -191,10 +189,10 @@ class NoteBook:
             self._put(made)
 
     def keeping(self, database: Database) -> None:
-        """Keep what is new, unless others that write leave no time for it: no prompt waits long for its notes."""
+        """Keep what is new; a prompt goes on without where that fails."""
         if (at := self._at) is not None and (notes := [*self._new.values()]):
             write = partial(_keep, at=at, notes=notes, now=database.now())
-            _attempt("prompt.note", lambda: database.engine.write_at_once(write, PATIENCE))
+            _attempt("prompt.note", lambda: database.engine.write(write))
 
     def _put(self, note: PromptNote) -> None:
         self._new[note.message_id, note.part] = self._notes[note.message_id, note.part] = note

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_agentmem.base.argument_checks import MemoryLimits
 from langchain_agentmem.base.clock import Clock, NewId, micros, new_uuid, utc_now
@@ -37,31 +37,7 @@ T = TypeVar("T")
 Outputs: TypeAlias = Callable[[Any], Mapping[str, Any]]
 
 
-class Remembering(Protocol):
-    """Something that remembers what it read."""
-
-    def forget(self) -> object:
-        """Forget it."""
-        ...
-
-
-class Writing(Protocol):
-    """Something that may have more to write."""
-
-    def close(self) -> object:
-        """Write it."""
-        ...
-
-
-class Draining(Protocol):
-    """Something that has work done in the background."""
-
-    def drain(self) -> object:
-        """Have all of it done now, and wait for it."""
-        ...
-
-
-class InUse(Generic[T]):
+class InUse:
     """Objects that are in use. Others may be made, in any thread, while somebody goes through them."""
 
     _changing = PerProcess(threading.Lock)
@@ -69,12 +45,12 @@ class InUse(Generic[T]):
     def __init__(self) -> None:
         self._parts: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def add(self, part: T) -> None:
+    def add(self, part: Any) -> None:
         """Keep a part as long as somebody else does."""
         with self._changing:
             self._parts.add(part)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[Any]:
         with self._changing:
             return iter(list(self._parts))
 
@@ -166,9 +142,9 @@ class Database:
         self.background = Background(self.engine)
         self._bring_up_to_date()
         self.tracing.metadata["agentmem_database"] = self.engine.dialect
-        self.remembering: InUse[Remembering] = InUse()
-        self.writing: InUse[Writing] = InUse()
-        self.draining: InUse[Draining] = InUse()
+        self.remembering = InUse()
+        self.writing = InUse()
+        self.draining = InUse()
         self.on_write: list[Callable[[Database], object]] = []
         self.homes: list[Callable[[Mapping[str, Any]], Namespace]] = []
         self.scopes = scopes._replace(home=self._home)
@@ -290,7 +266,7 @@ class Database:
 class _Shared(weakref.WeakValueDictionary[str, Database]):
     """The databases that parts share, by path or URL."""
 
-    changing = PerProcess(threading.Lock)
+    changing = PerProcess(threading.RLock)
 
 
 _shared = _Shared()
@@ -313,22 +289,11 @@ def shared(url: str | os.PathLike[str]) -> Database:
     if text == ":memory:":
         return Database(text)
     key = text if is_postgres(text) or text.startswith("file:") else os.path.realpath(text)
-    if (database := _opened(key)) is not None:
-        return database
-    # Opening may take long, so others are not kept waiting for it; who opens the same second closes theirs again.
-    new = Database(text)
     with _shared.changing:
-        database = _opened(key)
-        if database is None:
-            _shared[key] = new
-            return new
-    new.close()
-    return database
-
-
-def _opened(key: str) -> Database | None:
-    database = _shared.get(key)
-    return database if database is not None and database.engine.usable else None
+        database = _shared.get(key)
+        if database is None or not database.engine.usable:
+            database = _shared[key] = Database(text)
+        return database
 
 
 def database_of(memory: MemoryLike) -> Database:

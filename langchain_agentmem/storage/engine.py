@@ -115,14 +115,12 @@ class Sizes(NamedTuple):
         free: Of what is free for what comes next.
         log: Of what was written and is not part of it yet.
         tables: By the names of tables, with their indexes.
-        estimated: Whether those of the tables are guessed from what lies in them.
     """
 
     total: int
     free: int
     log: int
     tables: dict[str, int]
-    estimated: bool = False
 
 
 class PoolStats(TypedDict):
@@ -222,10 +220,6 @@ class Engine(ABC):
         """Run an operation in one transaction, in this thread."""
 
     @abstractmethod
-    def _run_at_once(self, do: Operation[T], patience: float) -> T:
-        """Run an operation that writes in one transaction, in this thread, waiting no longer for others."""
-
-    @abstractmethod
     def _close(self) -> None:
         """Let go of every connection."""
 
@@ -323,25 +317,6 @@ class Engine(ABC):
             self.write(rehearsal)
         except RolledBack as done:
             return done.value  # type: ignore[no-any-return]  # an exception is not generic
-
-    def write_at_once(self, do: Operation[T], patience: float = 0.0) -> T:
-        """Run a small operation that writes, and that may as well not be run: it waits for no connection.
-
-        Args:
-            do: The operation.
-            patience: Seconds to wait for a lock. Default: none.
-
-        Returns:
-            What the operation returns.
-
-        Raises:
-            MemoryClosed: The engine was closed.
-            DatabaseReadOnly: It was opened to be read only.
-            StorageError: Somebody was in the way, or the database failed; nothing was written.
-        """
-        self._check_writable()
-        with self._in_use():
-            return self._run_at_once(do, patience)
 
     def close(self) -> None:
         """Wait for what runs, then close. Closing twice is harmless."""

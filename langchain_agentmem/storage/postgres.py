@@ -56,8 +56,6 @@ T = TypeVar("T")
 RETRIES = 100
 RETRIES_OF_CONSTRAINTS = 25  # a namespace may be taken away by others again and again
 _ADVISORY_LOCK = 0x41474D45
-_AT_ONCE = 1.0
-"""Seconds that the server may take for what is not to wait for anybody."""
 _MOST_BETWEEN_PROBES = 32_767
 """Seconds; TCP takes no more."""
 _CHANGED = ("autocommit", "row_factory", "prepare_threshold", "isolation_level", "read_only")
@@ -245,7 +243,7 @@ class PostgresEngine(Engine):
             workers.size = max(workers.size, opening.pool_size)
         self._pooled = False
         self.schema = opening.schema
-        self._given = None if isinstance(url, str) else url
+        self._given: Any = None if isinstance(url, str) else url
         self._url = url if self._given is None else str(self._given.conninfo)
         self.path = address_of(self._url)
         self._sql = {name: prepared(sql) for name, sql in load(self.dialect).items()}
@@ -287,20 +285,10 @@ class PostgresEngine(Engine):
                     time.sleep(min(random.uniform(pause / 2, pause), gives_up - now))  # noqa: S311
                     pause = min(2 * pause, longest)
 
-    def _run_at_once(self, do: Operation[T], patience: float) -> T:
-        session = self._pool.spare()
-        if session is None:
-            raise errors.DatabaseBusy(f"No connection to {safe_repr(self.path)} is free.")
-        with translated(self.path):
-            return self._transaction(session, do, write=True, waits=(patience, _AT_ONCE))
-
-    def _transaction(
-        self, session: Session, do: Operation[T], *, write: bool, waits: tuple[float, float] | None = None
-    ) -> T:
-        lock, patience = waits or (self._busy_timeout, self._timeout)
+    def _transaction(self, session: Session, do: Operation[T], *, write: bool) -> T:
         decided = wrote = False
         try:
-            session.begin(self.schema, write=write, lock=lock, patience=patience)
+            session.begin(self.schema, write=write, lock=self._busy_timeout, patience=self._timeout)
             with _PostgresTransaction(self, session) as tx:
                 value = do(tx)
             if not (write and session.heard):
@@ -370,15 +358,16 @@ class PostgresEngine(Engine):
             with self._connected(row_factory=dict_row) as connection:
                 yield connection
             return
-        with self._pool.lent() as lent:
-            before = {name: getattr(lent, name) for name in _CHANGED}
-            try:
-                lent.autocommit, lent.row_factory, lent.prepare_threshold = True, dict_row, None
-                yield lent
-            finally:
+        lent = self._pool.lend()
+        before = {name: getattr(lent, name) for name in _CHANGED}
+        try:
+            lent.autocommit, lent.row_factory, lent.prepare_threshold = True, dict_row, None
+            yield lent
+        finally:
+            if not lent.closed:
                 for name, value in before.items():
-                    if not lent.closed:
-                        setattr(lent, name, value)
+                    setattr(lent, name, value)
+            self._given.putconn(lent)
 
     @contextlib.contextmanager
     def _waiting_for_locks(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
@@ -603,20 +592,6 @@ class PostgresEngine(Engine):
         """A connection of its own, which commits every statement; driver errors leave as our own."""
         with self._in_use(), translated(self.path), self._connection() as connection:
             yield connection
-
-
-def memory_schemas(url: str) -> list[str]:
-    """Return the schemas of a database that hold a memory.
-
-    Args:
-        url: A `postgresql://` URL, or a connection string.
-
-    Raises:
-        StorageError: The server cannot be reached.
-    """
-    with translated(address_of(url)), psycopg.connect(url, row_factory=dict_row, connect_timeout=10) as connection:
-        rows = connection.execute("select schemaname from pg_tables where tablename = 'agentmem_migration' order by 1")
-        return [row["schemaname"] for row in rows]
 
 
 def look_in(connection: psycopg.Connection[Any], schema: str) -> None:

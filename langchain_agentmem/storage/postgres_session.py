@@ -471,11 +471,6 @@ class Pool:
             self._forget()
             raise
 
-    def spare(self) -> Session | None:
-        """Borrow a session that is open and that nobody uses, if there is one."""
-        with self._free:
-            return self._idle.pop() if self._idle else None
-
     def give_back(self, session: Session) -> None:
         """Return a session that can be used again."""
         if self._closed:
@@ -495,7 +490,11 @@ class Pool:
     def close(self) -> None:
         """Close all sessions; those that are in use, when they are given back."""
         self._closed = True
-        while (session := self.spare()) is not None:
+        while True:
+            with self._free:
+                if not self._idle:
+                    return
+                session = self._idle.pop()
             self.drop(session)
 
     def _has_place(self) -> bool:
@@ -547,17 +546,14 @@ class GivenPool:
             waited_ms=float(counted.get("requests_wait_ms", 0)),
         )
 
-    def take(self, timeout: float | None = None) -> Session:
+    def take(self) -> Session:
         """Borrow a session.
-
-        Args:
-            timeout: Seconds to wait for it. Default: those of the pool.
 
         Raises:
             DatabaseBusy: All connections were in use for too long.
             psycopg.Error: The server cannot be reached.
         """
-        connection = self._lend(self._timeout if timeout is None else timeout)
+        connection = self.lend()
         try:
             if (session := self._sessions.get(connection)) is None:
                 session = self._sessions[connection] = self._begin(connection)
@@ -567,26 +563,6 @@ class GivenPool:
             self._pool.putconn(connection)
             raise
         return session
-
-    def spare(self) -> Session | None:
-        """Borrow a session that nobody uses, if there is one."""
-        with contextlib.suppress(DatabaseBusy):
-            return self.take(0.001)
-        return None
-
-    @contextlib.contextmanager
-    def lent(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection, for a while.
-
-        Raises:
-            DatabaseBusy: All connections were in use for too long.
-            psycopg.Error: The server cannot be reached.
-        """
-        connection = self._lend(self._timeout)
-        try:
-            yield connection
-        finally:
-            self._pool.putconn(connection)
 
     def give_back(self, session: Session) -> None:
         """Return a session, and its connection as it was."""
@@ -606,15 +582,21 @@ class GivenPool:
     def close(self) -> None:
         """The pool is not ours to close."""
 
-    def _lend(self, timeout: float) -> psycopg.Connection[Any]:
+    def lend(self) -> psycopg.Connection[Any]:
+        """Borrow a connection.
+
+        Raises:
+            DatabaseBusy: All connections were in use for too long.
+            psycopg.Error: The server cannot be reached.
+        """
         if os.getpid() != self._process:
             raise StorageError("A psycopg pool cannot be used in a fork: open one there, and a memory on it.")
         try:
-            connection: psycopg.Connection[Any] = self._pool.getconn(timeout)
+            connection: psycopg.Connection[Any] = self._pool.getconn(self._timeout)
         except psycopg.OperationalError as error:
             if type(error).__name__ not in ("PoolTimeout", "TooManyRequests"):
                 raise
-            raise DatabaseBusy(f"No connection of the pool was free in {timeout:g} s.") from error
+            raise DatabaseBusy(f"No connection of the pool was free in {self._timeout:g} s.") from error
         encoding = connection.info.parameter_status("client_encoding")  # behind PgBouncer, as the pool spelt it
         if (encoding or "").lower().replace("-", "") not in _UTF8:
             self._pool.putconn(connection)

@@ -29,7 +29,6 @@ from langchain_agentmem.errors import safe_repr
 from langchain_agentmem.storage import engine
 from langchain_agentmem.storage.encrypted_database import Cipher, has_log, no_database
 from langchain_agentmem.storage.engine import Engine, Finding, Opening, Sizes
-from langchain_agentmem.storage.foreign_tables import quoted
 from langchain_agentmem.storage.queries import for_sqlite, load
 from langchain_agentmem.storage.transaction import Operation, Rows, Select, Transaction, Values, refuse
 
@@ -39,6 +38,7 @@ APPLICATION_ID = 0x41474D45
 """Marks our files in SQLite's header ("AGME"), so that another program's database is never taken for ours."""
 
 OLDEST_SQLITE = (3, 35, 0)
+SQLITE_VERSION = sqlite3.sqlite_version
 IDLE_READERS = 8
 BACKUP_PAGES = 1_000
 """Pages of a backup that are copied at once."""
@@ -211,21 +211,6 @@ class SqliteEngine(Engine):
                     return do(tx)
             with self._writing, _SqliteTransaction(self, self._writer, "begin immediate") as tx:
                 return do(tx)
-
-    def _run_at_once(self, do: Operation[T], patience: float) -> T:
-        if not self._writing.acquire(timeout=patience):
-            raise errors.DatabaseBusy(f"Another thread is writing to {safe_repr(self.path)}.")
-        try:
-            if self._writer.in_transaction:  # of this very thread, which was interrupted by a finalizer
-                raise errors.DatabaseBusy(f"This thread is writing to {safe_repr(self.path)}.")
-            with (
-                self._translated(),
-                self._not_waiting(patience) as connection,
-                _SqliteTransaction(self, connection, "begin immediate") as tx,
-            ):
-                return do(tx)
-        finally:
-            self._writing.release()
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
@@ -441,40 +426,20 @@ class SqliteEngine(Engine):
     def sizes(self) -> Sizes:
         """Bytes of the file, of its free pages, of the write-ahead log, and of the pages of each table.
 
-        Where this Python's SQLite was built without the table `dbstat`, those of each table are estimated: by the
-        lengths of what lies in it. Either way the whole file is read, once.
+        The whole file is read. Where this Python's SQLite was built without the table `dbstat`, no table is named.
         """
         with self._snapshot() as connection:
             page = int(connection.execute("pragma page_size").fetchone()[0])  # which SQLCipher gives as a text
             pages = connection.execute("pragma page_count").fetchone()[0]
             free = connection.execute("pragma freelist_count").fetchone()[0]
             file = connection.execute(_FILE).fetchone()[0]
-            tables, estimated = self._table_sizes(connection, page * (pages - free))
+            tables = {}
+            with contextlib.suppress(self._driver.OperationalError):  # there is no dbstat
+                tables = {row["name"]: row["bytes"] for row in connection.execute(_PAGES_BY_TABLE)}
         log = Path(f"{file}-wal")
         return Sizes(
-            total=page * pages,
-            free=page * free,
-            log=log.stat().st_size if file and log.exists() else 0,
-            tables=tables,
-            estimated=estimated,
+            total=page * pages, free=page * free, log=log.stat().st_size if file and log.exists() else 0, tables=tables
         )
-
-    def _table_sizes(self, connection: sqlite3.Connection, used: int) -> tuple[dict[str, int], bool]:
-        """Bytes by table, and whether they are estimated; of all that are in use."""
-        try:
-            rows = connection.execute(_PAGES_BY_TABLE).fetchall()
-        except self._driver.OperationalError as error:
-            if "dbstat" not in str(error):
-                raise
-        else:
-            return {row["name"]: row["bytes"] for row in rows}, False
-        lengths: dict[str, int] = {}
-        for (name,) in connection.execute("select name from sqlite_master where type = 'table' and rootpage > 0"):
-            columns = connection.execute("select name from pragma_table_info(?)", (name,)).fetchall()
-            each = " + ".join(f"coalesce(length(cast({quoted(column)} as blob)), 0) + 2" for (column,) in columns)
-            lengths[name] = connection.execute(f"select coalesce(sum({each}), 0) from {quoted(name)}").fetchone()[0]  # noqa: S608
-        scale = used / (sum(lengths.values()) or 1)
-        return {name: int(length * scale) for name, length in lengths.items()}, True
 
     def scrub(self) -> None:
         """Merge the full-text index, rewrite the file, and empty the write-ahead log.
@@ -523,9 +488,9 @@ class SqliteEngine(Engine):
             return int(connection.execute("pragma freelist_count").fetchone()[0])
 
     @contextlib.contextmanager
-    def _not_waiting(self, patience: float = 0.0) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, for a statement that gives up at once, or soon, where another process writes."""
-        self._writer.execute(f"pragma busy_timeout = {int(patience * 1000)}")
+    def _not_waiting(self) -> Iterator[sqlite3.Connection]:
+        """The connection that writes, for a statement that gives up where another process writes."""
+        self._writer.execute("pragma busy_timeout = 0")
         try:
             yield self._writer
         finally:

@@ -17,7 +17,6 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -35,7 +34,6 @@ from langchain_agentmem.storage.transaction import Rows, Select, Transaction, Va
 
 T = TypeVar("T")
 
-_DIGEST = 20
 PAGE = 500
 """Rows that are held at a time."""
 
@@ -268,21 +266,7 @@ class Counting:
             self._progress(Progress(self._doing, min(self._done, self._total), self._total))
 
 
-class Filled(NamedTuple):
-    """What a database was filled with.
-
-    Attributes:
-        rows: The number of rows of each table.
-        digest: A BLAKE2b-160 over all rows, in hexadecimal, whatever their order.
-    """
-
-    rows: Mapping[str, int]
-    digest: str
-
-
-def fill(
-    source: RowSource, tx: Transaction, *, within: Namespace = (), digest: bool = False, progress: Watch | None = None
-) -> Filled:
+def fill(source: RowSource, tx: Transaction, *, within: Namespace = (), progress: Watch | None = None) -> Counter[str]:
     """Write the rows of a database into an empty one under the same ids, without the full-text index.
 
     The index is made when the database is opened for the first time. The audit trail of a namespace becomes a chain of
@@ -292,10 +276,12 @@ def fill(
         source: The rows.
         tx: A transaction of the empty database.
         within: Only rows of this namespace and of those below it. Default: all.
-        digest: Whether the rows are digested.
         progress: Is told how many of the rows were written.
+
+    Returns:
+        The number of rows of each table.
     """
-    counting, totals = Counting(progress, "copying", source, within), _Totals(digest=digest)
+    counting, written = Counting(progress, "copying", source, within), Counter[str]()
     for table in TABLES:
         if within and table.name == "audit_head":  # its row is written with the chain
             continue
@@ -304,13 +290,14 @@ def fill(
         columns, rows = source.table(table, within)
         if within and table.name == "audit":
             rows = _chained(columns, rows, tx)
+        written[table.name] = 0
         for page in pages(rows):
+            written[table.name] += len(page)
             tx.insert_rows(table.name, columns, page)
-            totals.add(table.name, page)
             counting.add(len(page))
     tx.run_sql("update search_state set analysis = 0, pgvector = 0", {})
     tx.advance_ids()
-    return totals.filled()
+    return written
 
 
 def _chained(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) -> Iterator[Values]:
@@ -321,34 +308,6 @@ def _chained(columns: Sequence[str], rows: Iterable[Values], tx: Transaction) ->
         sequence, link = sequence + 1, next_link(link, row["digest"])
         yield tuple((row | {"sequence": sequence, "link": link, "document_id": None}).values())
     tx.run_sql("update audit_head set sequence = :sequence, link = :link", {"sequence": sequence, "link": link})
-
-
-def digested(source: RowSource, progress: Watch | None = None) -> Filled:
-    """Read all rows of a database, and return what it is filled with."""
-    counting, totals = Counting(progress, "checking", source), _Totals(digest=True)
-    for table in TABLES:
-        for page in pages(source.table(table)[1]):
-            totals.add(table.name, page)
-            counting.add(len(page))
-    return totals.filled()
-
-
-class _Totals:
-    """The numbers of rows, and the sum of their digests."""
-
-    def __init__(self, *, digest: bool) -> None:
-        self._rows: Counter[str] = Counter()
-        self._digest, self._sum = digest, 0
-
-    def add(self, table: str, rows: Sequence[Values]) -> None:
-        self._rows[table] += len(rows)
-        if self._digest and table != "search_state":
-            for row in rows:
-                data = repr((table, row)).encode("utf-8", "surrogatepass")
-                self._sum += int.from_bytes(blake2b(data, digest_size=_DIGEST).digest())
-
-    def filled(self) -> Filled:
-        return Filled(dict(self._rows), (self._sum % 2 ** (8 * _DIGEST)).to_bytes(_DIGEST).hex())
 
 
 def is_unused_export(path: Path, key: EncryptionKey | None) -> bool:

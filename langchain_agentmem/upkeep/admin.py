@@ -5,41 +5,246 @@
         memory.admin.backup("copy.db")
         print(memory.admin.stats()["messages"])
 
-The work on the database is in `integrity.py`, `database_report.py`, `database_copy.py` and `pruning.py`; here it
-becomes steps of a trace.
+Verification and copies are in `integrity.py` and `database_copy.py`; here they become steps of a trace. `diagnose`
+reports trouble with the installation and a database, with a remedy for each, also where it cannot be opened. Pruning
+takes each thread, conversation and page in a transaction of its own, so that nobody waits for long; a rehearsal does
+the same in transactions that are rolled back, so that its report is exact.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, cast
 
-from langchain_agentmem.base.argument_checks import check_flag, check_whole
-from langchain_agentmem.base.clock import EPOCH, micros, time_given
+from langchain_agentmem import errors
+from langchain_agentmem.base.argument_checks import check_flag, check_whole, text_given
+from langchain_agentmem.base.clock import EPOCH, micros, moment, time_given
 from langchain_agentmem.base.concurrency import awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
-from langchain_agentmem.base.events import ThreadMoved, Watch, listener_given
+from langchain_agentmem.base.events import Progress, ThreadMoved, Watch, listener_given
 from langchain_agentmem.base.files import check_free, path_of_file
-from langchain_agentmem.base.namespaces import NESTED, Namespace, id_of, namespace_of, path_of, range_of
-from langchain_agentmem.base.safe_repr import without_passwords
+from langchain_agentmem.base.namespaces import NESTED, Namespace, ThreadKey, id_of, namespace_of, path_of, range_of
+from langchain_agentmem.base.safe_repr import one_line, without_passwords
+from langchain_agentmem.conversations import message_log, prompt_notes
+from langchain_agentmem.conversations.message_log import ALL, count_given
 from langchain_agentmem.conversations.persistence import checked_retention
-from langchain_agentmem.errors import InvalidInput
+from langchain_agentmem.messages.message import decode_body, plain
 from langchain_agentmem.messages.role_rounds import Retention
-from langchain_agentmem.storage import Transaction, is_pool, name_of, query
+from langchain_agentmem.search.analysis import question
+from langchain_agentmem.search.search_index import is_old
+from langchain_agentmem.storage import Operation, Transaction, is_pool, name_of, open_engine, query
 from langchain_agentmem.storage.database import Database
-from langchain_agentmem.storage.sqlite import SqliteEngine
+from langchain_agentmem.storage.engine import SCHEMA, Engine, Finding, Opening, PoolStats, Sizes
+from langchain_agentmem.storage.part import all_parts
+from langchain_agentmem.storage.sqlite import SQLITE_VERSION, SqliteEngine
+from langchain_agentmem.storage.transaction import Row, Rows
 from langchain_agentmem.tracing import given_only
-from langchain_agentmem.upkeep import database_report, integrity
+from langchain_agentmem.upkeep import integrity
 from langchain_agentmem.upkeep.database_copy import CopyReport, copy, export, rekey, restore
-from langchain_agentmem.upkeep.database_report import BranchSummary, Finding, Stats, ThreadList
 from langchain_agentmem.upkeep.integrity import VerifyReport
 from langchain_agentmem.upkeep.maintenance import Upkeep
-from langchain_agentmem.upkeep.pruning import PruneReport, prune
+
+_TABLES: Mapping[str, tuple[str, ...]] = {
+    "shared content": ("content",),
+    "facts": (),
+    "other": ("namespace", "receipt", "agentmem_migration", "lease", "sqlite_schema", "sqlite_sequence"),
+}
+"""Which tables are no feature's own. Facts lie in tables of the layers, and are told apart by how many rows are theirs.
+"""
+
+_HELD_TOGETHER = ("memory", "memory_source")
+"""The tables that facts share with the layers."""
+
+
+class Stats(TypedDict):
+    """What there is, and what it takes.
+
+    Attributes:
+        namespaces: Namespaces in use.
+        conversations: Conversations.
+        messages: Messages, each once, however often it was edited.
+        rounds: Rounds.
+        edits: Later versions of messages and rounds.
+        threads: LangGraph threads.
+        checkpoints: Their checkpoints.
+        writes: Their pending writes.
+        parts: The parts of which their values are made.
+        blobs: Values of byte stores.
+        blob_bytes: How many bytes those are.
+        items: Long-term items.
+        compactions: Compactions that are kept.
+        branches: Branches of memory with names.
+        forks: Branches that began as a copy of another.
+        memories: Versions of everything that layers and facts hold.
+        core: Current entries of core memory.
+        events: Current events.
+        records: Current records.
+        facts: Current facts.
+        waiting_facts: Messages that wait to have their facts extracted.
+        failed_facts: Those of them that a model was asked about in vain, see `KGMemory.failures`.
+        old_memories: Versions that others have replaced.
+        waiting_groups: Tasks of graphs that have remembered something and are not sealed yet.
+        audit: Entries of the audit trail.
+        contents: Bodies of messages and others, each kept once.
+        content_bytes: How many bytes those are.
+        bytes: What the database takes.
+        free_bytes: What of that is free for what comes next.
+        log_bytes: What lies in SQLite's write-ahead log beside it.
+        bytes_by_part: What each part takes, indexes included; together `bytes` without `free_bytes`. Bodies that
+            several parts may share are "shared content". Where this Python's SQLite
+            cannot tell the sizes of tables, all is "other".
+        pool: The connections of this process to PostgreSQL, see `PoolStats`; None on SQLite.
+    """
+
+    namespaces: int
+    conversations: int
+    messages: int
+    rounds: int
+    edits: int
+    threads: int
+    checkpoints: int
+    writes: int
+    parts: int
+    blobs: int
+    blob_bytes: int
+    items: int
+    compactions: int
+    branches: int
+    forks: int
+    memories: int
+    core: int
+    events: int
+    records: int
+    facts: int
+    waiting_facts: int
+    failed_facts: int
+    old_memories: int
+    waiting_groups: int
+    audit: int
+    contents: int
+    content_bytes: int
+    bytes: int
+    free_bytes: int
+    log_bytes: int
+    bytes_by_part: dict[str, int]
+    pool: PoolStats | None
+
+
+def counting_within(tx: Transaction, namespace: Namespace) -> Stats:
+    """Count what there is in a namespace and below it.
+
+    Args:
+        tx: The transaction.
+        namespace: Where.
+    """
+    low, high = range_of(namespace)
+    [row] = query.statistics_within(tx, low=low, high=high)
+    return cast("Stats", {name: int(row[name]) for name in row.keys()})  # noqa: SIM118 - a database row, not a dict
+
+
+def stats_of(counts: Mapping[str, int], sizes: Sizes, pool: PoolStats | None) -> Stats:
+    """Return the statistics of a database.
+
+    Args:
+        counts: What is in the database.
+        sizes: How many bytes that takes.
+        pool: The connections of this process.
+    """
+    parts = {name: sum(sizes.tables.get(table, 0) for table in tables) for name, tables in tables_by_part().items()}
+    shared, memories = sum(sizes.tables.get(table, 0) for table in _HELD_TOGETHER), counts["memories"]
+    parts["facts"] = shared * counts["fact_versions"] // memories if memories else 0
+    parts["layers"] -= parts["facts"]
+    # What belongs to no table, such as the pages in which SQLite notes where others lie.
+    parts["other"] += max(0, sizes.total - sizes.free - sum(parts.values()))
+    every: dict[str, Any] = {
+        **{name: count for name, count in counts.items() if name != "fact_versions"},
+        "bytes": sizes.total,
+        "free_bytes": sizes.free,
+        "log_bytes": sizes.log,
+        "bytes_by_part": parts,
+        "pool": pool,
+    }
+    return cast("Stats", every)
+
+
+def tables_by_part() -> dict[str, Sequence[str]]:
+    """Which tables are which part of the database."""
+    return dict(_TABLES) | {name: tables for part in all_parts().all for name, tables in part.tables.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadSummary:
+    """A LangGraph thread, a conversation, or both under one id.
+
+    Where sizes were not asked for, `checkpoints`, `forks` and `bytes` are None.
+
+    Attributes:
+        namespace: Whose it is.
+        thread_id: Its id.
+        title: The first question, on one line of at most 120 characters; empty where there is none.
+        checkpoints: How many checkpoints the thread has, those of subgraphs included; 0 for a mere conversation.
+        forks: How often its own checkpoints part: 0 where each has one child at most.
+        checkpoint_id: Its newest checkpoint; None for a mere conversation.
+        messages: How many messages the log of the conversation holds; 0 where there is only the thread.
+        bytes: What its checkpoints and bodies take. What a copied thread shares counts for each.
+        changed_at: When it was last written to, in UTC.
+    """
+
+    namespace: Namespace
+    thread_id: str
+    title: str
+    checkpoints: int | None
+    forks: int | None
+    checkpoint_id: str | None
+    messages: int
+    bytes: int | None
+    changed_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadList:
+    """Some threads and conversations, and how many there are.
+
+    Attributes:
+        threads: Those that changed last come first.
+        total: How many there are without a limit.
+    """
+
+    threads: tuple[ThreadSummary, ...]
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchSummary:
+    """A branch of layered memory and of facts that has a name.
+
+    Attributes:
+        namespace: Whose it is.
+        name: Its name.
+        parent: The name of the branch that it was forked from; None for a root.
+        created_at: When it began, in UTC.
+        own: How many values, events, records, facts and so on lie on it itself. What it sees of its parent is not
+            counted.
+    """
+
+    namespace: Namespace
+    name: str
+    parent: str | None
+    created_at: datetime
+    own: int
+
+
+LONGEST_TITLE = 120
+"""Characters of what a thread is called."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,44 +293,29 @@ class DayCounts:
     memories: int = 0
 
 
-def list_namespaces(tx: Transaction, namespace: Sequence[str]) -> list[NamespaceSummary]:
-    """What a namespace holds, and each of those below it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport:
+    """What a pruning removed or made smaller, or would.
 
-    Args:
-        tx: The transaction.
-        namespace: Which; empty for all.
+    Attributes:
+        threads: How many threads lost checkpoints.
+        checkpoints: How many checkpoints.
+        conversations: How many conversations lost messages.
+        messages: How many messages.
+        archived: How many entries of the audit trail were compressed.
+        saved_bytes: How many bytes that saved.
+        dry_run: Whether it only would.
     """
-    low, high = range_of(namespace)
-    rows = query.namespace_sizes(tx, low=low, high=high, mark=NESTED)
-    return [
-        NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
-        for row in rows
-    ]
+
+    threads: int = 0
+    checkpoints: int = 0
+    conversations: int = 0
+    messages: int = 0
+    archived: int = 0
+    saved_bytes: int = 0
+    dry_run: bool = False
 
 
-def count_days(tx: Transaction, namespace: Sequence[str], days: int, now: datetime) -> list[DayCounts]:
-    """What was written on each of the last days in a namespace and all below it, the oldest day first.
-
-    Args:
-        tx: The transaction.
-        namespace: Which; empty for all.
-        days: How many days, this one included.
-        now: When this is.
-    """
-    low, high = range_of(namespace)
-    today = (now - EPOCH).days
-    first = today - days + 1
-    rows = query.written_by_day(tx, low=low, high=high, since=micros(EPOCH + timedelta(days=first)))
-    found: dict[int, dict[str, int]] = {}
-    for row in rows:
-        found.setdefault(int(row["day"]), {})[row["what"]] = row["written"]
-    return [
-        DayCounts(day=(EPOCH + timedelta(days=number)).date(), **found.get(number, {}))
-        for number in range(first, today + 1)
-    ]
-
-
-L = TypeVar("L", BranchSummary, NamespaceSummary)
 _MOST_DAYS = 3_660
 
 
@@ -176,11 +366,27 @@ class Admin(Upkeep):
             InvalidInput: An argument is wrong.
         """
         where = self.database.scopes.resolve(namespace, bare=True)
-        asked: dict[str, Any] = {"thread_id": thread_id, "role": role, "since": since, "until": until}
-        shown = partial(given_only, {"namespace": where, "query": query, **asked, "limit": limit, "offset": offset})
-        find = partial(database_report.list_threads, namespace=where, said=query, sizes=sizes, **asked)
-        find = partial(find, limit=limit, offset=offset)
-        return self.database.read("care.threads", find, shown)
+        asked = {"thread_id": thread_id, "query": query, "role": role, "since": since, "until": until, "limit": limit}
+        shown = partial(given_only, {"namespace": where, **asked, "offset": offset})
+        said = None if query is None else text_given(query, "query")
+        low, high = range_of(where)
+        found = {
+            "low": low,
+            "high": high,
+            "name": None if thread_id is None else id_of(thread_id, "thread"),
+            "mark": NESTED,
+            "said": plain(said) or None,
+            "terms": json.dumps([] if said is None else question(said).terms),
+            "role": None if role is None else plain(text_given(role, "role")),
+            "since": -ALL if since is None else time_given(since, "since"),
+            "until": ALL if until is None else time_given(until, "until"),
+            "sizes": int(check_flag("sizes", sizes)),
+            "limit": ALL if limit is None else count_given("limit", limit),
+            "offset": count_given("offset", offset),
+        }
+
+        look = partial(_list_threads, found=found, sizes=sizes)
+        return self.database.read("care.threads", look, shown)
 
     athreads = awaited(threads)
 
@@ -196,7 +402,21 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: This is no namespace.
         """
-        return self._summaries("care.branches", namespace, database_report.list_branches)
+        low, high, shown = self._listed(namespace)
+
+        def list_branches(tx: Transaction) -> list[BranchSummary]:
+            return [
+                BranchSummary(
+                    namespace=namespace_of(row["path"]),
+                    name=row["name"],
+                    parent=row["parent"],
+                    created_at=moment(row["created_at"]),
+                    own=row["own"],
+                )
+                for row in query.known_branches(tx, low=low, high=high)
+            ]
+
+        return self.database.read("care.branches", list_branches, shown)
 
     abranches = awaited(branches)
 
@@ -212,7 +432,16 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: This is no namespace.
         """
-        return self._summaries("care.namespaces", namespace, list_namespaces)
+        low, high, shown = self._listed(namespace)
+
+        def list_namespaces(tx: Transaction) -> list[NamespaceSummary]:
+            rows = query.namespace_sizes(tx, low=low, high=high, mark=NESTED)
+            return [
+                NamespaceSummary(namespace=namespace_of(row["path"]), **{name: int(row[name]) for name in _COUNTS})
+                for row in rows
+            ]
+
+        return self.database.read("care.namespaces", list_namespaces, shown)
 
     anamespaces = awaited(namespaces)
 
@@ -229,14 +458,23 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: An argument is wrong.
         """
-        where = self.database.scopes.resolve(namespace, bare=True)
+        low, high, _ = self._listed(namespace)
         check_whole("days", days, 1)
         if days > _MOST_DAYS:
-            raise InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
-        now = self.database.clock()
-        return self.database.read(
-            "care.growth", lambda tx: count_days(tx, where, days, now), lambda: {"namespace": where, "days": days}
-        )
+            raise errors.InvalidInput(f"days must be {_MOST_DAYS:,} at most, not {days:,}.")
+        today = (self.database.clock() - EPOCH).days
+        first = today - days + 1
+
+        def count_days(tx: Transaction) -> list[DayCounts]:
+            found: dict[int, dict[str, int]] = {}
+            for row in query.written_by_day(tx, low=low, high=high, since=micros(EPOCH + timedelta(days=first))):
+                found.setdefault(int(row["day"]), {})[row["what"]] = row["written"]
+            return [
+                DayCounts(day=(EPOCH + timedelta(days=number)).date(), **found.get(number, {}))
+                for number in range(first, today + 1)
+            ]
+
+        return self.database.read("care.growth", count_days, lambda: {"namespace": namespace, "days": days})
 
     agrowth = awaited(growth)
 
@@ -255,12 +493,10 @@ class Admin(Upkeep):
         """
         within = self._below(None)
         if within or self.database.scopes.within is not None:
-            return self.database.read(
-                "care.stats", lambda tx: database_report.counting_within(tx, within), outputs=dict
-            )
+            return self.database.read("care.stats", lambda tx: counting_within(tx, within), outputs=dict)
         counts = self.database.read("care.stats", integrity.statistics, outputs=dict)
         engine = self.database.engine
-        return database_report.stats_of(counts, engine.sizes(), engine.pool_stats())
+        return stats_of(counts, engine.sizes(), engine.pool_stats())
 
     astats = awaited(stats)
 
@@ -288,7 +524,7 @@ class Admin(Upkeep):
         url, engine = self.database.url, self.database.engine
         place = None if not engine.lasting else str(url.conninfo) if is_pool(url) else os.fspath(url)
         schema, key = engine.opening.schema, engine.opening.key
-        look = partial(database_report.diagnose, place, schema=schema, deep=False, key=key)
+        look = partial(diagnose, place, schema=schema, deep=False, key=key)
         return self._run("care.diagnose", lambda: [*look()])
 
     adiagnose = awaited(diagnose)
@@ -347,9 +583,9 @@ class Admin(Upkeep):
     ) -> CopyReport:
         """Copy everything into another place, of the same engine or of the other one, as of one moment.
 
-        The copy holds what is here, vectors included; words are indexed anew. Every row of it is read again
-        and compared. A file is made beside its place, and takes it when it is whole; on a server the rows are written
-        in one transaction. Where what is stored there is replaced, nobody else should have it open.
+        The copy holds what is here, vectors included; words are indexed anew, and it is verified. A file is made beside
+        its place, and takes it when it is whole; on a server the rows are written in one transaction. Where what is
+        stored there is replaced, nobody else should have it open.
 
         Args:
             target: A path or a "postgresql://…" URL, where nothing is stored yet.
@@ -389,9 +625,10 @@ class Admin(Upkeep):
         given = {"thread_id": thread_id, "namespace": namespace}
         name, path = id_of(thread_id, "thread"), path_of(self.database.scopes.checked(namespace))
         if not path:
-            raise InvalidInput("A thread of the root is there already: name another namespace.")
+            raise errors.InvalidInput("A thread of the root is there already: name another namespace.")
         self.database.write("care.adopt", lambda tx: integrity.adopt(tx, name, path), lambda: given)
-        self._let_go(())
+        for each in self.database.remembering:  # what this process knows of the thread
+            each.forget()
         self._tell(ThreadMoved, path, name)
 
     aadopt = awaited(adopt, writes=True)
@@ -420,25 +657,227 @@ class Admin(Upkeep):
         Raises:
             InvalidInput: Nothing is to be pruned, or an argument is wrong.
         """
-        where = self._below(namespace)
-        make = partial(
-            prune,
-            self.database,
-            where,
-            now=self.database.now(),
-            keep_checkpoints=keep_checkpoints,
-            retention=checked_retention(retention),
-            archive_before=None if archive_before is None else time_given(archive_before, "archive_before"),
-            dry_run=check_flag("dry_run", dry_run),
-            progress=listener_given(progress, "progress"),
-        )
-        return self._run("care.prune", make)
+        low, high = range_of(self._below(namespace))
+        shortened, before = checked_retention(retention), None
+        if archive_before is not None:
+            before = time_given(archive_before, "archive_before")
+        listener_given(progress, "progress")
+        if keep_checkpoints is not None:
+            check_whole("keep_checkpoints", keep_checkpoints, 1)
+        shortens = shortened is not None and not shortened.off
+        if keep_checkpoints is None and before is None and not shortens:
+            raise errors.InvalidInput("Say what to prune: keep_checkpoints=, retention= or archive_before=.")
+        engine, now = self.database.engine, self.database.now()
+        do = engine.rehearse if check_flag("dry_run", dry_run) else engine.write
+
+        def look(tx: Transaction) -> tuple[Rows, Rows]:
+            threads = query.threads_within(tx, low=low, high=high, name=None) if keep_checkpoints is not None else []
+            kind = message_log.CONVERSATION
+            return threads, query.list_branches(tx, low=low, high=high, kind=kind, name=None) if shortens else []
+
+        def work() -> PruneReport:
+            threads, talks = self.database.read(None, look)
+            removed, dropped = [], []
+            for row in threads:
+                at, count, more = ThreadKey(row["path"], row["name"]), 0, True
+                while more:
+                    some, more = do(partial(_prune_thread, at=at, keep=keep_checkpoints or 1, now=now, at_once=dry_run))
+                    count += some
+                removed.append(count)
+                _tell_pruned(progress, len(removed), len(threads) + len(talks))
+            for row in talks:
+                at = ThreadKey(row["path"], row["name"])
+                dropped.append(do(partial(message_log.shorten, at=at, retention=shortened or Retention(), now=now)))
+                _tell_pruned(progress, len(removed) + len(dropped), len(threads) + len(talks))
+            archived, saved = _archive(do, low, high, before)
+            if not dry_run:
+                self.database.write(None, lambda tx: prompt_notes.sweep(tx, now=now))
+                engine.release()
+            return PruneReport(
+                threads=sum(map(bool, removed)),
+                checkpoints=sum(removed),
+                conversations=sum(map(bool, dropped)),
+                messages=sum(dropped),
+                archived=archived,
+                saved_bytes=saved,
+                dry_run=dry_run,
+            )
+
+        return self._run("care.prune", work)
 
     aprune = awaited(prune, writes=True)
 
-    def _summaries(
-        self, name: str, namespace: Sequence[str] | None, look: Callable[[Transaction, Namespace], list[L]]
-    ) -> list[L]:
-        """Return the summaries of a namespace and of all below it, in the order of their namespaces."""
+    def _listed(self, namespace: Sequence[str] | None) -> tuple[str, str, Callable[[], dict[str, Any]]]:
+        """Return the range of paths of a namespace that is listed, and what a trace shows of it."""
         where = self.database.scopes.resolve(namespace, bare=True)
-        return self.database.read(name, lambda tx: look(tx, where), lambda: {"namespace": where})
+        return *range_of(where), lambda: {"namespace": where}
+
+
+def _list_threads(tx: Transaction, found: Mapping[str, Any], *, sizes: bool) -> ThreadList:
+    rows = query.known_threads(tx, **found)
+    threads = tuple(_summary(row, sizes=sizes) for row in rows if row["name"] is not None)
+    return ThreadList(threads=threads, total=rows[0]["total"])
+
+
+def _summary(row: Row, *, sizes: bool) -> ThreadSummary:
+    title = ""
+    if row["question"] is not None:
+        text = decode_body(bytes(row["question"]), row["name"]).text
+        title = one_line(text[: 10 * LONGEST_TITLE], LONGEST_TITLE)
+    return ThreadSummary(
+        namespace=namespace_of(row["path"]),
+        thread_id=row["name"],
+        title=title,
+        checkpoints=row["checkpoints"],
+        forks=int(row["forks"]) if sizes else None,
+        checkpoint_id=row["newest"],
+        messages=row["messages"],
+        bytes=int(row["bytes"]) if sizes else None,
+        changed_at=moment(row["changed_at"]),
+    )
+
+
+def _tell_pruned(progress: Watch | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(Progress("pruning", done, total))
+
+
+def _prune_thread(tx: Transaction, at: Any, *, keep: int, now: int, at_once: bool) -> tuple[int, bool]:
+    """Prune a batch of a thread, or all of it; return how many checkpoints that was, and whether there are more."""
+    from langchain_agentmem.rewinding.thread_memory import prune  # noqa: PLC0415 - who needs it pays
+    from langchain_agentmem.threads.thread_lines import BATCH  # noqa: PLC0415
+
+    removed, more = 0, True
+    while more:
+        some = prune(tx, at, keep=keep, now=now)
+        removed, more = removed + some, some >= BATCH
+        if not at_once:
+            break
+    return removed, more
+
+
+def _archive(do: Callable[[Operation[Any]], Any], low: str, high: str, before: int | None) -> tuple[int, int]:
+    """Compress old entries of the audit trail. Return how many, and how many bytes that saves."""
+    from langchain_agentmem.audit.audit_store import archive  # noqa: PLC0415 - who needs it pays
+
+    archived, saved = 0, 0
+    after: int | None = None if before is None else 0
+    while before is not None and after is not None:
+        # A rehearsal of one page leaves the page as it was, and goes on behind it all the same.
+        page = do(partial(archive, low=low, high=high, before=before, after=after))
+        archived, saved, after = archived + page.entries, saved + page.saved, page.after
+    return archived, saved
+
+
+PACKAGE = "langchain-agentmem"
+PATIENCE = 5.0
+"""Seconds that `diagnose` waits for a table that another session has locked."""
+EXTRAS = {
+    "postgres": "psycopg",
+    "agents": "langchain",
+    "vectors": "numpy",
+    "static": "wordllama",
+    "cli": "typer",
+    "studio": "jinja2",
+    "import": "langgraph.checkpoint.sqlite",
+    "graph": "networkx",
+    "encryption": "sqlcipher3",
+}
+"""The module that each extra installs."""
+_REMEDIES: Mapping[type[errors.AgentMemoryError], str] = {
+    errors.NewerDatabase: f"pip install --upgrade {PACKAGE}",
+    errors.DatabaseUnreadable: "If the key and the permissions are right, restore it from a backup.",
+    errors.DatabaseBusy: "Look again in a moment. If it stays, end what holds the lock.",
+}
+"""The remedies for errors of opening. Default: check the address."""
+
+
+def diagnose(
+    url: str | None = None,
+    *,
+    schema: str = SCHEMA,
+    deep: bool = True,
+    progress: Watch | None = None,
+    key: KeyLike | None = None,
+) -> Iterator[Finding]:
+    """Look for trouble with the installation and a database, which is opened to be read only.
+
+    Args:
+        url: A path or a `postgresql://` URL. Default: only the installation is checked.
+        schema: The schema of PostgreSQL in which everything is.
+        deep: Whether the whole database is verified too, which reads all of it.
+        progress: Receives reports of what is being verified.
+        key: The key of an encrypted file. Default: the environment's, if any.
+
+    Yields:
+        The findings, good and bad.
+
+    Raises:
+        InvalidInput: `schema` cannot be the name of one, or `key` no key.
+    """
+    key = EncryptionKey.of(key)
+    opening = Opening(schema=schema, key=key, read_only=True, migrate=False, busy_timeout=PATIENCE).checked()
+    yield from _environment()
+    if url is None:
+        yield Finding("database", "note", "None was named, so none was looked at.", "agentmem doctor DATABASE")
+        return
+    try:
+        with closing(open_engine(url, opening)) as engine:
+            yield Finding("schema", "ok", "up to date")
+            yield from engine.health()
+            if deep:
+                yield from _verified(engine, progress)
+    except errors.MissingExtra as error:
+        yield Finding("database", "problem", str(error), f"pip install '{PACKAGE}[{error.extra}]'")
+    except errors.AgentMemoryError as error:
+        usual = "Check the address, the password and whether it runs."
+        yield Finding("database", "problem", str(error), _REMEDIES.get(type(error), usual))
+
+
+def _environment() -> Iterator[Finding]:
+    from langchain_agentmem.language_models.token_estimate import tiktoken_file_present  # noqa: PLC0415 - who needs its tables pays
+
+    yield Finding("python", "ok", f"Python {platform.python_version()} on {platform.system()} {platform.machine()}")
+    try:
+        SqliteEngine(":memory:").close()
+        yield Finding("sqlite", "ok", f"SQLite {SQLITE_VERSION} with full-text search")
+    except errors.StorageError as error:
+        yield Finding("sqlite", "problem", str(error), "Use a Python that brings a newer SQLite, or PostgreSQL.")
+    lacking = [name for name, module in EXTRAS.items() if not _is_there(module)]
+    there = ", ".join(name for name in EXTRAS if name not in lacking)
+    yield Finding("extras", "ok", f"installed: {there or 'none'}; not installed: {', '.join(lacking) or 'none'}")
+    if tiktoken_file_present() is None:
+        yield Finding(
+            "tokenizer",
+            "note",
+            "tiktoken's vocabulary (o200k_base) is not on this machine, so tokens of OpenAI's models are estimated, a "
+            "little too high. Nothing is ever downloaded.",
+            "Where there is a network, load it once with tiktoken, and set TIKTOKEN_CACHE_DIR to its folder.",
+        )
+    else:
+        yield Finding("tokenizer", "ok", "tiktoken's vocabulary is here: tokens are counted")
+
+
+def _verified(engine: Engine, progress: Watch | None) -> Iterator[Finding]:
+    problems = integrity.verify(engine, progress, index=not engine.read(is_old)).problems
+    for problem in problems:
+        yield Finding("verify", "problem", problem, "Make a copy of the database, then restore the newest backup.")
+    if problems:
+        return
+    yield Finding("verify", "ok", "the content is whole")
+    counts = engine.read(integrity.statistics)
+    if counts["failed_facts"]:
+        yield Finding(
+            "facts",
+            "note",
+            f"{counts['waiting_facts']:,} messages wait to have their facts extracted; a model was asked about "
+            f"{counts['failed_facts']:,} of them in vain.",
+            "memory.facts(branch).failures() says why; with model=, drain() asks again now.",
+        )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

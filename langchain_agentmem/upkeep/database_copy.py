@@ -91,8 +91,7 @@ class CopyReport:
         source: What was copied.
         target: Where it is.
         taken_at: As of when. What is written to the source later is not in the copy.
-        rows: How many rows each table has, on both sides.
-        digest: A BLAKE2b-160 over every row, the same on both sides, in hexadecimal.
+        rows: How many rows of each table were copied.
         documents: How many documents can be found.
     """
 
@@ -100,7 +99,6 @@ class CopyReport:
     target: str
     taken_at: datetime
     rows: Mapping[str, int] = field(default_factory=dict)
-    digest: str
     documents: int = 0
 
 
@@ -117,10 +115,6 @@ class RestoreReport:
     source: str
     target: str
     checked: Mapping[str, int] = field(default_factory=dict)
-
-
-class Occupied(InvalidInput):
-    """Something is stored where a copy was to go."""
 
 
 # -- export and import ---------------------------------------------------------------------------------------------
@@ -196,12 +190,11 @@ def import_file(
         except StorageError as error:
             raise InvalidInput(f"{safe_repr(str(path))} cannot be imported: {error}") from error
         rows = stack.enter_context(transfer.reading(engine))
-        now, limits = database.now(), database.limits
 
-        def merge(file: Transaction, tx: Transaction) -> MemoryImport:
-            return MemoryImport(rows, file, tx, now=now, limits=limits, progress=progress).run()
+        def merge(file: Transaction) -> MemoryImport:
+            return database.write(None, lambda tx: MemoryImport(rows, file, tx, database, progress).run())
 
-        merged = engine.read(lambda file: database.write(None, lambda tx: merge(file, tx)))
+        merged = engine.read(merge)
     for at_path, name, keys in merged.conversations:
         if keys:
             tell(at_path, name, message_ids=tuple(dict.fromkeys(keys)))
@@ -337,32 +330,22 @@ def copy(
 def _copied(source: Engine, target: Engine, name: str, *, force: bool, progress: Watch | None) -> CopyReport:
     from langchain_agentmem.search import vectors  # noqa: PLC0415 - who copies pays
 
-    def write(tx: Transaction) -> tuple[datetime, transfer.Filled]:
+    def write(tx: Transaction) -> tuple[datetime, Mapping[str, int]]:
         if force:
             _empty(tx)
         elif transfer.is_filled(tx):
             raise _occupied(name)
         with transfer.reading(source) as rows:
-            return datetime.now(UTC), transfer.fill(rows, tx, digest=True, progress=progress)
+            return datetime.now(UTC), transfer.fill(rows, tx, progress=progress)
 
-    taken_at, filled = target.write(write)
-    with transfer.reading(target) as rows:
-        if transfer.digested(rows, progress) != filled:
-            raise StorageError(f"The copy at {safe_repr(name)} is not as it was written.")
-    try:
-        target.write(search_index.refresh)
-    except InvalidInput as error:
-        raise DatabaseUnreadable(f"The source is damaged (see what `verify` says of it): {error}") from error
+    taken_at, rows = target.write(write)
+    _verified(target, f"The copy at {safe_repr(name)} is not whole (see what `verify` says of the source)", progress)
+    target.write(search_index.refresh)
     after: int | None = 0
     while after is not None:
         after = target.write(partial(vectors.copy_to_pgvector, after=after))
     return CopyReport(
-        source=source.path,
-        target=name,
-        taken_at=taken_at,
-        rows=filled.rows,
-        digest=filled.digest,
-        documents=target.read(search_index.counted),
+        source=source.path, target=name, taken_at=taken_at, rows=rows, documents=target.read(search_index.counted)
     )
 
 

@@ -18,6 +18,7 @@ from langchain_agentmem.base import namespaces
 from langchain_agentmem.base.events import Progress, Watch
 from langchain_agentmem.base.namespaces import ThreadKey
 from langchain_agentmem.conversations import message_log
+from langchain_agentmem.conversations.message_log import CONVERSATION
 from langchain_agentmem.errors import AgentMemoryError, DatabaseTimeout, InvalidInput, MemoryClosed, safe_repr
 from langchain_agentmem.rewinding import memory_rows
 from langchain_agentmem.search import search_index
@@ -201,6 +202,14 @@ def erase(
         query.erase_leases(tx, low=low, high=high)
     removed: dict[str, Any] = erasure.removed
     return EraseReport(**removed), erasure.conversations
+
+
+def homes_of(tx: Transaction, name: str) -> set[str]:
+    """Return the paths of the namespaces that have a thread or a conversation of an id."""
+    low, high = namespaces.range_of(())
+    threads = query.threads_within(tx, low=low, high=high, name=name)
+    talks = query.list_branches(tx, low=low, high=high, kind=CONVERSATION, name=name)
+    return {row["path"] for row in (*threads, *talks)}
 
 
 def items_elsewhere(

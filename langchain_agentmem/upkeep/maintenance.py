@@ -23,7 +23,7 @@ from langchain_agentmem.conversations.message_log import ListedConversation
 from langchain_agentmem.errors import InvalidInput
 from langchain_agentmem.storage.database import Database
 from langchain_agentmem.tracing import given_only, outcome
-from langchain_agentmem.upkeep import database_copy, database_report, integrity
+from langchain_agentmem.upkeep import database_copy, integrity
 from langchain_agentmem.upkeep.database_copy import TransferReport
 from langchain_agentmem.upkeep.integrity import MOST_ELSEWHERE, EraseReport
 
@@ -46,13 +46,6 @@ class Upkeep:
     def _check_whole(self, what: str) -> None:
         if self.database.scopes.within is not None:
             raise InvalidInput(f"{what} is of the whole database: call it on the memory that is within no namespace.")
-
-    def _let_go(self, erased: Sequence[tuple[str, str]]) -> None:
-        """After an erasure: this process remembers nothing either, and the hooks are told."""
-        for each in self.database.remembering:
-            each.forget()
-        for at in erased:
-            self._tell(events.ConversationErased, *at)
 
     def _run(self, name: str, make: Callable[[], T], inputs: Mapping[str, Any] | None = None) -> T:
         """Do something as a step of a trace."""
@@ -196,9 +189,7 @@ class Maintenance(Upkeep):
             # An id is the running config's, so that no run reaches out of its own.
             namespace = self.database.scopes.resolve(None, bare=True) or None
         if namespace is None and thread_id is not None:
-            find = partial(database_report.list_threads, namespace=(), thread_id=id_of(thread_id, "thread"), limit=None)
-            found = self.database.read(None, find)
-            paths = {path_of(each.namespace) for each in found.threads}
+            paths = self.database.read(None, partial(integrity.homes_of, name=id_of(thread_id, "thread")))
             self.database.scopes.check_one(paths, thread_id, "say whose with namespace=, or namespace=() for all")
         given: dict[str, Any] = {"namespace": namespace, "thread_id": thread_id, "conversation_id": conversation_id}
         check_flag("dry_run", dry_run)
@@ -209,7 +200,10 @@ class Maintenance(Upkeep):
                 return self._with_elsewhere(report, **given)
             _tell(told, "deleting", 0, 2)
             report, erased = self.database.write(None, lambda tx: integrity.erase(tx, **given))
-            self._let_go(erased)
+            for each in self.database.remembering:
+                each.forget()
+            for at in erased:
+                self._tell(events.ConversationErased, *at)
             if conversation_id is None:  # a thread is shown a memory wherever that lies
                 low, high = range_of(namespace or ())
                 self.database.write(None, lambda tx: prompt_notes.erase_elsewhere(tx, low, high, thread_id))

@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 
 from langchain_agentmem.audit import audit_store
 from langchain_agentmem.audit.audit_rows import REPLACED, EntryDraft
-from langchain_agentmem.base.argument_checks import MemoryLimits
 from langchain_agentmem.base.encoding import as_json
 from langchain_agentmem.base.events import Watch
 from langchain_agentmem.base.namespaces import ThreadKey
@@ -31,6 +30,7 @@ from langchain_agentmem.rewinding.memory_rows import FOREVER
 from langchain_agentmem.search import search_index
 from langchain_agentmem.search.search_index import IndexedDocument, Series
 from langchain_agentmem.storage import Transaction, queries, query
+from langchain_agentmem.storage.database import Database
 from langchain_agentmem.storage.part import all_parts
 from langchain_agentmem.storage.transfer import TABLES, Counting, RowSource, Table, has_row, number_documents, pages
 from langchain_agentmem.threads import thread_lines
@@ -56,9 +56,8 @@ class MemoryImport:
     Args:
         source: The rows of the export.
         file: A transaction of the export.
-        tx: The transaction of the database.
-        now: The time, in microseconds since 1970.
-        limits: How large a value may be.
+        tx: A transaction of the database.
+        database: The database.
         progress: Is told how many rows were looked at.
 
     Attributes:
@@ -67,17 +66,10 @@ class MemoryImport:
     """
 
     def __init__(
-        self,
-        source: RowSource,
-        file: Transaction,
-        tx: Transaction,
-        *,
-        now: int,
-        limits: MemoryLimits,
-        progress: Watch | None = None,
+        self, source: RowSource, file: Transaction, tx: Transaction, database: Database, progress: Watch | None = None
     ) -> None:
         self._source, self._file, self._tx = source, file, tx
-        self._now, self._limits = now, limits
+        self._now, self._limits = database.now(), database.limits
         taken = [table for table in TABLES if table.name not in _NOT_TAKEN]
         self._counting = Counting(progress, "importing", source, tables=taken)
         self._ids: dict[str, dict[int, int]] = defaultdict(dict)  # by table: ids in the export, and here

@@ -130,7 +130,7 @@ class TestCopying:
             run = interrupted(*arguments)
             assert (run.returncode, run.stderr) == (130, f"Interrupted. {kept}\n")
             assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "memory.db"]
-        assert "Both sides are equal" in fine(agentmem("copy", database, target))
+        assert "It is whole" in fine(agentmem("copy", database, target))
         assert messages(target) == messages(database)
 
     def test_a_place_that_cannot_be_written_is_told(self, agentmem, database, tmp_path):

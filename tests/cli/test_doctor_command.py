@@ -10,8 +10,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.language_models import token_estimate
 from langchain_agentmem.storage import engine, sqlite
-from langchain_agentmem.upkeep import database_report
-from langchain_agentmem.upkeep.database_report import diagnose
+from langchain_agentmem.upkeep.admin import diagnose
 from tests.word_embeddings import WordEmbeddings
 
 from .commands import execute
@@ -47,7 +46,7 @@ class TestTheCommand:
         told = json.loads(agentmem("doctor", database, "--json", "--quick").stdout)
         assert told["ok"]
         names = {each["name"] for each in told["findings"]}
-        assert {"python", "packages", "sqlite", "extras", "tokenizer", "schema", "permissions"} <= names
+        assert {"python", "sqlite", "extras", "tokenizer", "schema", "permissions"} <= names
         assert "verify" not in names
         assert all(each.keys() == {"name", "level", "text", "remedy"} for each in told["findings"])
 
@@ -115,14 +114,6 @@ class TestAround:
         finding = found(None)["tokenizer"]
         assert finding.level == "note"
         assert "estimated" in finding.text
-
-    def test_a_package_that_is_too_old(self, monkeypatch):
-        version = database_report.metadata.version
-        monkeypatch.setattr(
-            database_report.metadata, "version", lambda name: "0.1" if name == "langgraph" else version(name)
-        )
-        [wrong] = [each for each in diagnose(None) if each.level == "problem"]
-        assert "langgraph is 0.1" in wrong.text
 
     def test_a_sqlite_that_is_too_old(self, monkeypatch):
         monkeypatch.setattr(sqlite, "OLDEST_SQLITE", (9, 0))

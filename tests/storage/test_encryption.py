@@ -24,8 +24,7 @@ from langchain_agentmem.errors import (
 )
 from langchain_agentmem.storage import encrypted_database, engine
 from langchain_agentmem.storage.encrypted_database import connected, sqlcipher
-from langchain_agentmem.upkeep.admin import Admin
-from langchain_agentmem.upkeep.database_report import diagnose
+from langchain_agentmem.upkeep.admin import Admin, diagnose
 from tests.conftest import KEY
 from tests.everything import DIMS, WordEmbeddings, fill
 

@@ -17,8 +17,6 @@ from langchain_agentmem.errors import (
     MemoryClosed,
     StorageError,
 )
-from langchain_agentmem.storage import Opening
-from langchain_agentmem.storage.queries import number_of
 from langchain_agentmem.storage.sqlite import SqliteEngine
 
 pytestmark = pytest.mark.bare
@@ -194,11 +192,6 @@ class TestBusy:
                 with pytest.raises(DatabaseBusy, match="busy_timeout"):
                     AgentMemory(path, busy_timeout=0.1)
         assert is_whole(path)
-
-    def test_a_short_wait_for_a_lock_shortens_no_later_one(self, tmp_path):
-        with contextlib.closing(SqliteEngine(str(tmp_path / "a.db"), Opening(busy_timeout=12.5))) as engine:
-            engine.write_at_once(lambda tx: number_of(tx, "a\x1f"), patience=0.5)
-            assert engine._writer.execute("pragma busy_timeout").fetchone()[0] == 12_500
 
 
 async def test_a_closed_memory_says_so_awaited_or_not(url):

@@ -16,8 +16,8 @@ from langchain_core.messages import HumanMessage
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.errors import DatabaseReadOnly, DatabaseUnreadable
 from langchain_agentmem.storage import engine
+from langchain_agentmem.upkeep.admin import diagnose
 from langchain_agentmem.upkeep.database_copy import restore
-from langchain_agentmem.upkeep.database_report import diagnose
 
 
 def without_privileges(function: Callable[[], Any]) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from langchain_agentmem import AgentMemory
 from langchain_agentmem.facts import fact_extraction
 from langchain_agentmem.facts.fact_extraction import LONGEST_SILENCE, PARKED
-from langchain_agentmem.upkeep.database_report import diagnose
+from langchain_agentmem.upkeep.admin import diagnose
 from tests.facts.scripted import Scripted
 from tests.facts.test_learning import said
 

@@ -4,8 +4,7 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from langchain_agentmem import AgentMemory
-from langchain_agentmem.storage import query
-from langchain_agentmem.upkeep.database_report import tables_by_part
+from langchain_agentmem.upkeep.admin import tables_by_part
 from tests.word_embeddings import WordEmbeddings
 
 
@@ -20,14 +19,3 @@ class TestParts:
 def test_a_diagnosis_through_a_pool_finds_the_same_server(new_database):
     with ConnectionPool(new_database("postgres"), open=True) as pool, AgentMemory(pool) as memory:
         assert {each.name: each.level for each in memory.admin.diagnose()}["schema"] == "ok"
-
-
-def test_a_session_that_was_in_a_hurry_has_time_again(new_database):
-    def operation(tx):
-        query.create_namespace(tx, path="a")
-
-    with AgentMemory(new_database("postgres")) as memory:
-        engine = memory.database.engine
-        engine.write_at_once(operation)
-        memory.search("hello")
-        assert all(session._patience > 60 for session in engine._pool._idle)
