@@ -187,14 +187,6 @@ class TestTemplate:
         templated.erase(thread_id="monday", namespace=())
         assert not templated.admin.threads().threads
 
-    def test_a_copy_onto_a_thread_that_is_there_leads_it_elsewhere(self, templated):
-        for thread in ("a", "b"):
-            said(templated, at(thread, user_id="ada"), f"hello from {thread}")
-        ada = templated.within(user_id="ada")
-        ada.checkpointer.copy_thread("b", "a")
-        assert templated.admin.verify().problems == ()
-        assert ada.layers().core.get() == core_in(templated, at("c", user_id="ada")) == {"b": "hello from b"}
-
 
 class TestUnscoped:
     def test_an_unknown_key_is_refused(self, memory):
