@@ -20,6 +20,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -47,11 +48,7 @@ T = TypeVar("T")
 
 
 class _Unwritable(Exception):
-    """Carries a problem up to the top, collecting the way to it as it passes each container."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.trail: list[str] = []
+    """Says why a value cannot be written, behind the way to it, which each container adds to."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -113,8 +110,7 @@ def to_plain(value: Any) -> Any:
     try:
         return _tagged(value, MAX_DEPTH)
     except _Unwritable as fault:
-        place = "".join(reversed(fault.trail)).lstrip(".")
-        raise InvalidInput(f"{place}: {fault}" if place else str(fault)) from None
+        raise InvalidInput(str(fault).lstrip(".").removeprefix(": ")) from None
 
 
 def from_plain(value: Any) -> Any:
@@ -238,7 +234,7 @@ def _tagged(value: Any, depth: int) -> Any:  # noqa: C901, PLR0911 - one line fo
         return real if isfinite(real) else _tag("float", repr(real))
     if isinstance(value, dict | list | tuple | set | frozenset):
         if not depth:
-            raise _Unwritable(_TOO_DEEP)
+            raise _Unwritable(f": {_TOO_DEEP}")
         if isinstance(value, dict):
             return _tagged_dict(value, depth - 1)
         plain = [_tagged_at(number, item, depth - 1) for number, item in enumerate(value)]
@@ -250,15 +246,15 @@ def _tagged(value: Any, depth: int) -> Any:  # noqa: C901, PLR0911 - one line fo
     for kind, name, write in _WRITERS:
         if isinstance(value, kind):
             return _tag(name, _written(value, write))
-    raise _Unwritable(_cannot_keep(value))
+    raise _Unwritable(f": {_cannot_keep(value)}")
 
 
 def _tagged_at(place: Any, value: Any, depth: int) -> Any:
     try:
         return _tagged(value, depth)
     except _Unwritable as fault:
-        fault.trail.append(f".{place}" if isinstance(place, str) else f"[{safe_repr(place)}]")
-        raise
+        step = f".{place}" if isinstance(place, str) else f"[{safe_repr(place)}]"
+        raise _Unwritable(f"{step}{fault}") from None
 
 
 def _tagged_dict(items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
@@ -272,7 +268,7 @@ def _written(value: Any, write: Callable[[Any], Any]) -> Any:
     try:
         return write(value)
     except (ValueError, OverflowError) as error:  # a subclass such as pandas.NaT that is no real date
-        raise _Unwritable(f"{safe_repr(value)} cannot be written: {error}") from error
+        raise _Unwritable(f": {safe_repr(value)} cannot be written: {error}") from error
 
 
 def _cannot_keep(value: Any) -> str:
@@ -365,15 +361,10 @@ def under(value: Any, key: Any) -> Any:
         return None
     if key in value:
         return value[key]
-    if isinstance(key, str):
-        dot = key.find(".")
-        while dot >= 0:
-            if (
-                isinstance(inner := value.get(key[:dot]), Mapping)
-                and (found := under(inner, key[dot + 1 :])) is not None
-            ):
-                return found
-            dot = key.find(".", dot + 1)
+    for dot in re.finditer(r"\.", key) if isinstance(key, str) else ():
+        inner = value.get(key[: dot.start()])
+        if isinstance(inner, Mapping) and (found := under(inner, key[dot.end() :])) is not None:
+            return found
     return None
 
 
