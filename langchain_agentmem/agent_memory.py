@@ -32,10 +32,9 @@ from langchain_agentmem.base.argument_checks import (
     name_given,
 )
 from langchain_agentmem.base.clock import Clock, NewId, new_uuid, utc_now
-from langchain_agentmem.base.concurrency import awaited
+from langchain_agentmem.base.concurrency import Closing, awaited
 from langchain_agentmem.base.encryption_key import EncryptionKey, KeyLike
 from langchain_agentmem.base.events import Hook, Watch
-from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, config_given, configurable_of, id_of, scopes_given
 from langchain_agentmem.base.origins import SourceName, Trust
 from langchain_agentmem.conversations.conversation_memory import ConversationMemory

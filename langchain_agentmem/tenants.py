@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_agentmem.agent_memory import AgentMemory
 from langchain_agentmem.base.argument_checks import check_whole
-from langchain_agentmem.base.concurrency import PerProcess
+from langchain_agentmem.base.concurrency import Closing, PerProcess
 from langchain_agentmem.base.events import listener_given
-from langchain_agentmem.base.lifetime import Closing
 from langchain_agentmem.base.namespaces import Namespace, id_of, path_of
 from langchain_agentmem.errors import AgentMemoryError, InvalidInput, MemoryClosed, safe_repr
 from langchain_agentmem.storage import Opening, is_pool

@@ -160,8 +160,8 @@ def test_files_that_pages_and_docstrings_name_are_there():
 ITERATES = {
     "storage/postgres_session.py Session._while": "psycopg's protocol for waiting on a connection",
     "stores/agent_store.py SweepingEnd.__await__": "Python's protocol of awaitables",
-    "base/lifetime.py AwaitableNumber.__await__": "the same",
-    "base/lifetime.py Ready.__await__": "the same",
+    "base/concurrency.py AwaitableNumber.__await__": "the same",
+    "base/concurrency.py Ready.__await__": "the same",
     "checkpoints/checkpoint_saver.py AgentMemorySaver.list": "the interface of LangGraph's savers",
     "checkpoints/checkpoint_saver.py AgentMemorySaver.alist": "the same",
     "importers/langgraph_sources.py _StockSaver.list": "the same",

@@ -24,11 +24,13 @@ import contextvars
 import gc
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future, wait
 from functools import partial, wraps
 from queue import SimpleQueue
-from typing import Any, Generic, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -410,3 +412,59 @@ reading = Workers(8)
 """For calls that read. `PostgresOptions.pool_size` may allow more."""
 writing = Workers(4)
 """For calls that write, so that readers do not wait behind them."""
+
+
+# --- What is closed, and what may be awaited as well as used ---------------------------------------------------------
+
+
+class Closing:
+    """Something that is used with `with` or `async with`, and has a `close` of its own."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it. Closing twice is harmless."""
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Ready:
+    """Nothing left to do, for those who await it and for those who do not."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+class AwaitableNumber(int):
+    """A number or a truth, for those who await it and for those who do not."""
+
+    def __new__(cls, value: int) -> Self:
+        """Keep what an await gives."""
+        answer = super().__new__(cls, value)
+        answer._value = value
+        return answer
+
+    _value: int
+
+    def __await__(self) -> Generator[None, None, Any]:
+        yield from ()
+        return self._value

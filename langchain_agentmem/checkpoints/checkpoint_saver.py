@@ -72,8 +72,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from langchain_agentmem.base.argument_checks import channels_given
-from langchain_agentmem.base.concurrency import awaited, in_worker, iterate_in_worker
-from langchain_agentmem.base.lifetime import Closing, Ready
+from langchain_agentmem.base.concurrency import Closing, Ready, awaited, in_worker, iterate_in_worker
 from langchain_agentmem.base.namespaces import Namespace, ThreadKey, id_of, path_of, range_of
 from langchain_agentmem.checkpoints import checkpoint_codec as codec
 from langchain_agentmem.checkpoints import checkpoint_listing, saver_import

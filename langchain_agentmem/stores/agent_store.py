@@ -75,8 +75,7 @@ from pydantic import Field, PositiveInt
 
 from langchain_agentmem.base.argument_checks import MemoryLimits, Options, check_timeout
 from langchain_agentmem.base.clock import moment
-from langchain_agentmem.base.concurrency import awaited, check_cancelled, in_worker
-from langchain_agentmem.base.lifetime import AwaitableNumber, Closing, Ready
+from langchain_agentmem.base.concurrency import AwaitableNumber, Closing, Ready, awaited, check_cancelled, in_worker
 from langchain_agentmem.base.namespaces import Namespace, ThreadLike, namespace_of, path_of, range_of, running_config
 from langchain_agentmem.errors import DatabaseReadOnly, InvalidInput, StepIsOver, safe_repr
 from langchain_agentmem.language_models.model_calls import writer
