@@ -207,11 +207,11 @@ def said_in(part: StoredPart, serde: SerializerProtocol) -> CheckpointMessage | 
         serde: What wrote it, if it is of a class of a user's own.
     """
     if part.form == shelves.MESSAGE:
-        return CheckpointMessage(part.name, part.body)
+        return part.name, part.body
     if not part.form.startswith(VALUE):
         return None
     value = serde.loads_typed((part.form.removeprefix(VALUE), part.body))
-    return CheckpointMessage(value.id, value) if isinstance(value, BaseMessage) else None
+    return (value.id, value) if isinstance(value, BaseMessage) else None
 
 
 def listed(values: Any, what: str) -> list[Any]:

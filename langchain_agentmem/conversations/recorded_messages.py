@@ -41,18 +41,18 @@ def named(messages: Sequence[CheckpointMessage], now: int) -> dict[str, Recorded
     """
     found: dict[str, RecordedMessage] = {}
     times: Counter[str] = Counter()
-    for each in messages:
-        if isinstance(each.body, RemoveMessage):
+    for given, body in messages:
+        if isinstance(body, RemoveMessage):
             continue
-        stored = None if isinstance(each.body, BaseMessage) else each.body
-        message = storable(each.body) if stored is None else decode_body(stored, each.key or "-")
+        stored = None if isinstance(body, BaseMessage) else body
+        message = storable(body) if stored is None else decode_body(stored, given or "-")
         marked = not MARKS.isdisjoint((message.langchain or {}).get("additional_kwargs") or ())
         shown = to_langchain(message) if marked else None
         if shown is not None and is_filler(shown):
             continue
         entry = _entry(message, stored, now)
         digest = queries.digest(entry.body)
-        key = _id(each.key)
+        key = _id(given)
         if nameless := not key:
             key = f"msg-{digest.hex()}"
             times[key] += 1

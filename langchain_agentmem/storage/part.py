@@ -57,16 +57,8 @@ class Erasure:
     conversations: list[tuple[str, str]] = field(default_factory=list)
 
 
-class CheckpointMessage(NamedTuple):
-    """A message of a checkpoint.
-
-    Attributes:
-        key: Its id; None for one that has none.
-        body: The stored body; where the message is stored in another way, the message.
-    """
-
-    key: str | None
-    body: Any
+CheckpointMessage: TypeAlias = tuple[str | None, Any]
+"""A message of a checkpoint: its id or None, and its stored body, or the message where that is stored otherwise."""
 
 
 class RecordedMessage(NamedTuple):
