@@ -70,6 +70,10 @@ class History:
     calls: set[Any] = field(default_factory=set)
     repeats: bool = False
 
+    def originals(self, keys: Iterable[str]) -> dict[str, BaseMessage]:
+        """Return some of its messages, by their keys."""
+        return {key: self.messages[self.places[key]] for key in keys}
+
 
 def followed(old: History, given: Sequence[BaseMessage], counter: TokenCounter) -> History:
     """Find out about a history, going on from what is known of it.

@@ -175,18 +175,6 @@ class ContextView(NamedTuple):
     compacted: bool = False
 
 
-class HistorySource(NamedTuple):
-    """Access to a history, for a compaction of its context.
-
-    Attributes:
-        resolve: Returns the context that a compaction gives; the history itself for None.
-        originals: Returns the messages as they were said, by their ids, of which a context has shortened copies.
-    """
-
-    resolve: Callable[[CompactionRecord | None], Context]
-    originals: Callable[[Context], Mapping[str, BaseMessage]]
-
-
 class Compactor:
     """Gives the context of histories, within a budget.
 
@@ -248,15 +236,16 @@ class Compactor:
         report = CompactionReport(self.database, at.name if at else "")
         limits = {"threshold_tokens": self.limit, "target_tokens": self.target}
         with report.step(COMPACT, at, "turn", messages=len(messages), **limits):
-            history, context, source = self._found(messages, at)
+            history, context, resolve = self._found(messages, at)
             overhead += self._put_beside(context, at, overhead)
             self._learn(history, context, overhead)
             tokens = self.calibrated(context.tokens + overhead)
             report.sized(NOTHING, (tokens, len(context.messages)))
             if not self.is_due(context, tokens, self.model, at):
                 return self._view(context, history, overhead, report)
-            base, situation = self.base(context, source, self.model), self.situation(overhead=overhead)
-            made = source.resolve(self.compact(base, source, situation, report, tokens=tokens))
+            base = self.base(context, resolve, self.model)
+            situation = self.situation(overhead=overhead, originals=history.originals(base.copies))
+            made = resolve(self.compact(base, situation, report, tokens=tokens))
             return self._view(made, history, overhead, report, compacted=True)
 
     def smaller(
@@ -283,12 +272,12 @@ class Compactor:
         report = CompactionReport(self.database, at.name if at else "")
         inputs = {"provider": provider or None, "attempt": attempt, "messages": len(messages)}
         with report.step(RECOVER, at, "refused", **inputs):
-            history, context, source = self._found(messages, at)
-            situation = thorough(self.situation(overhead=overhead), provider)
-            record = self.compact(context, source, situation, report, attempt=attempt)
+            history, context, resolve = self._found(messages, at)
+            situation = self.situation(overhead=overhead, originals=history.originals(context.copies))
+            record = self.compact(context, thorough(situation, provider), report, attempt=attempt)
             if record is None:
                 return None
-            return self._view(source.resolve(record), history, overhead, report, compacted=True)
+            return self._view(resolve(record), history, overhead, report, compacted=True)
 
     def lower(self, tokens: int, overhead: int) -> None:
         """Note that a provider refused a context: from now on, contexts are kept below that.
@@ -299,20 +288,19 @@ class Compactor:
         """
         self.limit = min(self.limit, max(int(tokens * _BELOW), self.calibrated(overhead) + _LEAST_LIMIT))
 
-    def _found(self, messages: Sequence[BaseMessage], at: ThreadKey | None) -> tuple[History, Context, HistorySource]:
-        """Record what is new in a history, and return it with its context and its source."""
+    def _found(
+        self, messages: Sequence[BaseMessage], at: ThreadKey | None
+    ) -> tuple[History, Context, Callable[[CompactionRecord | None], Context]]:
+        """Record what is new in a history. Return it, its context, and what gives the context of a compaction."""
         before = self._followed.get(at)
         history = followed(before or History(), messages, self.counter)
         known = self._noted(history, at, before)
         remember(self._followed, at, history)
-        source = HistorySource(
-            lambda record: resolved(record, history, self.counter, at),
-            lambda context: {key: history.messages[history.places[key]] for key in context.copies},
-        )
+        resolve = partial(resolved, history=history, counter=self.counter, at=at)
         digests = history.digests
         same = (each for each in known if each.reached < len(digests) and digests[each.reached] == each.digest)
         records = (self.loaded(at, each.id) for each in same)
-        return history, source.resolve(next((record for record in records if record is not None), None)), source
+        return history, resolve(next((record for record in records if record is not None), None)), resolve
 
     def _put_beside(self, context: Context, at: ThreadKey | None, overhead: int) -> int:
         """What the memory and the experiences take that stand in the prompts of a thread; 0 far from the limit."""
@@ -357,18 +345,18 @@ class Compactor:
 
     # -- finding the context -----------------------------------------------------------------------------------
 
-    def base(self, context: Context, source: HistorySource, model: Any) -> Context:
+    def base(self, context: Context, resolve: Callable[[CompactionRecord | None], Context], model: Any) -> Context:
         """Return the context to compact: before a summary made without a model, if there is a model now.
 
         Args:
             context: The context in use.
-            source: Its history.
+            resolve: Returns the context that a compaction gives; the history itself for None.
             model: The model that summarizes, or None.
         """
         record = context.record
         while record is not None and record.provisional and model is not None:
             record = None if record.parent is None else self.loaded(context.at, record.parent)
-        return context if record is context.record else source.resolve(record)
+        return context if record is context.record else resolve(record)
 
     def loaded(self, at: ThreadKey | None, number: int) -> CompactionRecord | None:
         """A compaction by its number; None where it is gone or damaged."""
@@ -435,12 +423,15 @@ class Compactor:
 
     # -- compacting --------------------------------------------------------------------------------------------
 
-    def situation(self, *, overhead: int = 0, model: Any = None) -> Situation:
+    def situation(
+        self, *, overhead: int = 0, model: Any = None, originals: Mapping[str, BaseMessage] = MappingProxyType({})
+    ) -> Situation:
         """What a compaction has to reach.
 
         Args:
             overhead: Tokens that are sent beside the messages.
             model: What summarizes. Default: this object's model.
+            originals: By their ids, messages as they were said, of which the context has shortened copies.
         """
         model = self.model if model is None else model
         config = self.config.active_context
@@ -453,17 +444,11 @@ class Compactor:
             model=model,
             input_tokens=config.summarization.input_max_tokens or share,
             overhead_tokens=overhead,
+            originals=originals,
         )
 
     def compact(
-        self,
-        base: Context,
-        source: HistorySource,
-        situation: Situation,
-        report: CompactionReport,
-        *,
-        tokens: int = 0,
-        attempt: int = 0,
+        self, base: Context, situation: Situation, report: CompactionReport, *, tokens: int = 0, attempt: int = 0
     ) -> CompactionRecord | None:
         """Compact a context, and keep the result.
 
@@ -472,7 +457,6 @@ class Compactor:
 
         Args:
             base: The context.
-            source: Its history.
             situation: The target.
             report: Reports the compaction.
             tokens: The tokens of the context that is replaced.
@@ -489,8 +473,7 @@ class Compactor:
         named = [each if key in (None, each.id) else each.model_copy(update={"id": key}) for each, key in closed]
         before = replace(base, messages=named, keys=base.keys[:end], length=base.length - later)
         overhead = situation.overhead_tokens + self._cost(base.messages[end:])
-        originals = source.originals(base)
-        situation = replace(situation, overhead_tokens=overhead, originals=originals)
+        situation = replace(situation, overhead_tokens=overhead)
         if attempt:
             size = payload_bytes(named)
             report.note(bytes_before=size, bytes_after=size)

@@ -41,7 +41,7 @@ from langchain_agentmem.compaction.compacted_context import (
 )
 from langchain_agentmem.compaction.compaction_config import ManagedMemoryConfig, Processor
 from langchain_agentmem.compaction.dropped_messages import said
-from langchain_agentmem.compaction.graph_compactor import Compactor, HistorySource, thorough
+from langchain_agentmem.compaction.graph_compactor import Compactor, thorough
 from langchain_agentmem.compaction.processors import checked_messages
 from langchain_agentmem.conversations import compaction_records, message_log
 from langchain_agentmem.conversations.compaction_records import CompactionRecord, KeySpan
@@ -333,9 +333,9 @@ class ManagedConversationMemory(ConversationMemory):
             context = self._followed()
             if context.branch is None:
                 return False
-            situation = thorough(self._compactor.situation(model=model), provider)
             context = _seen(context, ImageFiles())
-            made = self._compactor.compact(context, self._source, situation, report, attempt=1)
+            situation = self._compactor.situation(model=model, originals=self._originals(context))
+            made = self._compactor.compact(context, thorough(situation, provider), report, attempt=1)
             if made is not None:
                 self._followed(anew=True)
             return made is not None
@@ -378,15 +378,15 @@ class ManagedConversationMemory(ConversationMemory):
     def _compacted(self, context: Context, tokens: int, model: Any, report: CompactionReport, *, due: bool) -> Context:
         """The context, compacted."""
         context = _seen(context, ImageFiles())
-        base = self._compactor.base(context, self._source, model)
-        situation = self._compactor.situation(model=model)
+        base = self._compactor.base(context, self._resolved, model)
+        situation = self._compactor.situation(model=model, originals=self._originals(base))
         if self._process is not None:
             config = situation.config.replace(mode="compaction", processor_order=[self._process])
             situation = replace(situation, config=config)
         if not due:  # somebody else decided, so there is to be some gain
             left = int(base.tokens * (1 - situation.config.min_reduction_ratio))
             situation = replace(situation, target_tokens=min(situation.target_tokens, left))
-        self._compactor.compact(base, self._source, situation, report, tokens=tokens)
+        self._compactor.compact(base, situation, report, tokens=tokens)
         return self._followed(anew=True)
 
     def _originals(self, context: Context) -> dict[str, BaseMessage]:
@@ -419,10 +419,6 @@ class ManagedConversationMemory(ConversationMemory):
         self._stats["compactions" if anew else kind] += 1
         self._context = context
         return context
-
-    @property
-    def _source(self) -> HistorySource:  # not kept, since that would be a reference cycle
-        return HistorySource(self._resolved, self._originals)
 
     def _resolved(self, record: CompactionRecord | None) -> Context:
         read = partial(read_from, at=self._at, record=record, counter=self._compactor.counter)
