@@ -66,7 +66,7 @@ def _values(facts: FactView, some: Mapping[int, Row]) -> dict[int, Fact]:
     return {number: values[each.key] for number, each in kept.items() if each.key in values}
 
 
-KINDS = (RULE, TEXT, memory_rows.DUE, FACT)
+KINDS = (RULE, TEXT, memory_rows.DUE, FACT, memory_rows.FORMER)
 """What is kept in a file."""
 CHECKED = (*KINDS, memory_rows.FAILURE)
 """What can be told to be whole."""
@@ -115,7 +115,7 @@ def _draft(record: Any) -> RowDraft:
     _holds(record, forms["record"])
     kind, key, extra, label = record["kind"], record["id"], record["extra"], record["label"]
     _holds(extra, forms[label if kind == RULE else kind])
-    if kind != RULE:
+    if kind not in (RULE, memory_rows.FORMER):
         for event in extra["told"]:
             _holds(event, forms["event"])
             if kind == FACT:

@@ -10,7 +10,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_agentmem.base.events import MemoryResetEvent
 from langchain_agentmem.errors import InvalidInput, MessageError
-from langchain_agentmem.facts.fact_part import KINDS
 from langchain_agentmem.messages.message import Message
 
 from .scripted import Scripted
@@ -259,7 +258,10 @@ class TestFiles:
             damaged(lambda d: d["entries"].append({})),
             damaged(lambda d: d["entries"][0].update(kind="record")),
             damaged(lambda d: d["entries"][0].update(created_at=10**30)),
-            *(damaged(lambda d, kind=kind: of_kind(d, kind).update(extra={})) for kind in KINDS if kind != "fact_rule"),
+            *(
+                damaged(lambda d, kind=kind: of_kind(d, kind).update(extra={}))
+                for kind in ("fact", "fact_text", "fact_due")
+            ),
             *("", "{", "\x00", json.dumps(whole)[:-20]),
         ):
             path.write_text(document if isinstance(document, str) else json.dumps(document))
